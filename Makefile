@@ -1,0 +1,60 @@
+# Set-up and daily verbs. `make demo` and `make test` need only Python 3.11+, Java 17 (for Spark)
+# and make: everything else is installed into .venv from the lock file.
+
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+UV     := uv==0.13.7
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint format types docs bench lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Create .venv and install from the lock file
+
+$(READY): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "omnigraph needs Python 3.11 or newer: install it, or name yours with 'make setup PYTHON=python3'."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## Run the main job end to end
+	@$(BIN)/omnigraph demo
+
+test: $(READY) ## Run every quick test
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+
+test-slow: $(READY) ## Run the long suites: fuzzing, many random examples
+	HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -n 2 --dist loadgroup -m slow --timeout 3600
+
+lint: $(READY) ## Check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY) ## Rewrite files in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY) ## Check types
+	$(BIN)/mypy
+
+docs: $(READY) ## Draw the pictures and build the documentation site into site/
+	$(BIN)/python tools/draw_architecture.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: $(READY) ## Measure, and print the tables of bench/RESULTS.md
+	$(BIN)/python -m bench
+
+lock: $(READY) ## Resolve the dependencies again
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+	  --custom-compile-command "make lock" --upgrade --quiet -o requirements.lock
+
+clean: ## Remove the environment and everything that was built
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,61 @@
+"""A versioned property-graph database for people who work in Python and Spark.
+
+```python
+from omnigraph import Graph
+
+with Graph.init("brain.omni", "node Person { name: String @key }") as graph:
+    graph.branch_create("draft")
+```
+
+Names are loaded when they are first used, so importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.errors import OmnigraphError
+    from omnigraph.graph import Graph
+    from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Snapshot
+    from omnigraph.query import compile_text
+    from omnigraph.schema import compile_schema, plan_schema
+    from omnigraph.syntax import SourceError
+
+__all__ = [
+    "Graph",
+    "GraphCommit",
+    "OmnigraphError",
+    "OpenMode",
+    "ReadTarget",
+    "Snapshot",
+    "SourceError",
+    "compile_schema",
+    "compile_text",
+    "plan_schema",
+]
+
+_HOMES = {
+    "Graph": "omnigraph.graph",
+    "GraphCommit": "omnigraph.manifest",
+    "OmnigraphError": "omnigraph.errors",
+    "OpenMode": "omnigraph.manifest",
+    "ReadTarget": "omnigraph.manifest",
+    "Snapshot": "omnigraph.manifest",
+    "SourceError": "omnigraph.syntax",
+    "compile_text": "omnigraph.query",
+    "compile_schema": "omnigraph.schema",
+    "plan_schema": "omnigraph.schema",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

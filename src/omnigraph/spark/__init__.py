@@ -1,0 +1,5 @@
+"""Everything that runs on Spark; the only room that imports pyspark."""
+
+from omnigraph.spark.session import JavaMissingError, SparkMissingError, get_spark, java_problem
+
+__all__ = ["JavaMissingError", "SparkMissingError", "get_spark", "java_problem"]

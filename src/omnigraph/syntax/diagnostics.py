@@ -1,0 +1,96 @@
+"""What went wrong in a source text, where, and what to write instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+from omnigraph.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from omnigraph.syntax.source import Position, SourceText, Span
+
+
+class Phase(StrEnum):
+    """Which pass found the problem; its value opens the message."""
+
+    PARSE = "parse error"
+    CATALOG = "catalog error"
+    TYPE = "type error"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One problem in one place.
+
+    `code` is stable and documented. `subject` names the declaration around the place
+    (``query 'crew_of'``, ``node 'Station'``).
+    """
+
+    code: str
+    phase: Phase
+    message: str
+    source: SourceText
+    span: Span
+    hint: str | None = None
+    subject: str | None = None
+
+    @property
+    def position(self) -> Position:
+        """Line and column, from 1."""
+        return self.source.position(self.span.start)
+
+    @property
+    def byte_span(self) -> tuple[int, int]:
+        """UTF-8 byte range in the source, at least one byte wide."""
+        return self.source.byte_span(self.span)
+
+    @property
+    def headline(self) -> str:
+        """The message on one line, as callers match on it.
+
+        >>> from omnigraph.syntax.source import SourceText, Span
+        >>> source = SourceText("$a x $b")
+        >>> Diagnostic("T4", Phase.TYPE, "T4: unknown edge 'x'", source, Span(3, 4)).headline
+        "type error: T4: unknown edge 'x'"
+        """
+        where = f" (in {self.subject})" if self.subject else ""
+        return f"{self.phase}: {self.message}{where}"
+
+    def render(self) -> str:
+        """Return the headline, the source line with a caret below it, and the hint."""
+        at = self.position
+        line, start, end = self.source.excerpt(self.span)
+        gutter = " " * len(str(at.line))
+        marks = " " * start + "^" * max(end - start, 1)
+        parts = [
+            f"{self.headline} [{self.code}]",
+            f"{gutter}--> {self.source.name}:{at.line}:{at.column}",
+            f"{gutter} |",
+            f"{at.line} | {line}",
+            f"{gutter} | {marks}",
+        ]
+        if self.hint:
+            parts.append(f"{gutter} = help: {self.hint}")
+        return "\n".join(parts)
+
+
+class SourceError(InvalidInputError):
+    """A source text is wrong; carries every problem that was found, in source order.
+
+    `str(error)` lists the headlines, `error.render()` adds the places.
+    """
+
+    code: ClassVar[str] = "OG-SOURCE"
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        found = sorted(diagnostics, key=lambda d: (d.span.start, d.code))
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(dict.fromkeys(found))
+        super().__init__("\n".join(d.headline for d in self.diagnostics))
+
+    def render(self) -> str:
+        """Return all problems with their source lines, ready to print."""
+        return "\n\n".join(d.render() for d in self.diagnostics)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.names import (
+    SCHEMA_APPLY_LOCK,
+    BranchName,
+    IllegalNameError,
+    check_tag_name,
+    fnv1a64,
+    split_table_key,
+    table_key,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "cbf29ce484222325"),
+        ("a", "af63dc4c8601ec8c"),
+        ("foobar", "85944171f73967e8"),
+        ("Person", "40d76f1f51639ec0"),
+    ],
+)
+def test_fnv1a64_gives_the_published_values(text: str, expected: str) -> None:
+    assert fnv1a64(text) == expected
+
+
+@given(st.text())
+def test_fnv1a64_is_always_sixteen_digits(text: str) -> None:
+    assert len(fnv1a64(text)) == 16
+    assert int(fnv1a64(text), 16) < 2**64
+
+
+@pytest.mark.parametrize(
+    "name", ["dev", "team/etl", "a/b/c", "v1.2", "_x", "__run__7", "2024-01-01", "Main", "a.b-c_d"]
+)
+def test_ordinary_names_are_taken_as_they_are(name: str) -> None:
+    assert str(BranchName.parse(name)) == name
+    assert check_tag_name(name) == name
+
+
+def test_names_are_trimmed() -> None:
+    assert BranchName.parse("  dev\n") == BranchName("dev")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "  ",
+        "/",
+        "a/",
+        "/a",
+        "a//b",
+        ".a",
+        "-a",
+        "a.",
+        "a..b",
+        "a.lock",
+        "a b",
+        "ä",
+        "a\\b",
+        "a:b",
+    ],
+)
+def test_names_that_no_file_can_have_are_refused(name: str) -> None:
+    for parse in (BranchName.parse, check_tag_name):
+        with pytest.raises(IllegalNameError) as caught:
+            parse(name)
+        assert caught.value.name == name.strip()
+
+
+@pytest.mark.parametrize("name", [SCHEMA_APPLY_LOCK, f"{SCHEMA_APPLY_LOCK}/x"])
+def test_the_lock_branch_and_everything_below_it_is_reserved(name: str) -> None:
+    with pytest.raises(IllegalNameError, match="reserved for the system"):
+        BranchName.parse(name)
+
+
+@given(st.integers(1, 110), st.integers(1, 6))
+def test_a_name_that_is_accepted_fits_into_a_file_name(parts: int, width: int) -> None:
+    name = "/".join(["x" * width] * parts)
+    try:
+        BranchName.parse(name)
+    except IllegalNameError as error:
+        assert "is longer than 200" in str(error)
+        assert len(name) + 2 * name.count("/") > 200
+    else:
+        encoded = name.replace("/", "%2F")
+        assert len(f"{encoded}.{'0' * 26}.json") <= 255
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("a", "a/b", True),
+        ("a/b", "a", True),
+        ("a/b", "a/b/c", True),
+        ("a", "ab", False),
+        ("a/b", "a/c", False),
+        ("a", "a", False),
+        ("main", "main/x", True),
+    ],
+)
+def test_names_nest_when_one_is_a_path_prefix_of_the_other(
+    one: str, other: str, expected: bool
+) -> None:
+    assert BranchName(one).nests_with(BranchName(other)) is expected
+
+
+def test_table_keys_are_split_the_way_they_are_made() -> None:
+    assert split_table_key(table_key("node", "Person")) == ("node", "Person")
+    assert split_table_key(table_key("edge", "Knows")) == ("edge", "Knows")
+    with pytest.raises(ValueError, match="not a table key"):
+        split_table_key("interface:Named")

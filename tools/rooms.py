@@ -1,0 +1,139 @@
+"""The rooms of the package: what lives where, and who may import whom.
+
+One list feeds the import test, the table in `docs/architecture.md` and the picture of the
+architecture, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Room:
+    """A module or package of `omnigraph` and the rooms that it may import."""
+
+    number: int
+    name: str
+    holds: str
+    may_import: tuple[str, ...]
+
+
+_GROUND = ("errors", "names", "values", "clock")
+
+ROOMS: tuple[Room, ...] = (
+    Room(1, "errors", "the error tree", ()),
+    Room(1, "clock", "the only source of time, ids, waiting and chance", ()),
+    Room(1, "names", "checked names and ids", ("errors",)),
+    Room(1, "values", "property types and their Arrow form", ("errors",)),
+    Room(2, "syntax", "source text, spans, diagnostics, the parser library", _GROUND),
+    Room(3, "schema", "the `.pg` language, from grammar to migration plan", (*_GROUND, "syntax")),
+    Room(
+        4,
+        "query",
+        "the `.gq` language, from grammar to typed plan",
+        (*_GROUND, "syntax", "schema"),
+    ),
+    Room(5, "policy", "actor, action and resource in; decision and reason out", _GROUND),
+    Room(6, "store", "datasets and objects; the only home of Lance and cloud clients", _GROUND),
+    Room(
+        7,
+        "manifest",
+        "snapshots, commits, branches, the one atomic publish",
+        (*_GROUND, "schema", "store"),
+    ),
+    Room(
+        8,
+        "changes",
+        "row differences between snapshots, the change feed",
+        (*_GROUND, "schema", "store", "manifest"),
+    ),
+    Room(
+        9,
+        "search",
+        "indexes, embeddings, rank fusion, edge topology",
+        (*_GROUND, "schema", "store", "manifest"),
+    ),
+    Room(
+        10,
+        "read",
+        "runs a typed plan on one snapshot",
+        (*_GROUND, "schema", "query", "store", "manifest", "search"),
+    ),
+    Room(
+        11,
+        "recovery",
+        "the intent record, the verdict table, the replay",
+        (*_GROUND, "store", "manifest"),
+    ),
+    Room(
+        12,
+        "write",
+        "stage, validate, commit; load, mutate, schema apply, upkeep",
+        (*_GROUND, "schema", "query", "store", "manifest", "search", "read", "recovery"),
+    ),
+    Room(
+        13,
+        "merge",
+        "three-way merge and conflicts",
+        (*_GROUND, "schema", "store", "manifest", "changes", "write"),
+    ),
+    Room(14, "engine", "where an optional engine registers itself", (*_GROUND, "write")),
+    Room(
+        14,
+        "graph",
+        "the public face: authorize, then hand over",
+        (
+            *_GROUND,
+            *("syntax", "schema", "query", "policy", "store", "manifest", "changes"),
+            *("search", "read", "recovery", "write", "merge", "engine"),
+        ),
+    ),
+    Room(15, "wire", "JSON shapes, the error-to-status table, the remote graph", _GROUND),
+    Room(
+        16,
+        "spark",
+        "PySpark source, sink and pipeline steps",
+        (
+            *_GROUND,
+            *("schema", "query", "store", "manifest", "changes", "write", "merge"),
+            *("graph", "engine"),
+        ),
+    ),
+    Room(
+        17,
+        "cluster",
+        "declared graphs: config, plan, apply, state lock",
+        (*_GROUND, "schema", "query", "policy", "store", "graph", "engine"),
+    ),
+    Room(18, "web", "static files of the web UI", ()),
+    Room(
+        19,
+        "server",
+        "HTTP routes, auth, streaming",
+        (*_GROUND, "policy", "graph", "engine", "wire", "cluster", "web"),
+    ),
+    Room(20, "mcp", "Model Context Protocol tools", (*_GROUND, "wire")),
+    Room(
+        21,
+        "cli",
+        "commands and output forms",
+        (*_GROUND, "graph", "engine", "wire", "spark", "cluster", "server", "mcp"),
+    ),
+)
+
+LIBRARY_HOMES: dict[str, str] = {
+    "lark": "syntax",
+    "lance": "store",
+    "obstore": "store",
+    "boto3": "store",
+    "cedarpy": "policy",
+    "pyspark": "spark",
+    "fastapi": "server",
+    "starlette": "server",
+    "uvicorn": "server",
+    "mcp": "mcp",
+    "click": "cli",
+    "rich": "cli",
+}
+"""Large libraries and the one room that may import each."""
