@@ -1,0 +1,50 @@
+"""The schema language: text, catalog, identities, and the way from one schema to the next.
+
+| from | to | by |
+|---|---|---|
+| text | everything below at once | `compile_schema` |
+| compiled schema | catalog | `derive_catalog` |
+| accepted and desired schema | steps with their price | `plan_migration`, `plan_schema` |
+| stored schema | compiled schema, or a conflict | `open_contract` |
+"""
+
+from omnigraph.schema.catalog import Catalog, EdgeType, InterfaceType, NodeType, Property
+from omnigraph.schema.compile import (
+    CompiledSchema,
+    PlannedSchema,
+    compile_schema,
+    compile_stored,
+    plan_schema,
+)
+from omnigraph.schema.compiled.derive import derive_catalog
+from omnigraph.schema.compiled.drift import SchemaDriftError, open_contract, schema_file_warning
+from omnigraph.schema.compiled.identity import IdentityResolutionError
+from omnigraph.schema.compiled.ir import SchemaIR, TableIdentity
+from omnigraph.schema.compiled.read_ir import read_ir
+from omnigraph.schema.compiled.state import SchemaState
+from omnigraph.schema.migration.plan import MigrationPlan, UnsupportedMigrationError, plan_migration
+
+__all__ = [
+    "Catalog",
+    "CompiledSchema",
+    "EdgeType",
+    "IdentityResolutionError",
+    "InterfaceType",
+    "MigrationPlan",
+    "NodeType",
+    "PlannedSchema",
+    "Property",
+    "SchemaDriftError",
+    "SchemaIR",
+    "SchemaState",
+    "TableIdentity",
+    "UnsupportedMigrationError",
+    "compile_schema",
+    "compile_stored",
+    "derive_catalog",
+    "open_contract",
+    "plan_migration",
+    "plan_schema",
+    "read_ir",
+    "schema_file_warning",
+]

@@ -1,0 +1,142 @@
+"""From text to everything that the engine knows about a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import ClassVar, Final
+
+from omnigraph.errors import ConflictError
+from omnigraph.schema.catalog import Catalog
+from omnigraph.schema.compiled.canonical import shape_hash
+from omnigraph.schema.compiled.derive import derive_catalog
+from omnigraph.schema.compiled.drift import DriftFinding, SchemaDriftError
+from omnigraph.schema.compiled.identity import resolve_identities
+from omnigraph.schema.compiled.ir import SchemaIR
+from omnigraph.schema.compiled.state import SchemaState
+from omnigraph.schema.language.check import read_schema
+from omnigraph.schema.language.shape import SchemaShape
+from omnigraph.schema.migration.plan import MigrationPlan, plan_migration
+from omnigraph.syntax import SourceText
+
+_SCHEMAS_CACHED_MAX: Final = 32
+
+
+class IdentityDomainError(ConflictError):
+    """A schema was compiled for one graph against the accepted schema of another."""
+
+    code: ClassVar[str] = "OG-SCHEMA-DOMAIN"
+
+    def __init__(self, *, domain: str, accepted: str) -> None:
+        self.domain = domain
+        self.accepted = accepted
+        super().__init__(
+            f"the accepted schema belongs to identity domain {accepted}, not to {domain}; "
+            f"compile against the accepted schema of the same graph"
+        )
+
+
+@dataclass(frozen=True)
+class CompiledSchema:
+    """A schema in all its forms: as written, without and with identities, and as a catalog."""
+
+    source: SourceText
+    shape: SchemaShape
+    ir: SchemaIR
+    catalog: Catalog = field(compare=False, repr=False)
+
+    @property
+    def ir_hash(self) -> str:
+        """`sha256:<hex>` of the compiled schema."""
+        return self.ir.ir_hash
+
+    @cached_property
+    def shape_hash(self) -> str:
+        """`sha256:<hex>` of the schema without identities."""
+        return shape_hash(self.shape)
+
+    @property
+    def state(self) -> SchemaState:
+        """The record to store beside the compiled schema."""
+        return SchemaState(
+            schema_shape_hash=self.shape_hash,
+            schema_ir_hash=self.ir_hash,
+            schema_identity_domain=self.ir.schema_identity_domain,
+        )
+
+
+@dataclass(frozen=True)
+class PlannedSchema:
+    """A desired schema, compiled, and the way there from the accepted one."""
+
+    desired: CompiledSchema
+    plan: MigrationPlan
+
+
+def compile_schema(
+    text: str | SourceText, *, domain: str, accepted: SchemaIR | None = None
+) -> CompiledSchema:
+    """Compile a `.pg` text, with the identities of the accepted schema if there is one.
+
+    `domain` is the ULID under which the graph numbers its types. Raises `SourceError` with every
+    problem of the text, or of its rename hints.
+
+    >>> compiled = compile_schema("node Station { code: String @key }", domain="01J" + "0" * 23)
+    >>> compiled.catalog.node_types["Station"].key
+    ('code',)
+    >>> compiled.ir.next_identity_id
+    4
+    """
+    if accepted is not None and accepted.schema_identity_domain != domain:
+        raise IdentityDomainError(domain=domain, accepted=accepted.schema_identity_domain)
+    source = SourceText(text) if isinstance(text, str) else text
+    shape = read_schema(source)
+    ir = resolve_identities(shape, accepted=accepted, domain=domain, source=source)
+    return CompiledSchema(source, shape, ir, derive_catalog(ir))
+
+
+def compile_stored(text: str, ir: SchemaIR) -> CompiledSchema:
+    """Compile the accepted text of a graph again, with the identities that it has.
+
+    Handles of one process share the result. Text and compiled schema are stored side by side; if
+    they disagree, that is drift.
+    """
+    return _compile_stored(_Stored(text, ir.ir_hash, ir))
+
+
+def plan_schema(
+    text: str | SourceText,
+    *,
+    accepted: SchemaIR,
+    allow_data_loss: bool = False,
+    row_counts: Mapping[str, int] | None = None,
+) -> PlannedSchema:
+    """Compile a desired text against the accepted schema and plan the way there."""
+    desired = compile_schema(text, domain=accepted.schema_identity_domain, accepted=accepted)
+    plan = plan_migration(
+        accepted=accepted,
+        desired=desired.ir,
+        allow_data_loss=allow_data_loss,
+        row_counts=row_counts,
+    )
+    return PlannedSchema(desired, plan)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Cache key: the text and the hash stand for the schema, which is costly to hash itself."""
+
+    text: str
+    ir_hash: str
+    ir: SchemaIR = field(compare=False)
+
+
+@lru_cache(maxsize=_SCHEMAS_CACHED_MAX)
+def _compile_stored(stored: _Stored) -> CompiledSchema:
+    domain = stored.ir.schema_identity_domain
+    compiled = compile_schema(stored.text, domain=domain, accepted=stored.ir)
+    if compiled.ir != stored.ir:
+        problem = "the stored text does not compile to the stored compiled schema"
+        raise SchemaDriftError([DriftFinding("S409", problem)])
+    return compiled

@@ -1,0 +1,1 @@
+"""The compiled schema: identities that survive renames, hashes, stored form, drift."""

@@ -1,0 +1,141 @@
+"""From the compiled schema to the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omnigraph.schema.catalog import (
+    Catalog,
+    CheckRule,
+    EdgeType,
+    EmbedSource,
+    InterfaceType,
+    NodeType,
+    Property,
+    RangeRule,
+)
+from omnigraph.schema.compiled.defaults import default_text, read_default
+from omnigraph.schema.compiled.ir import (
+    Bound,
+    IrConstraint,
+    IrEdge,
+    IrInterface,
+    IrNode,
+    IrProperty,
+    IrTable,
+    SchemaIR,
+)
+from omnigraph.schema.language.tree import Number, RuleKind
+
+Members = tuple[str, ...]
+
+
+def derive_catalog(ir: SchemaIR) -> Catalog:
+    """Say by name what the compiled schema says by number.
+
+    The mappings are plain dictionaries, because catalogs travel to workers by pickling.
+    """
+    return Catalog(
+        interfaces={t.name: _interface(t) for t in ir.interfaces},
+        node_types={t.name: _node(t) for t in ir.nodes},
+        edge_types={t.name: _edge(t) for t in ir.edges},
+    )
+
+
+def _interface(interface: IrInterface) -> InterfaceType:
+    return InterfaceType(
+        interface.name, _properties(interface.properties), type_id=interface.type_id
+    )
+
+
+def _node(node: IrNode) -> NodeType:
+    key = _key(node)
+    indices = _tuples(node, "index")
+    return NodeType(
+        name=node.name,
+        properties=_properties(node.properties),
+        implements=tuple(sorted(ref.type_name for ref in node.implements)),
+        key=key,
+        unique_constraints=_tuples(node, "unique"),
+        indices=_distinct([*indices, tuple(sorted(key))]) if key else indices,
+        range_constraints=tuple(_range(c) for c in node.constraints if c.kind == "range"),
+        check_constraints=tuple(_check(c) for c in node.constraints if c.kind == "check"),
+        embed_sources={
+            p.name: EmbedSource(p.embed_source.source.property_name, p.embed_source.model)
+            for p in node.properties
+            if p.embed_source
+        },
+        notes=node.annotations,
+        type_id=node.type_id,
+        table_incarnation_id=node.table_incarnation_id,
+    )
+
+
+def _edge(edge: IrEdge) -> EdgeType:
+    return EdgeType(
+        name=edge.name,
+        from_type=edge.from_type.type_name,
+        to_type=edge.to_type.type_name,
+        cardinality=edge.cardinality,
+        properties=_properties(edge.properties),
+        unique_constraints=_tuples(edge, "unique"),
+        indices=_tuples(edge, "index"),
+        notes=edge.annotations,
+        type_id=edge.type_id,
+        table_incarnation_id=edge.table_incarnation_id,
+    )
+
+
+def _properties(properties: Iterable[IrProperty]) -> dict[str, Property]:
+    return {p.name: _property(p) for p in properties}
+
+
+def _property(prop: IrProperty) -> Property:
+    text = default_text(prop.annotations)
+    return Property(
+        name=prop.name,
+        prop_type=prop.prop_type,
+        notes=prop.annotations,
+        default=None if text is None else read_default(prop.prop_type, text),
+        property_id=prop.property_id,
+    )
+
+
+def _key(node: IrNode) -> Members:
+    """Order the members by number: that order is fixed when the type is created."""
+    members = {name for found in _tuples(node, "key") for name in found}
+    return tuple(p.name for p in sorted(node.properties, key=_number) if p.name in members)
+
+
+def _number(prop: IrProperty) -> int:
+    return prop.property_id
+
+
+def _tuples(table: IrTable, kind: RuleKind) -> tuple[Members, ...]:
+    """Collect the member tuples of one kind, from notes and from rules."""
+    notes = [(p.name,) for p in table.properties if kind in p.property_constraints]
+    rules = [_names(c) for c in table.constraints if c.kind == kind]
+    return _distinct([*notes, *rules])
+
+
+def _names(constraint: IrConstraint) -> Members:
+    return tuple(field.name for field in constraint.fields)
+
+
+def _distinct(tuples: Iterable[Members]) -> tuple[Members, ...]:
+    return tuple(sorted(set(tuples)))
+
+
+def _range(constraint: IrConstraint) -> RangeRule:
+    return RangeRule(
+        constraint.fields[0].name, min=_number_of(constraint.min), max=_number_of(constraint.max)
+    )
+
+
+def _check(constraint: IrConstraint) -> CheckRule:
+    # The kind guarantees a pattern: the compiler and the reader of stored schemas both demand it.
+    return CheckRule(constraint.fields[0].name, constraint.pattern or "")
+
+
+def _number_of(bound: Bound | None) -> Number | None:
+    return None if bound is None else bound.value

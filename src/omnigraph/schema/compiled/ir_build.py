@@ -1,0 +1,178 @@
+"""From a checked schema and its numbers to the compiled schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from omnigraph.names import EDGE_COLUMNS, NODE_COLUMNS, TypeKind
+from omnigraph.schema.compiled.canonical import canonical_constraints
+from omnigraph.schema.compiled.ir import (
+    Bound,
+    IrConstraint,
+    IrEdge,
+    IrEmbed,
+    IrField,
+    IrInterface,
+    IrNode,
+    IrProperty,
+    IrPropertyRef,
+    IrSystemField,
+    IrTypeRef,
+    SchemaIR,
+    SystemRole,
+)
+from omnigraph.schema.compiled.jsonform import sorted_notes
+from omnigraph.schema.language.shape import (
+    SchemaShape,
+    ShapeConstraint,
+    ShapeEdge,
+    ShapeInterface,
+    ShapeNode,
+    ShapeProperty,
+)
+
+_Named = TypeVar("_Named", IrInterface, IrNode, IrEdge, IrProperty)
+
+_ROLES: Final[dict[str, SystemRole]] = {"id": "id", "src": "src", "dst": "dst"}
+
+
+class TypeKey(NamedTuple):
+    """A type by namespace and name."""
+
+    kind: TypeKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.name}'"
+
+
+PropertyKey = tuple[TypeKey, str]
+
+
+@dataclass
+class Numbers:
+    """The numbers of a schema, by its names."""
+
+    types: dict[TypeKey, int] = field(default_factory=dict)
+    properties: dict[PropertyKey, int] = field(default_factory=dict)
+    incarnations: dict[TypeKey, int] = field(default_factory=dict)
+
+
+def build_ir(
+    shape: SchemaShape, numbers: Numbers, *, domain: str, next_identity_id: int
+) -> SchemaIR:
+    """Replace every name of a shape by its number; all of them must have one."""
+    return _Builder(shape, numbers).build(domain=domain, next_identity_id=next_identity_id)
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Replaces every name of a shape by its number."""
+
+    shape: SchemaShape
+    numbers: Numbers
+
+    def build(self, *, domain: str, next_identity_id: int) -> SchemaIR:
+        return SchemaIR(
+            schema_identity_domain=domain,
+            next_identity_id=next_identity_id,
+            interfaces=_by_name(self._interface(t) for t in self.shape.interfaces),
+            nodes=_by_name(self._node(t) for t in self.shape.nodes),
+            edges=_by_name(self._edge(t) for t in self.shape.edges),
+        )
+
+    def _interface(self, interface: ShapeInterface) -> IrInterface:
+        key = TypeKey("interface", interface.name)
+        return IrInterface(
+            interface.name, self.numbers.types[key], self._properties(key, interface.properties)
+        )
+
+    def _node(self, node: ShapeNode) -> IrNode:
+        key = TypeKey("node", node.name)
+        links = [self._type_ref(TypeKey("interface", name)) for name in set(node.implements)]
+        return IrNode(
+            name=node.name,
+            type_id=self.numbers.types[key],
+            table_incarnation_id=self.numbers.incarnations[key],
+            annotations=sorted_notes(node.annotations),
+            implements=tuple(sorted(links, key=lambda ref: ref.type_id)),
+            properties=self._properties(key, node.properties),
+            constraints=self._constraints(key, node.constraints),
+        )
+
+    def _edge(self, edge: ShapeEdge) -> IrEdge:
+        key = TypeKey("edge", edge.name)
+        return IrEdge(
+            name=edge.name,
+            type_id=self.numbers.types[key],
+            table_incarnation_id=self.numbers.incarnations[key],
+            from_type=self._type_ref(TypeKey("node", edge.from_type)),
+            to_type=self._type_ref(TypeKey("node", edge.to_type)),
+            cardinality=edge.cardinality,
+            annotations=sorted_notes(edge.annotations),
+            properties=self._properties(key, edge.properties),
+            constraints=self._constraints(key, edge.constraints),
+        )
+
+    def _properties(
+        self, owner: TypeKey, properties: Iterable[ShapeProperty]
+    ) -> tuple[IrProperty, ...]:
+        return _by_name(self._property(owner, p) for p in properties)
+
+    def _property(self, owner: TypeKey, prop: ShapeProperty) -> IrProperty:
+        fulfilled = [
+            self._property_ref(TypeKey("interface", interface), name)
+            for interface, name in set(prop.satisfies)
+        ]
+        return IrProperty(
+            name=prop.name,
+            property_id=self.numbers.properties[owner, prop.name],
+            prop_type=prop.prop_type,
+            annotations=sorted_notes(prop.annotations) if prop.annotations else (),
+            property_constraints=tuple(sorted(set(prop.property_constraints))),
+            embed_source=IrEmbed(self._property_ref(owner, prop.embed.source), prop.embed.model)
+            if prop.embed
+            else None,
+            declared_directly=prop.declared_directly,
+            satisfies_interface_properties=tuple(
+                sorted(fulfilled, key=lambda ref: ref.property_id or 0)
+            ),
+        )
+
+    def _constraints(
+        self, owner: TypeKey, constraints: Iterable[ShapeConstraint]
+    ) -> tuple[IrConstraint, ...]:
+        return tuple(
+            IrConstraint(
+                kind=c.kind,
+                fields=tuple(self._field(owner, name) for name in c.fields),
+                min=Bound.of(c.min),
+                max=Bound.of(c.max),
+                pattern=c.pattern,
+            )
+            for c in canonical_constraints(constraints)
+        )
+
+    def _field(self, owner: TypeKey, name: str) -> IrField:
+        columns = EDGE_COLUMNS if owner.kind == "edge" else NODE_COLUMNS
+        if name not in columns:
+            return self._property_ref(owner, name)
+        return IrSystemField(
+            stable_table_id=self.numbers.types[owner],
+            table_type_name=owner.name,
+            table_incarnation_id=self.numbers.incarnations[owner],
+            role=_ROLES[name],
+        )
+
+    def _type_ref(self, key: TypeKey) -> IrTypeRef:
+        return IrTypeRef(self.numbers.types[key], key.name)
+
+    def _property_ref(self, owner: TypeKey, name: str) -> IrPropertyRef:
+        number = self.numbers.properties.get((owner, name))
+        return IrPropertyRef(self.numbers.types[owner], owner.name, number, name)
+
+
+def _by_name(declared: Iterable[_Named]) -> tuple[_Named, ...]:
+    return tuple(sorted(declared, key=lambda d: d.name))

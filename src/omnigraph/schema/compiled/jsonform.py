@@ -1,0 +1,72 @@
+"""JSON forms of the small values that the compiled schema and the plan share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+import orjson
+
+from omnigraph.schema.catalog import Cardinality, Note
+from omnigraph.values import PropType
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+JsonObject = dict[str, Json]
+
+
+def compact(value: Json) -> bytes:
+    """Spell a value without blanks, members in their given order, non-ASCII raw.
+
+    >>> compact({"b": 1, "a": ["ü"]}).decode()
+    '{"b":1,"a":["ü"]}'
+    """
+    return orjson.dumps(value)
+
+
+def digest(value: Json) -> str:
+    """Return `sha256:<hex>` of the compact spelling."""
+    return f"sha256:{sha256(compact(value)).hexdigest()}"
+
+
+def note_json(note: Note) -> JsonObject:
+    """Spell an annotation; `kwargs` is absent if empty and sorted by name otherwise."""
+    form: JsonObject = {"name": note.name, "value": note.value}
+    if note.kwargs:
+        form["kwargs"] = dict(sorted(note.kwargs))
+    return form
+
+
+def sorted_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Put annotations, and the keywords within each, into canonical order."""
+    tidy = [Note(n.name, n.value, tuple(sorted(n.kwargs))) for n in notes]
+    return tuple(sorted(tidy, key=_note_order))
+
+
+def notes_json(notes: Iterable[Note]) -> list[Json]:
+    """Spell a list of annotations in the given order."""
+    return [note_json(note) for note in notes]
+
+
+def prop_type_json(prop_type: PropType) -> JsonObject:
+    """Spell a property type.
+
+    >>> from omnigraph.values import Scalar
+    >>> prop_type_json(PropType(Scalar.VECTOR, dimension=3))
+    {'scalar': {'Vector': 3}, 'nullable': False, 'list': False, 'enum_values': None}
+    """
+    vector: JsonObject = {"Vector": prop_type.dimension}
+    return {
+        "scalar": vector if prop_type.is_vector else prop_type.scalar.value,
+        "nullable": prop_type.nullable,
+        "list": prop_type.is_list,
+        "enum_values": None if prop_type.enum_values is None else [*prop_type.enum_values],
+    }
+
+
+def cardinality_json(cardinality: Cardinality) -> JsonObject:
+    """Spell a cardinality; an unbounded maximum is null."""
+    return {"min": cardinality.min, "max": cardinality.max}
+
+
+def _note_order(note: Note) -> bytes:
+    return compact(note_json(note))

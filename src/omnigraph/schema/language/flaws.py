@@ -1,0 +1,65 @@
+"""Problems as values: found deep in a pass, given their source and subject at its top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from omnigraph.names import nearest_name
+from omnigraph.schema.language.tree import Declaration, InterfaceDecl, NodeDecl
+from omnigraph.syntax import Diagnostic, Phase, SourceText, Span
+
+_FIRST_CATALOG_CODE: Final = "S200"
+_SUGGESTIONS_MAX: Final = 50
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """One problem of a declaration."""
+
+    code: str
+    message: str
+    span: Span
+    hint: str | None = None
+
+
+def diagnostics_of(
+    flaws: Iterable[Flaw], source: SourceText, declaration: Declaration
+) -> Iterator[Diagnostic]:
+    """Place the flaws of one declaration in its source."""
+    subject = subject_of(declaration)
+    for flaw in flaws:
+        phase = Phase.PARSE if flaw.code < _FIRST_CATALOG_CODE else Phase.CATALOG
+        yield Diagnostic(flaw.code, phase, flaw.message, source, flaw.span, flaw.hint, subject)
+
+
+def subject_of(declaration: Declaration) -> str:
+    """Name a declaration as messages do: `node 'Station'`."""
+    return f"{kind_of(declaration)} '{declaration.name}'"
+
+
+def kind_of(declaration: Declaration) -> str:
+    """Return the keyword of a declaration."""
+    if isinstance(declaration, NodeDecl):
+        return "node"
+    return "interface" if isinstance(declaration, InterfaceDecl) else "edge"
+
+
+@dataclass
+class Suggester:
+    """Hints for mistyped names, at a bounded price.
+
+    Comparing a name with all others is slow, so a text with very many unknown names gets hints
+    for the first ones only.
+    """
+
+    left: int = field(default=_SUGGESTIONS_MAX)
+
+    def hint(self, name: str, candidates: Iterable[str]) -> str | None:
+        """Return `did you mean …?` if `name` resembles a candidate."""
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        nearest = nearest_name(name, candidates)
+        return f"did you mean '{nearest}'?" if nearest is not None else None

@@ -1,0 +1,106 @@
+"""From a tree back to `.pg` text, in one fixed layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Final
+
+from omnigraph.schema.language.tree import (
+    Declaration,
+    EdgeDecl,
+    InterfaceDecl,
+    NodeDecl,
+    NoteDecl,
+    Number,
+    PropertyDecl,
+    RuleDecl,
+    SchemaTree,
+)
+
+_INDENT: Final = "    "
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
+
+
+def print_schema(tree: SchemaTree) -> str:
+    """Write a tree as text that parses to an equal tree.
+
+    Comments are not part of a tree; within a body, properties come before rules.
+    """
+    return "\n".join(_declaration(declaration) for declaration in tree.declarations)
+
+
+def _declaration(declaration: Declaration) -> str:
+    if isinstance(declaration, InterfaceDecl):
+        return f"interface {declaration.name} {_body(declaration.properties, ())}\n"
+    body = _body(declaration.properties, declaration.rules)
+    if isinstance(declaration, NodeDecl):
+        return f"{_node_header(declaration)} {body}\n"
+    is_bare = not declaration.properties and not declaration.rules
+    return _edge_header(declaration) + ("\n" if is_bare else f" {body}\n")
+
+
+def _node_header(node: NodeDecl) -> str:
+    names = ", ".join(ref.name for ref in node.implements)
+    implements = f" implements {names}" if names else ""
+    return f"node {node.name}{_notes(node.notes)}{implements}"
+
+
+def _edge_header(edge: EdgeDecl) -> str:
+    card = ""
+    if edge.cardinality is not None:
+        low, high = edge.cardinality
+        card = f" @card({low}..{'' if high is None else high})"
+    ends = f"{edge.from_type.name} -> {edge.to_type.name}"
+    return f"edge {edge.name}: {ends}{card}{_notes(edge.notes)}"
+
+
+def _body(properties: tuple[PropertyDecl, ...], rules: tuple[RuleDecl, ...]) -> str:
+    lines = [*_property_lines(properties), *(_rule(rule) for rule in rules)]
+    if not lines:
+        return "{}"
+    return "{\n" + "".join(f"{_INDENT}{line}\n" for line in lines) + "}"
+
+
+def _property_lines(properties: tuple[PropertyDecl, ...]) -> Iterator[str]:
+    for item in properties:
+        yield f"{item.name}: {item.prop_type}{_notes(item.notes)}"
+
+
+def _notes(notes: tuple[NoteDecl, ...]) -> str:
+    return "".join(f" {_note(note)}" for note in notes)
+
+
+def _note(note: NoteDecl) -> str:
+    if note.value is None:
+        return f"@{note.name}"
+    keywords = "".join(f", {name}={quote(value)}" for name, value in note.kwargs)
+    return f"@{note.name}({quote(note.value)}{keywords})"
+
+
+def _rule(rule: RuleDecl) -> str:
+    members = ", ".join(rule.fields)
+    if rule.kind == "range":
+        return f"@range({members}, {_number(rule.min)}..{_number(rule.max)})"
+    if rule.pattern is not None:
+        return f"@check({members}, {quote(rule.pattern)})"
+    return f"@{rule.kind}({members})"
+
+
+def quote(text: str) -> str:
+    r"""Write a string literal.
+
+    >>> print(quote('a "b"'))
+    "a \"b\""
+    """
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _number(value: Number | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return str(value)
+    # The language has no exponents.
+    digits = format(Decimal(repr(value)), "f")
+    return digits if "." in digits else f"{digits}.0"

@@ -1,0 +1,1 @@
+"""From one compiled schema to the next: the steps, and what each costs."""

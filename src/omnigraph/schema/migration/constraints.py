@@ -1,0 +1,142 @@
+"""The constraint part of a migration plan.
+
+A constraint is the same one as long as its kind, its members' numbers and its arguments are, no
+matter whether it is written as a note or as a rule. Changed arguments are one constraint less and
+one more; the tier of the new one tells whether stored rows have to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from omnigraph.schema.compiled.ir import ConstraintIdentity, IrConstraint, IrPropertyRef, IrType
+from omnigraph.schema.language.shape import ShapeConstraint
+from omnigraph.schema.migration.steps import (
+    AddConstraint,
+    DropConstraint,
+    Form,
+    Step,
+    UnsupportedChange,
+    UpdateConstraintForm,
+    constraint_text,
+)
+from omnigraph.schema.migration.tiers import Price, Tier, is_implied
+
+Pricing = Callable[[Tier], Price]
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """A constraint and the forms in which it is written."""
+
+    rule: IrConstraint
+    forms: tuple[Form, ...]
+
+
+def constraint_steps(
+    old: IrType, new: IrType, *, price: Pricing, empty_columns: frozenset[int]
+) -> Iterator[Step]:
+    """Compare the constraints of one type: drops, changed forms, then additions.
+
+    `empty_columns` are the properties that this plan adds without filling them.
+    """
+    before, after = _declared(old), _declared(new)
+    current = {p.property_id: p.name for p in new.properties}
+    for identity, known in _in_order(before):
+        if identity not in after:
+            yield DropConstraint(
+                price("metadata"), new.kind, new.name, _named(known.rule, current), identity
+            )
+    for identity, wanted in _in_order(after):
+        known = before.get(identity, wanted)
+        if known.forms != wanted.forms:
+            yield UpdateConstraintForm(
+                price("metadata"),
+                new.kind,
+                new.name,
+                _named(wanted.rule, current),
+                known.forms,
+                wanted.forms,
+                wanted.rule,
+            )
+    for identity, wanted in _in_order(after):
+        if identity not in before:
+            yield _added(new, wanted, before, price=price, empty_columns=empty_columns)
+
+
+def key_members(declared: IrType) -> frozenset[int | str]:
+    """Return the identities of the key's members."""
+    keys = [identity for identity in _declared(declared) if identity.kind == "key"]
+    return frozenset(member for key in keys for member in key.members)
+
+
+def _added(
+    owner: IrType,
+    wanted: _Declared,
+    before: Mapping[ConstraintIdentity, _Declared],
+    *,
+    price: Pricing,
+    empty_columns: frozenset[int],
+) -> Step:
+    named = _named(wanted.rule, {})
+    if named.kind == "key" and owner.kind != "interface":
+        reason = (
+            f"adding constraint {constraint_text(named)} to the existing {owner.kind} type "
+            f"'{owner.name}' would replace the ids of its stored rows; "
+            f"declare a new type with this key and load the rows into it"
+        )
+        return UnsupportedChange(price("destructive"), f"{owner.kind}:{owner.name}", reason)
+    tier = _addition_tier(wanted.rule.identity, before, empty_columns)
+    return AddConstraint(price(tier), owner.kind, owner.name, named, wanted.forms, wanted.rule)
+
+
+def _addition_tier(
+    added: ConstraintIdentity,
+    before: Mapping[ConstraintIdentity, _Declared],
+    empty_columns: frozenset[int],
+) -> Tier:
+    """Decide whether stored rows could break the rule; nulls pass every constraint."""
+    if added.kind == "index" or added.members & empty_columns or is_implied(added, before):
+        return "metadata"
+    return "validated"
+
+
+def _declared(owner: IrType) -> dict[ConstraintIdentity, _Declared]:
+    found: dict[ConstraintIdentity, _Declared] = {}
+    for prop in owner.properties:
+        member = IrPropertyRef(owner.type_id, owner.name, prop.property_id, prop.name)
+        for kind in prop.property_constraints:
+            rule = IrConstraint(kind, (member,))
+            found[rule.identity] = _Declared(rule, ("note",))
+    for rule in owner.constraints:
+        known = found.get(rule.identity)
+        forms: tuple[Form, ...] = ("note", "rule") if known else ("rule",)
+        found[rule.identity] = _Declared(rule, forms)
+    return found
+
+
+def _in_order(
+    declared: Mapping[ConstraintIdentity, _Declared],
+) -> list[tuple[ConstraintIdentity, _Declared]]:
+    return sorted(declared.items(), key=lambda item: item[1].rule.order)
+
+
+def _named(rule: IrConstraint, current: Mapping[int, str]) -> ShapeConstraint:
+    """Spell a constraint with the names that its members have after the plan's renames."""
+    constraint = ShapeConstraint(
+        kind=rule.kind,
+        fields=tuple(field.name for field in rule.fields),
+        min=rule.min.value if rule.min else None,
+        max=rule.max.value if rule.max else None,
+        pattern=rule.pattern,
+    )
+    if not current:
+        return constraint
+    names = [
+        current.get(field.property_id or 0, field.name)
+        if isinstance(field, IrPropertyRef)
+        else field.name
+        for field in rule.fields
+    ]
+    return replace(constraint, fields=tuple(sorted(names)))

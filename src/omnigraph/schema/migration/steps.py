@@ -1,0 +1,586 @@
+"""The steps of a migration.
+
+Each class is one `kind`. Its public fields are the members of the step's JSON, in that order,
+followed by the price: `tier`, and where they are known `table_key` and `row_count`. Members that
+are `None` and marked *optional* are left out. Hidden fields carry the numbers that
+`omnigraph.schema.migration.fold` needs to turn the accepted schema into the desired one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final, Literal
+
+from omnigraph.names import TypeKind
+from omnigraph.schema.catalog import Cardinality, EmbedSource, Note
+from omnigraph.schema.compiled.defaults import DefaultValue
+from omnigraph.schema.compiled.ir import (
+    Bound,
+    ConstraintIdentity,
+    IrConstraint,
+    IrEmbed,
+    IrProperty,
+    IrType,
+    IrTypeRef,
+)
+from omnigraph.schema.compiled.jsonform import (
+    Json,
+    JsonObject,
+    cardinality_json,
+    note_json,
+    prop_type_json,
+)
+from omnigraph.schema.language.print import quote
+from omnigraph.schema.language.shape import ShapeConstraint
+from omnigraph.schema.migration.tiers import Price, Tier
+from omnigraph.values import PropType
+
+DropMode = Literal["soft", "hard"]
+Form = Literal["note", "rule"]
+
+_HIDDEN: Final = {"hidden": True}
+_OPTIONAL: Final = {"optional": True}
+_FROM: Final = {"member": "from"}
+_TO: Final = {"member": "to"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change of a schema; the subclasses are the kinds."""
+
+    price: Price = field(metadata=_HIDDEN)
+
+    kind: ClassVar[str]
+
+    @property
+    def tier(self) -> Tier:
+        """What the step costs."""
+        return self.price.tier
+
+    @property
+    def table_key(self) -> str | None:
+        """The dataset that the step touches, by its accepted name; new types by their own."""
+        return self.price.table_key
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows that dataset has, if the planner was told."""
+        return self.price.row_count
+
+    def to_json(self) -> JsonObject:
+        """Return the step as plans show it."""
+        form: JsonObject = {"kind": self.kind}
+        for found in fields(self):
+            value = getattr(self, found.name)
+            if found.metadata.get("hidden") or (found.metadata.get("optional") and value is None):
+                continue
+            form[found.metadata.get("member", found.name)] = _json(value)
+        form["tier"] = self.tier
+        if self.table_key is not None:
+            form["table_key"] = self.table_key
+        if self.row_count is not None:
+            form["row_count"] = self.row_count
+        return form
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        raise NotImplementedError
+
+    def render(self) -> str:
+        """Say on one line what changes and what it costs."""
+        return f"{self.describe()} [{', '.join(self._costs())}]"
+
+    def _costs(self) -> list[str]:
+        costs: list[str] = [self.tier]
+        if self.table_key is not None:
+            costs.append(self.table_key)
+        if self.row_count is not None:
+            costs.append("1 row" if self.row_count == 1 else f"{self.row_count} rows")
+        return costs
+
+
+# -- types ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AddType(Step):
+    """A new declaration: an empty dataset, or nothing for an interface."""
+
+    type_kind: TypeKind
+    name: str
+    declaration: IrType = field(metadata=_HIDDEN)
+
+    kind: ClassVar[str] = "add_type"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"add {self.type_kind} type {self.name}"
+
+
+@dataclass(frozen=True)
+class RenameType(Step):
+    """A type keeps its dataset, versions and history under another name."""
+
+    type_kind: TypeKind
+    from_name: str = field(metadata=_FROM)
+    to_name: str = field(metadata=_TO)
+
+    kind: ClassVar[str] = "rename_type"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"rename {self.type_kind} type {self.from_name} to {self.to_name}"
+
+
+@dataclass(frozen=True)
+class DropType(Step):
+    """A type is gone; older snapshots keep its rows unless the mode is hard."""
+
+    type_kind: TypeKind
+    name: str
+    mode: DropMode
+
+    kind: ClassVar[str] = "drop_type"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"drop {self.type_kind} type {self.name} ({self.mode})"
+
+
+@dataclass(frozen=True)
+class UpdateTypeMetadata(Step):
+    """The notes of a type change; `annotations` is the whole new list."""
+
+    type_kind: TypeKind
+    name: str
+    annotations: tuple[Note, ...]
+
+    kind: ClassVar[str] = "update_type_metadata"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"set notes of {self.type_kind}:{self.name} to {_notes_text(self.annotations)}"
+
+
+@dataclass(frozen=True)
+class UpdateImplements(Step):
+    """A node implements other interfaces; `implements` is the whole new list."""
+
+    type_kind: TypeKind
+    type_name: str
+    implements: tuple[str, ...]
+    interfaces: tuple[IrTypeRef, ...] = field(metadata=_HIDDEN)
+
+    kind: ClassVar[str] = "update_implements"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        names = ", ".join(self.implements) or "no interface"
+        return f"{self.type_kind}:{self.type_name} now implements {names}"
+
+
+@dataclass(frozen=True)
+class UpdateCardinality(Step):
+    """Other numbers of edges per source node are legal."""
+
+    type_kind: TypeKind
+    type_name: str
+    previous: Cardinality
+    cardinality: Cardinality
+
+    kind: ClassVar[str] = "update_cardinality"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return (
+            f"change @card of {self.type_kind}:{self.type_name} "
+            f"from {_card_text(self.previous)} to {_card_text(self.cardinality)}"
+        )
+
+
+# -- properties ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PropertyStep(Step):
+    """A change of one property; `property_name` is its name after all renames."""
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+
+    @property
+    def entity(self) -> str:
+        """The property as messages name it."""
+        return f"{self.type_kind}:{self.type_name}.{self.property_name}"
+
+
+@dataclass(frozen=True)
+class AddProperty(PropertyStep):
+    """A new property: all null, or `default` in every row where it is required."""
+
+    property_type: PropType
+    default: DefaultValue | None = field(metadata=_OPTIONAL)
+    declaration: IrProperty = field(metadata=_HIDDEN)
+
+    kind: ClassVar[str] = "add_property"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        filled = "" if self.default is None else f", filled with {_literal(self.default)}"
+        return f"add property {self.entity}: {self.property_type}{filled}"
+
+
+@dataclass(frozen=True)
+class RenameProperty(Step):
+    """A property keeps its values under another name."""
+
+    type_kind: TypeKind
+    type_name: str
+    from_name: str = field(metadata=_FROM)
+    to_name: str = field(metadata=_TO)
+
+    kind: ClassVar[str] = "rename_property"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        owner = f"{self.type_kind}:{self.type_name}"
+        return f"rename property {owner}.{self.from_name} to {self.to_name}"
+
+
+@dataclass(frozen=True)
+class DropProperty(PropertyStep):
+    """A property is gone; older snapshots keep its values unless the mode is hard."""
+
+    mode: DropMode
+
+    kind: ClassVar[str] = "drop_property"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"drop property {self.entity} ({self.mode})"
+
+
+@dataclass(frozen=True)
+class ExtendEnum(PropertyStep):
+    """More values are legal, at once."""
+
+    added_values: tuple[str, ...]
+
+    kind: ClassVar[str] = "extend_enum"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"extend enum {self.entity} by {', '.join(self.added_values)}"
+
+
+@dataclass(frozen=True)
+class NarrowEnum(PropertyStep):
+    """Fewer values are legal; no stored row may hold one of the removed ones."""
+
+    removed_values: tuple[str, ...]
+
+    kind: ClassVar[str] = "narrow_enum"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"narrow enum {self.entity} by {', '.join(self.removed_values)}"
+
+
+@dataclass(frozen=True)
+class OpenEnum(PropertyStep):
+    """An enum becomes a String."""
+
+    kind: ClassVar[str] = "open_enum"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"open enum {self.entity} to String"
+
+
+@dataclass(frozen=True)
+class RequireEnum(PropertyStep):
+    """A String becomes an enum; every stored value must be one of the listed ones."""
+
+    enum_values: tuple[str, ...]
+
+    kind: ClassVar[str] = "require_enum"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"restrict {self.entity} to enum({', '.join(self.enum_values)})"
+
+
+@dataclass(frozen=True)
+class WidenProperty(PropertyStep):
+    """Values move to a wider type, each exactly."""
+
+    previous_type: PropType
+    property_type: PropType
+
+    kind: ClassVar[str] = "widen_property"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"widen property {self.entity} from {self.previous_type} to {self.property_type}"
+
+
+@dataclass(frozen=True)
+class RelaxProperty(PropertyStep):
+    """A required property becomes nullable."""
+
+    kind: ClassVar[str] = "relax_property"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"make property {self.entity} nullable"
+
+
+@dataclass(frozen=True)
+class RequireProperty(PropertyStep):
+    """A nullable property becomes required; `code` is what apply reports for stored nulls."""
+
+    code: str | None = field(metadata=_OPTIONAL)
+
+    kind: ClassVar[str] = "require_property"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"make property {self.entity} required"
+
+
+@dataclass(frozen=True)
+class UpdatePropertyMetadata(PropertyStep):
+    """The notes of a property change; `annotations` is the whole new list."""
+
+    annotations: tuple[Note, ...]
+
+    kind: ClassVar[str] = "update_property_metadata"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"set notes of {self.entity} to {_notes_text(self.annotations)}"
+
+
+@dataclass(frozen=True)
+class UpdateEmbed(PropertyStep):
+    """Another text or model fills a vector; `pending`: stored vectors are stale until embedded."""
+
+    embed_source: EmbedSource | None
+    pending: bool
+    embed: IrEmbed | None = field(metadata=_HIDDEN)
+
+    kind: ClassVar[str] = "update_embed"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        if self.embed_source is None:
+            return f"stop embedding into {self.entity}"
+        model = f" by {self.embed_source.model}" if self.embed_source.model else ""
+        stale = ", stored vectors pending" if self.pending else ""
+        return f"embed {self.embed_source.source} into {self.entity}{model}{stale}"
+
+
+@dataclass(frozen=True)
+class MoveProperty(PropertyStep):
+    """A property moves between the body of its node and an interface."""
+
+    declared_directly: bool
+
+    kind: ClassVar[str] = "move_property"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        place = "the node's body" if self.declared_directly else "an interface"
+        return f"declare property {self.entity} in {place}"
+
+
+# -- constraints ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConstraintStep(Step):
+    """A change of one constraint."""
+
+    type_kind: TypeKind
+    type_name: str
+    constraint: ShapeConstraint
+
+    @property
+    def owner(self) -> str:
+        """The type as messages name it."""
+        return f"{self.type_kind}:{self.type_name}"
+
+
+@dataclass(frozen=True)
+class AddConstraint(ConstraintStep):
+    """A new constraint, as note, as rule, or as both."""
+
+    forms: tuple[Form, ...]
+    rule: IrConstraint = field(metadata=_HIDDEN)
+
+    kind: ClassVar[str] = "add_constraint"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"add {constraint_text(self.constraint)} to {self.owner}"
+
+
+@dataclass(frozen=True)
+class DropConstraint(ConstraintStep):
+    """A constraint is gone."""
+
+    identity: ConstraintIdentity = field(metadata=_HIDDEN)
+
+    kind: ClassVar[str] = "drop_constraint"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        # Ids of stored rows could not be derived again, so a key never comes back.
+        warning = " (cannot be undone)" if self.constraint.kind == "key" else ""
+        return f"drop {constraint_text(self.constraint)} of {self.owner}{warning}"
+
+
+@dataclass(frozen=True)
+class UpdateConstraintForm(ConstraintStep):
+    """A constraint moves between note form and rule form; its meaning stays."""
+
+    from_forms: tuple[Form, ...] = field(metadata=_FROM)
+    to_forms: tuple[Form, ...] = field(metadata=_TO)
+    rule: IrConstraint = field(metadata=_HIDDEN)
+
+    kind: ClassVar[str] = "update_constraint_form"
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return (
+            f"write {constraint_text(self.constraint)} of {self.owner} "
+            f"as {' and '.join(self.to_forms)}"
+        )
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnsupportedChange(Step):
+    """A change that no apply can make; one of them makes the whole plan unsupported."""
+
+    entity: str
+    reason: str
+    code: str | None = field(default=None, metadata=_OPTIONAL)
+
+    kind: ClassVar[str] = "unsupported_change"
+
+    @property
+    def message(self) -> str:
+        """The reason with its code in front, as apply reports it."""
+        return f"[{self.code}] {self.reason}" if self.code else self.reason
+
+    def describe(self) -> str:
+        """Say on one line what changes."""
+        return f"unsupported change of {self.entity}: {self.message}"
+
+
+STEP_KINDS: Final[tuple[type[Step], ...]] = (
+    AddType,
+    RenameType,
+    DropType,
+    UpdateTypeMetadata,
+    UpdateImplements,
+    UpdateCardinality,
+    AddProperty,
+    RenameProperty,
+    DropProperty,
+    ExtendEnum,
+    NarrowEnum,
+    OpenEnum,
+    RequireEnum,
+    WidenProperty,
+    RelaxProperty,
+    RequireProperty,
+    UpdatePropertyMetadata,
+    UpdateEmbed,
+    MoveProperty,
+    AddConstraint,
+    DropConstraint,
+    UpdateConstraintForm,
+    UnsupportedChange,
+)
+"""Every kind, for documentation and tests."""
+
+
+# -- spelling ------------------------------------------------------------------------------------
+
+
+def constraint_text(constraint: ShapeConstraint) -> str:
+    """Spell a constraint as a rule of a `.pg` text.
+
+    >>> constraint_text(ShapeConstraint("range", ("depth",), min=-50.0, max=4000))
+    '@range(depth, -50.0..4000)'
+    """
+    if constraint.kind == "range":
+        low = "" if constraint.min is None else str(constraint.min)
+        high = "" if constraint.max is None else str(constraint.max)
+        return f"@range({constraint.fields[0]}, {low}..{high})"
+    if constraint.kind == "check":
+        return f"@check({constraint.fields[0]}, {quote(constraint.pattern or '')})"
+    return f"@{constraint.kind}({', '.join(constraint.fields)})"
+
+
+def _json(value: Any) -> Json:
+    if isinstance(value, tuple):
+        return [_json(item) for item in value]
+    spell = _SPELLINGS.get(type(value))
+    plain: Json = value if spell is None else spell(value)
+    return plain
+
+
+def _constraint_json(constraint: ShapeConstraint) -> JsonObject:
+    if constraint.kind == "range":
+        low, high = Bound.of(constraint.min), Bound.of(constraint.max)
+        return {
+            "Range": {
+                "property": constraint.fields[0],
+                "min": low.to_json() if low else None,
+                "max": high.to_json() if high else None,
+            }
+        }
+    if constraint.kind == "check":
+        return {"Check": {"property": constraint.fields[0], "pattern": constraint.pattern}}
+    return {constraint.kind.capitalize(): [*constraint.fields]}
+
+
+def _notes_text(notes: tuple[Note, ...]) -> str:
+    return " ".join(_note_text(note) for note in notes) or "none"
+
+
+def _note_text(note: Note) -> str:
+    if note.value is None:
+        return f"@{note.name}"
+    arguments = [quote(note.value), *(f"{name}={quote(text)}" for name, text in note.kwargs)]
+    return f"@{note.name}({', '.join(arguments)})"
+
+
+def _literal(value: DefaultValue) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return quote(value) if isinstance(value, str) else str(value)
+
+
+def _card_text(cardinality: Cardinality) -> str:
+    return f"{cardinality.min}..{'' if cardinality.max is None else cardinality.max}"
+
+
+def _embed_json(embed: EmbedSource) -> JsonObject:
+    return {"source": embed.source, "model": embed.model}
+
+
+_SPELLINGS: Final[dict[type, Callable[[Any], JsonObject]]] = {
+    PropType: prop_type_json,
+    Note: note_json,
+    Cardinality: cardinality_json,
+    EmbedSource: _embed_json,
+    ShapeConstraint: _constraint_json,
+}
