@@ -1,0 +1,1 @@
+"""The type check of a query against a catalog."""

@@ -1,0 +1,254 @@
+"""Types of returned columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.query.check.expr import (
+    constant_of,
+    entity_id,
+    parameter_of,
+    property_of,
+    report_bare_edge,
+    report_unbound,
+)
+from omnigraph.query.check.scope import Context, Scope
+from omnigraph.query.check.search import check_ranking
+from omnigraph.query.language.tree import (
+    AggregateCall,
+    Bm25,
+    Column,
+    Expr,
+    Literal,
+    NameRef,
+    Nearest,
+    Now,
+    PropertyRef,
+    Rrf,
+    TextCall,
+    Variable,
+)
+from omnigraph.query.plan.plan import (
+    NULLABLE_SCORE_TYPE,
+    AggregateValue,
+    CurrentTime,
+    EntityId,
+    ParameterValue,
+    PropertyValue,
+    Score,
+    Value,
+)
+from omnigraph.values import PropType, Scalar
+
+_COUNT = PropType(Scalar.I64, nullable=True)
+_FLOAT = PropType(Scalar.F64, nullable=True)
+_ORDERED = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.DATE, Scalar.DATETIME})
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedColumn:
+    """A column with its header; `value` is None after a reported problem."""
+
+    written: Column
+    header: str
+    value: Value | None
+
+
+def check_columns(
+    context: Context, scope: Scope, columns: tuple[Column, ...], *, has_limit: bool
+) -> tuple[CheckedColumn, ...]:
+    """Check all columns, and that an aggregate query groups by properties and variables (T9)."""
+    checked = tuple(
+        CheckedColumn(
+            column, header_of(column), _column_value(context, scope, column.expression, has_limit)
+        )
+        for column in columns
+    )
+    if any(isinstance(column.expression, AggregateCall) for column in columns):
+        for column in checked:
+            _check_group_key(context, column)
+    return checked
+
+
+def header_of(column: Column) -> str:
+    """Return the alias, or else the header that the expression gives."""
+    return column.alias if column.alias is not None else _plain_header(column.expression)
+
+
+def _plain_header(expression: Expr) -> str:
+    if isinstance(expression, PropertyRef):
+        return f"{expression.variable}.{expression.property}"
+    if isinstance(expression, Variable | NameRef):
+        return expression.name
+    if isinstance(expression, AggregateCall):
+        return _plain_header(expression.argument)
+    if isinstance(expression, TextCall):
+        return expression.function
+    return _FIXED_HEADERS[type(expression)]
+
+
+_FIXED_HEADERS: dict[type[Expr], str] = {
+    Literal: "literal",
+    Now: "now",
+    Nearest: "nearest",
+    Bm25: "bm25",
+    Rrf: "rrf",
+}
+
+
+def _check_group_key(context: Context, column: CheckedColumn) -> None:
+    value = column.value
+    if value is None or isinstance(
+        value, AggregateValue | PropertyValue | EntityId | ParameterValue
+    ):
+        return
+    context.report.error(
+        "T9",
+        f"column '{column.header}' cannot be a grouping key: beside an aggregate, columns are "
+        "properties or variables",
+        column.written.expression.span,
+        "leave the column out, or aggregate it",
+    )
+
+
+# -- values -------------------------------------------------------------------------------------
+
+
+def _column_value(
+    context: Context, scope: Scope, expression: Expr, has_limit: bool
+) -> Value | None:
+    if isinstance(expression, AggregateCall):
+        return _aggregate(context, scope, expression, has_limit)
+    value = _plain_value(context, scope, expression, has_limit)
+    return value if _is_readable(context, expression, value) else None
+
+
+def _is_readable(context: Context, expression: Expr, value: Value | None) -> bool:
+    if value is None or value.prop_type.scalar is not Scalar.BLOB:
+        return value is not None
+    context.report.error(
+        "T24",
+        f"`{context.report.text(expression.span)}` is a Blob and cannot be read by a query",
+        expression.span,
+        "read it with `omnigraph blob`",
+    )
+    return False
+
+
+def _plain_value(context: Context, scope: Scope, expression: Expr, has_limit: bool) -> Value | None:
+    if isinstance(expression, PropertyRef):
+        return property_of(context, scope, expression)
+    if isinstance(expression, Variable):
+        return _variable_value(context, scope, expression)
+    if isinstance(expression, Literal):
+        return constant_of(context, expression)
+    if isinstance(expression, Now):
+        return CurrentTime()
+    if isinstance(expression, Nearest | Bm25 | Rrf):
+        return _score(context, scope, expression, has_limit)
+    _report_no_value(context, expression)
+    return None
+
+
+def _variable_value(context: Context, scope: Scope, variable: Variable) -> Value | None:
+    parameter = parameter_of(context, variable)
+    if parameter is not None:
+        return parameter
+    bound = scope.variables.get(variable.name)
+    if bound is None:
+        report_unbound(context, scope, variable)
+    elif bound.kind == "edge":
+        report_bare_edge(context, variable)
+    elif bound.entity is not None:
+        return entity_id(bound)
+    return None
+
+
+def _score(
+    context: Context, scope: Scope, call: Nearest | Bm25 | Rrf, has_limit: bool
+) -> Score | None:
+    ranking = check_ranking(context, scope, call)
+    if isinstance(call, Rrf) and not has_limit:
+        report_rrf_without_limit(context, call)
+        return None
+    return None if ranking is None else Score(ranking, NULLABLE_SCORE_TYPE)
+
+
+def report_rrf_without_limit(context: Context, call: Rrf) -> None:
+    """Report that the depth of a fused ranking is open (T21)."""
+    context.report.error("T21", "`rrf` needs a limit", call.span, "add `limit 10`")
+
+
+def _report_no_value(context: Context, expression: Expr) -> None:
+    written = context.report.text(expression.span)
+    if isinstance(expression, NameRef):
+        context.report.error(
+            "T106",
+            f"`{written}` is a bare name and has no value here",
+            expression.span,
+            f"write a property `$variable.{written}` or a parameter `${written}`",
+        )
+    elif isinstance(expression, TextCall):
+        context.report.error(
+            "T114",
+            f"`{expression.function}` is a condition and cannot be returned or ordered by",
+            expression.span,
+            "write it as a clause of the match; `bm25` gives a score",
+        )
+    else:
+        context.report.error(
+            "T115", "aggregates cannot be nested", expression.span, "aggregate a property"
+        )
+
+
+# -- aggregates ---------------------------------------------------------------------------------
+
+
+def _aggregate(
+    context: Context, scope: Scope, call: AggregateCall, has_limit: bool
+) -> AggregateValue | None:
+    argument = _plain_value(context, scope, call.argument, has_limit)
+    if argument is None or not _is_readable(context, call.argument, argument):
+        return None
+    if not _accepts(call.function, argument):
+        context.report.error(
+            "T8",
+            f"`{call.function}` cannot aggregate `{context.report.text(call.argument.span)}` "
+            f"({_described(argument)})",
+            call.argument.span,
+            _AGGREGATE_HINTS.get(call.function),
+        )
+        return None
+    return AggregateValue(call.function, argument, call.distinct, _result_type(call, argument))
+
+
+_AGGREGATE_HINTS = {
+    "sum": "it takes numbers",
+    "avg": "it takes numbers",
+    "min": "it takes numbers, strings, booleans, dates and moments",
+    "max": "it takes numbers, strings, booleans, dates and moments",
+}
+
+
+def _described(value: Value) -> str:
+    return "a node" if isinstance(value, EntityId) else str(value.prop_type)
+
+
+def _accepts(function: str, argument: Value) -> bool:
+    if function == "count":
+        return True
+    prop_type = argument.prop_type
+    if isinstance(argument, EntityId) or not prop_type.is_plain_scalar:
+        return False
+    if prop_type.scalar.is_numeric:
+        return True
+    return function in ("min", "max") and prop_type.scalar in _ORDERED
+
+
+def _result_type(call: AggregateCall, argument: Value) -> PropType:
+    if call.function == "count":
+        return _COUNT
+    if call.function in ("sum", "avg"):
+        return _FLOAT
+    prop_type = argument.prop_type
+    return prop_type if prop_type.nullable else prop_type.with_nullable(True)

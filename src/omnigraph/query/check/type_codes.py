@@ -1,0 +1,51 @@
+"""Codes of the type check and of lint, and what each of them means."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TYPE_CODES: Final[dict[str, str]] = {
+    "T1": "a binding does not name a node type",
+    "T2": "an inline property does not exist on the type",
+    "T3": "a literal does not fit the property: its type, length, range, enum or place",
+    "T4": "a hop names an unknown edge",
+    "T5": "an endpoint of a hop has another type than the edge's endpoint",
+    "T6": "a property is read from an unbound variable, or does not exist",
+    "T7": "operands do not fit each other or the operator",
+    "T8": "an aggregate does not accept the type of its argument",
+    "T9": "`not` mentions no outer variable, or a column cannot be a grouping key",
+    "T10": "a mutation names an unknown type",
+    "T11": "a mutation names an unknown property, or compares a Blob",
+    "T12": "an insert leaves out a required property or endpoint",
+    "T13": "a property is assigned twice",
+    "T14": "a value is a variable that is not a declared parameter",
+    "T15": "hop bounds, or the arguments of `nearest`, are wrong",
+    "T16": "an update assigns the endpoint of an edge",
+    "T17": "ordering by `nearest` needs a limit",
+    "T18": "an alias cannot be an order key beside `nearest`",
+    "T19": "`search` or `fuzzy` needs a String field, a String query and whole edits",
+    "T20": "`match_text` or `bm25` needs a String field and a String query",
+    "T21": "`rrf` needs two rankings of one variable, a positive whole k and a limit",
+    "T22": "an undirected hop needs an edge whose endpoints have one type",
+    "T23": "an edge variable is used where only a node variable can stand",
+    "T24": "a Blob cannot be returned, ordered by or aggregated",
+    "T101": "a variable is not bound",
+    "T102": "a variable is bound to two different types",
+    "T103": "a connected part of the pattern has no typed binding",
+    "T104": "a list literal mixes types, is nested, or stands where no list can",
+    "T105": "a date or datetime literal cannot be read",
+    "T106": "a bare name is not a returned column",
+    "T107": "an update assigns a member of the key",
+    "T108": "an upsert needs a node type with a key",
+    "T109": "the wildcard `$_` can only be the endpoint of a hop",
+    "T110": "a variable of an optional block cannot be extended outside of it",
+    "T111": "an order key must be a returned column here",
+    "T112": "an expression cannot be an order key",
+    "T113": "a search function can only be the first order key",
+    "T114": "a text function is a clause, not a value",
+    "T115": "an aggregate stands where none can",
+    "T116": "a ranking is impossible: the variable is optional, or the direction is reversed",
+    "Q000": "the file does not parse",
+    "L201": "no update of the file sets a nullable property of a type that it updates",
+}
+"""`T1` to `T24` come from the language definition, `T1xx` are its errors without a number."""

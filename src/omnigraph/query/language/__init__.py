@@ -1,0 +1,1 @@
+"""From `.gq` text to a tree, and back."""

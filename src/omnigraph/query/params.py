@@ -1,0 +1,352 @@
+"""Parameter values: one JSON object in, typed values out.
+
+| declared | JSON accepted | value kept |
+|---|---|---|
+| `String`, `Blob` | string | `str` |
+| `I32` `I64` `U32` `U64` | whole number or decimal string, in range (`U64` up to 2^63-1) | `int` |
+| `F32` `F64` | number | `float`, rounded to the nearest F32 for `F32` |
+| `Bool` | true, false | `bool` |
+| `Date` | `"YYYY-MM-DD"` | `int`, days since 1970-01-01 |
+| `DateTime` | ISO 8601 string | `int`, milliseconds since 1970-01-01 UTC |
+| `[T]` | array without nulls | `tuple` |
+| `Vector(n)` | array of n numbers | `tuple` of n floats, each rounded to the nearest F32 |
+
+A null value is None. Days and milliseconds are what the Arrow columns hold, so an executor compares
+them without another conversion; `ParamValue.arrow` gives the value as an Arrow scalar.
+
+    >>> from omnigraph.query.language.parse import parse_queries
+    >>> query = parse_queries('''query q($tag: String, $since: Date?) {
+    ...     match { $c: Crew { tag: $tag } } return { $c } }''').queries[0]
+    >>> values = coerce_params(query.parameters, {"tag": "ann", "since": "1970-01-03"})
+    >>> values["tag"].value, values["since"].value
+    ('ann', 2)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import pyarrow as pa
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.names import nearest_name
+from omnigraph.query.check.cast import round_to_f32
+from omnigraph.query.language import codes
+from omnigraph.query.moments import parse_moments
+from omnigraph.values import PropType, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from omnigraph.query.language.tree import Parameter
+
+ParamScalar = str | int | float | bool
+ParamData = None | ParamScalar | tuple[ParamScalar, ...]
+
+INTEGER_RANGES: Final[dict[Scalar, tuple[int, int]]] = {
+    Scalar.I32: (-(2**31), 2**31 - 1),
+    Scalar.I64: (-(2**63), 2**63 - 1),
+    Scalar.U32: (0, 2**32 - 1),
+    Scalar.U64: (0, 2**63 - 1),
+}
+
+_SHOWN_MAX: Final = 60
+_PROBLEMS_MAX: Final = 100
+
+
+# -- results ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ParamValue:
+    """The value of one declared parameter; see the table above for `value`."""
+
+    name: str
+    prop_type: PropType
+    value: ParamData
+
+    @property
+    def arrow(self) -> pa.Scalar:
+        """The value in the Arrow type of its declaration; a blob is its URI or base64 text."""
+        if self.prop_type.scalar is Scalar.BLOB:
+            item = pa.utf8()
+            return pa.scalar(self.value, pa.list_(item) if self.prop_type.is_list else item)
+        return pa.scalar(self.value, self.prop_type.arrow_type)
+
+
+@dataclass(frozen=True)
+class Params(Mapping[str, ParamValue]):
+    """The values of all declared parameters, by name, in the order of their declaration."""
+
+    values_in_order: tuple[ParamValue, ...]
+
+    @cached_property
+    def _by_name(self) -> dict[str, ParamValue]:
+        return {value.name: value for value in self.values_in_order}
+
+    def __getitem__(self, name: str) -> ParamValue:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (value.name for value in self.values_in_order)
+
+    def __len__(self) -> int:
+        return len(self.values_in_order)
+
+
+@dataclass(frozen=True)
+class ParamProblem:
+    """One thing wrong with the parameters of a request; `name` is None when it is about all."""
+
+    code: str
+    message: str
+    name: str | None = None
+    hint: str | None = None
+
+
+class ParamsError(InvalidInputError):
+    """The parameters of a request do not fit the query; carries every problem."""
+
+    code: ClassVar[str] = "OG-PARAMS"
+
+    def __init__(self, problems: Iterable[ParamProblem]) -> None:
+        self.problems: tuple[ParamProblem, ...] = tuple(problems)
+        self.hint = next((problem.hint for problem in self.problems if problem.hint), None)
+        super().__init__("\n".join(problem.message for problem in self.problems))
+
+
+# -- coercion -----------------------------------------------------------------------------------
+
+
+def coerce_params(parameters: Sequence[Parameter], given: object) -> Params:
+    """Return a value for each declared parameter, or raise `ParamsError` with all that is wrong.
+
+    `given` is a decoded JSON object keyed by names without `$`; None means no parameters. Keys that
+    no parameter has are ignored.
+    """
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        message = "params must be a JSON object"
+        hint = f"found {_shown(given)}"
+        raise ParamsError([ParamProblem(codes.PARAMS_NOT_AN_OBJECT, message, hint=hint)])
+    declared = {parameter.name for parameter in parameters}
+    problems = [_object_problem(name) for name in _unknown_objects(given, declared)]
+    values: list[ParamValue] = []
+    for parameter in parameters:
+        try:
+            values.append(_coerce_one(parameter, given, declared))
+        except _RefusedError as refused:
+            problems.append(refused.problem)
+    if problems:
+        raise ParamsError(problems[:_PROBLEMS_MAX])
+    return Params(tuple(values))
+
+
+def _unknown_objects(given: Mapping[object, object], declared: set[str]) -> list[object]:
+    return [
+        name for name, value in given.items() if isinstance(value, Mapping) and name not in declared
+    ]
+
+
+def _object_problem(name: object) -> ParamProblem:
+    message = f"param '{name}': a JSON object is not a parameter value"
+    return ParamProblem(codes.PARAM_OBJECT, message, str(name))
+
+
+def _coerce_one(
+    parameter: Parameter, given: Mapping[object, object], declared: set[str]
+) -> ParamValue:
+    name, prop_type = parameter.name, parameter.prop_type
+    if name not in given:
+        if not prop_type.nullable:
+            raise _missing(name, given, declared)
+        return ParamValue(name, prop_type, None)
+    value = given[name]
+    if value is None:
+        if not prop_type.nullable:
+            hint = f"declare it as `{prop_type}?` to allow null"
+            raise _refuse(codes.PARAM_NULL, name, f"null is not a value of {prop_type}", hint)
+        return ParamValue(name, prop_type, None)
+    if isinstance(value, Mapping):
+        raise _RefusedError(_object_problem(name))
+    return ParamValue(name, prop_type, _coerce(name, prop_type, value))
+
+
+def _missing(name: str, given: Mapping[object, object], declared: set[str]) -> _RefusedError:
+    unused = [key for key in given if isinstance(key, str) and key not in declared]
+    typo = nearest_name(name, unused)
+    hint = f"'{typo}' was given, did you mean '{name}'?" if typo else None
+    return _RefusedError(
+        ParamProblem(codes.PARAM_MISSING, f"parameter '{name}' not provided", name, hint)
+    )
+
+
+class _RefusedError(Exception):
+    """Carries one problem from where it is found to where all are collected."""
+
+    def __init__(self, problem: ParamProblem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def _refuse(code: str, name: str, what: str, hint: str | None = None) -> _RefusedError:
+    return _RefusedError(ParamProblem(code, f"param '{name}': {what}", name, hint))
+
+
+def _coerce(name: str, prop_type: PropType, value: object) -> ParamData:
+    if not prop_type.is_list and not prop_type.is_vector:
+        return _coerce_scalars(name, prop_type.scalar, [value], where="")[0]
+    if not isinstance(value, list | tuple):
+        raise _refuse(codes.PARAM_KIND, name, f"expected {prop_type}, found {_shown(value)}")
+    if prop_type.dimension is not None and len(value) != prop_type.dimension:
+        what = f"expected {prop_type.dimension} numbers, found {len(value)}"
+        raise _refuse(codes.PARAM_LENGTH, name, what)
+    scalar = Scalar.F32 if prop_type.is_vector else prop_type.scalar
+    return tuple(_coerce_scalars(name, scalar, value, where="element {}: "))
+
+
+def _coerce_scalars(
+    name: str, scalar: Scalar, values: Sequence[object], *, where: str
+) -> list[ParamScalar]:
+    """Coerce the elements of a list, or a single value; `where` is filled with the index of one."""
+    convert = _CONVERSIONS.get(scalar, _text)
+    found: list[ParamScalar] = []
+    for index, value in enumerate(values):
+        try:
+            found.append(convert(scalar, value))
+        except _WrongValueError as wrong:
+            raise _refuse(wrong.code, name, where.format(index) + wrong.what) from None
+    if scalar in (Scalar.DATE, Scalar.DATETIME):
+        return _moments(name, scalar, [str(text) for text in found], where=where)
+    return found
+
+
+def _moments(name: str, scalar: Scalar, texts: list[str], *, where: str) -> list[ParamScalar]:
+    moments: list[ParamScalar] = []
+    for index, moment in enumerate(parse_moments(texts, scalar)):
+        if moment is None:
+            what = f"{where.format(index)}invalid {scalar} literal '{_cut(texts[index])}'"
+            raise _refuse(codes.PARAM_MOMENT, name, what, _MOMENT_FORMS[scalar])
+        moments.append(moment)
+    return moments
+
+
+_MOMENT_FORMS: Final = {
+    Scalar.DATE: 'write it as "2026-03-06"',
+    Scalar.DATETIME: 'write it as "2026-03-06T12:00:00Z"',
+}
+
+
+# -- single values ------------------------------------------------------------------------------
+
+
+class _WrongValueError(Exception):
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+
+
+def _expected(scalar: Scalar, value: object) -> _WrongValueError:
+    if value is None:
+        return _WrongValueError(codes.PARAM_NULL, "null is not an element of a list")
+    return _WrongValueError(codes.PARAM_KIND, f"expected {scalar}, found {_shown(value)}")
+
+
+def _text(scalar: Scalar, value: object) -> str:
+    if not isinstance(value, str):
+        raise _expected(scalar, value)
+    if not value.isascii() and _SURROGATE.search(value):
+        what = f"expected {scalar}, found text with half of a surrogate pair"
+        raise _WrongValueError(codes.PARAM_KIND, what)
+    return value
+
+
+def _boolean(scalar: Scalar, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _expected(scalar, value)
+    return value
+
+
+def _integer(scalar: Scalar, value: object) -> int:
+    number = _whole(scalar, value)
+    low, high = INTEGER_RANGES[scalar]
+    if low <= number <= high:
+        return number
+    shown = _cut(value if isinstance(value, str) else _digits(number))
+    what = f"{shown} is out of range for {scalar}, which holds {low} to {high}"
+    raise _WrongValueError(codes.PARAM_RANGE, what)
+
+
+def _whole(scalar: Scalar, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        digits = value.lstrip("+-").lstrip("0")
+        number = int(digits or "0") if len(digits) <= _DIGITS_MAX else _BEYOND
+        return -number if value[0] == "-" else number
+    raise _expected(scalar, value)
+
+
+def _float(scalar: Scalar, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _expected(scalar, value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    rounded = round_to_f32(number) if scalar is Scalar.F32 and math.isfinite(number) else number
+    if rounded is None or not math.isfinite(rounded):
+        what = f"{_cut(_digits(value))} is not a finite number of {scalar}"
+        raise _WrongValueError(codes.PARAM_RANGE, what)
+    return rounded
+
+
+_CONVERSIONS: Final[dict[Scalar, Callable[[Scalar, object], ParamScalar]]] = {
+    Scalar.BOOL: _boolean,
+    **dict.fromkeys(INTEGER_RANGES, _integer),
+    Scalar.F32: _float,
+    Scalar.F64: _float,
+}
+"""How a JSON value becomes a scalar; texts, blobs, dates and moments all start as strings."""
+
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]+")
+_DIGITS_MAX: Final = 20
+_BEYOND: Final = 2**64
+"""Stands for any number with more digits than 64 bits have."""
+
+
+# -- messages -----------------------------------------------------------------------------------
+
+
+def _shown(value: object) -> str:
+    """Name a JSON value with its type, cut to a readable length."""
+    match value:
+        case bool():
+            return f"boolean {str(value).lower()}"
+        case int() | float():
+            return f"number {_cut(_digits(value))}"
+        case str():
+            return f"string '{_cut(value)}'"
+        case list() | tuple():
+            return f"array of {len(value)}"
+        case _:
+            return "null" if value is None else "object"
+
+
+def _digits(value: int | float) -> str:
+    """Spell a number; Python refuses to spell an integer with thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "an integer beyond 256 bits"
+    return repr(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"

@@ -1,0 +1,350 @@
+"""A plan as text: one operator per line, inner pipelines indented, the same for equal plans.
+
+`c.rank` is a column of the row table, `$t` a parameter, `I32(5)` a constant with the type
+that it was given. Property lists in brackets are the columns that an operator has to fetch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import singledispatch
+
+import pyarrow as pa
+
+from omnigraph.query.plan.plan import (
+    AggregateValue,
+    AllOf,
+    AntiJoin,
+    AnyOf,
+    AssignedValue,
+    Bm25Ranking,
+    Compare,
+    Constant,
+    ConstantValue,
+    CurrentTime,
+    DeleteRows,
+    EndpointValue,
+    EntityId,
+    Expand,
+    Filter,
+    InList,
+    InsertEdge,
+    InsertNode,
+    IsNull,
+    ListContains,
+    MutationPlan,
+    NearestRanking,
+    NodeScan,
+    Not,
+    Operator,
+    OptionalMatch,
+    ParameterValue,
+    Plan,
+    PlannedStatement,
+    Predicate,
+    Prefix,
+    PropertyValue,
+    Ranking,
+    ReadPlan,
+    ResultColumn,
+    RrfRanking,
+    SameId,
+    Score,
+    SortKey,
+    Substring,
+    TextMatch,
+    UpdateRows,
+    UpsertNode,
+    Value,
+)
+from omnigraph.schema.values.temporal import format_dates, format_datetimes
+from omnigraph.values import Scalar
+
+
+def print_plan(plan: Plan) -> str:
+    """Return the plan as lines of text."""
+    parameters = ", ".join(f"${p.name}: {p.prop_type}" for p in plan.parameters)
+    kind = "read" if isinstance(plan, ReadPlan) else "mutation"
+    lines = [f"{kind} {plan.name}({parameters})"]
+    if isinstance(plan, MutationPlan):
+        lines += (_statement_line(statement) for statement in plan.statements)
+    else:
+        lines += _ranking_lines(plan)
+        lines += _pipeline_lines(plan.pipeline, "")
+        lines += _result_lines(plan)
+    return "\n".join(lines)
+
+
+# -- pipelines ----------------------------------------------------------------------------------
+
+
+def _pipeline_lines(pipeline: tuple[Operator, ...], indent: str) -> Iterator[str]:
+    for operator in pipeline:
+        yield indent + operator_line(operator)
+        if isinstance(operator, AntiJoin | OptionalMatch):
+            yield from _pipeline_lines(operator.pipeline, indent + "  ")
+
+
+def operator_line(operator: Operator) -> str:
+    """Return one operator without its inner pipeline."""
+    match operator:
+        case NodeScan():
+            columns = _columns(operator.properties)
+            what = f"NodeScan {operator.variable}: {operator.type_name}{columns}"
+            return what + _where(operator.filters)
+        case Expand():
+            return _expand_line(operator)
+        case Filter(predicate):
+            return f"Filter {predicate_text(predicate)}"
+        case AntiJoin():
+            flag = " existence" if operator.is_existence_test else ""
+            return f"AntiJoin on {_names(operator.outer)}{flag}"
+        case OptionalMatch():
+            return f"OptionalMatch on {_names(operator.outer)} gives {_names(operator.introduces)}"
+
+
+def _expand_line(expand: Expand) -> str:
+    edge = expand.edge
+    if expand.edge_variable is not None:
+        edge = f"{expand.edge_variable}: {edge}{_columns(expand.edge_properties)}"
+    left, right = {"out": ("-", "->"), "in": ("<-", "-"), "both": ("<-", "->")}[expand.direction]
+    hops = "" if (expand.min, expand.max) == (1, 1) else f" {{{expand.min},{expand.max}}}"
+    hops += " reversed" if expand.is_reversed else ""
+    target = f"{expand.target}: {expand.target_type}{_columns(expand.properties)}"
+    what = f"Expand {expand.source} {left}[{edge}]{right} {target}{hops}"
+    return what + _where(expand.target_filters)
+
+
+def _columns(properties: tuple[str, ...]) -> str:
+    return f" [{', '.join(properties)}]" if properties else ""
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _where(filters: tuple[Predicate, ...]) -> str:
+    return f" where {' and '.join(_operand(f) for f in filters)}" if filters else ""
+
+
+# -- results ------------------------------------------------------------------------------------
+
+
+def _ranking_lines(plan: ReadPlan) -> Iterator[str]:
+    if plan.ranking is not None:
+        depth = "all" if plan.candidates is None else str(plan.candidates)
+        yield f"Rank {plan.ranking.variable} by {ranking_text(plan.ranking)} keeping {depth}"
+
+
+def _result_lines(plan: ReadPlan) -> Iterator[str]:
+    if plan.is_aggregate:
+        keys = [value_text(plan.columns[index].expression) for index in plan.group_keys]
+        yield f"Group by {', '.join(keys) or 'nothing'}"
+    yield "Return distinct" if plan.distinct else "Return"
+    for column in plan.columns:
+        header = json.dumps(column.header, ensure_ascii=False)
+        yield f"  {header} = {value_text(column.expression)}: {column.prop_type}"
+    if plan.order:
+        yield f"Order {', '.join(_sort_key_text(key) for key in plan.order)}"
+    if plan.limit is not None:
+        yield f"Limit {plan.limit}"
+    if plan.offset is not None:
+        yield f"Offset {plan.offset}"
+
+
+def _sort_key_text(key: SortKey) -> str:
+    text = value_text(key.expression) + (" desc" if key.descending else "")
+    return f"({text})" if key.implicit else text
+
+
+# -- mutations ----------------------------------------------------------------------------------
+
+
+def _statement_line(statement: PlannedStatement) -> str:
+    match statement:
+        case InsertNode():
+            key = f" key ({', '.join(statement.key)})" if statement.key else ""
+            return f"InsertNode {statement.type_name}{key}{_given(statement)}"
+        case UpsertNode():
+            required = f" required ({', '.join(statement.required)})" if statement.required else ""
+            key = ", ".join(statement.key)
+            return f"UpsertNode {statement.type_name} key ({key}){_given(statement)}{required}"
+        case InsertEdge():
+            ends = f"{value_text(statement.from_id)} -> {value_text(statement.to_id)}"
+            types = f"{statement.from_type} -> {statement.to_type}"
+            return f"InsertEdge {statement.type_name} ({types}) {ends}{_given(statement)}"
+        case UpdateRows():
+            values = _assignments(statement.assignments)
+            where = predicate_text(statement.where)
+            what = f"UpdateRows {statement.kind} {statement.type_name}"
+            return f"{what} set {values} where {where}"
+        case DeleteRows():
+            where = predicate_text(statement.where)
+            edges = [f"{c.type_name} by {' and '.join(c.ends)}" for c in statement.cascades]
+            cascade = f" cascading to {', '.join(edges)}" if edges else ""
+            return f"DeleteRows {statement.kind} {statement.type_name} where {where}{cascade}"
+
+
+def _given(statement: InsertNode | UpsertNode | InsertEdge) -> str:
+    text = f" set {_assignments(statement.assignments)}" if statement.assignments else ""
+    if statement.defaults:
+        text += f" default {_assignments(statement.defaults)}"
+    if not isinstance(statement, InsertEdge) and statement.embeds:
+        text += f" embed {', '.join(statement.embeds)}"
+    return text
+
+
+def _assignments(assignments: tuple[AssignedValue, ...]) -> str:
+    return ", ".join(f"{a.property}: {a.prop_type} = {value_text(a.value)}" for a in assignments)
+
+
+# -- predicates and values ----------------------------------------------------------------------
+
+
+@singledispatch
+def predicate_text(predicate: Predicate) -> str:
+    """Return a predicate on one line."""
+    raise TypeError(type(predicate).__name__)
+
+
+@predicate_text.register
+def _(predicate: AllOf) -> str:
+    return " and ".join(_operand(operand) for operand in predicate.operands)
+
+
+@predicate_text.register
+def _(predicate: AnyOf) -> str:
+    return " or ".join(_operand(operand) for operand in predicate.operands)
+
+
+@predicate_text.register
+def _(predicate: Not) -> str:
+    return f"not ({predicate_text(predicate.operand)})"
+
+
+@predicate_text.register
+def _(predicate: SameId) -> str:
+    return f"{predicate.left}.id = {predicate.right}.id"
+
+
+@predicate_text.register
+def _(predicate: TextMatch) -> str:
+    edits = f", {value_text(predicate.edits)}" if predicate.edits is not None else ""
+    arguments = f"{value_text(predicate.field)}, {value_text(predicate.query)}{edits}"
+    return f"{predicate.function}({arguments})"
+
+
+@predicate_text.register
+def _(predicate: IsNull) -> str:
+    return f"{value_text(predicate.operand)} is {'not ' if predicate.negated else ''}null"
+
+
+@predicate_text.register
+def _(predicate: InList) -> str:
+    word = "not in" if predicate.negated else "in"
+    return f"{value_text(predicate.operand)} {word} {value_text(predicate.choices)}"
+
+
+@predicate_text.register
+def _(predicate: Compare) -> str:
+    return f"{value_text(predicate.left)} {predicate.operator} {value_text(predicate.right)}"
+
+
+@predicate_text.register
+def _(predicate: ListContains) -> str:
+    return f"{value_text(predicate.items)} has {value_text(predicate.item)}"
+
+
+@predicate_text.register
+def _(predicate: Substring) -> str:
+    return f"{value_text(predicate.text)} contains {value_text(predicate.part)}"
+
+
+@predicate_text.register
+def _(predicate: Prefix) -> str:
+    return f"{value_text(predicate.text)} starts_with {value_text(predicate.prefix)}"
+
+
+def _operand(predicate: Predicate) -> str:
+    text = predicate_text(predicate)
+    return f"({text})" if isinstance(predicate, AllOf | AnyOf) else text
+
+
+@singledispatch
+def value_text(value: Value) -> str:
+    """Return a value on one line."""
+    raise TypeError(type(value).__name__)
+
+
+@value_text.register
+def _(value: Constant) -> str:
+    prop_type = value.prop_type
+    if isinstance(value.value, tuple):
+        items = ", ".join(_scalar_text(item, prop_type.scalar) for item in value.value)
+        return f"{prop_type}({items})"
+    text = _scalar_text(value.value, prop_type.scalar)
+    return f"{prop_type.scalar}({text})" if prop_type.scalar.is_numeric else text
+
+
+@value_text.register
+def _(value: ParameterValue) -> str:
+    return f"${value.name}"
+
+
+@value_text.register
+def _(_value: CurrentTime) -> str:
+    return "now()"
+
+
+@value_text.register
+def _(value: PropertyValue) -> str:
+    return f"{value.variable}.{value.property}" if value.variable else value.property
+
+
+@value_text.register
+def _(value: EndpointValue) -> str:
+    return f"{value.end} id"
+
+
+@value_text.register
+def _(value: EntityId) -> str:
+    return f"{value.variable}.id"
+
+
+@value_text.register
+def _(value: Score) -> str:
+    return ranking_text(value.ranking)
+
+
+@value_text.register
+def _(value: AggregateValue) -> str:
+    distinct = "distinct " if value.distinct else ""
+    return f"{value.function}({distinct}{value_text(value.argument)})"
+
+
+@value_text.register
+def _(value: ResultColumn) -> str:
+    return f"column {json.dumps(value.header, ensure_ascii=False)}"
+
+
+def ranking_text(ranking: Ranking) -> str:
+    """Return a ranking on one line."""
+    match ranking:
+        case NearestRanking():
+            model = f", model {json.dumps(ranking.model)}" if ranking.model else ""
+            target = f"{ranking.variable}.{ranking.property}"
+            return f"nearest({target}, {value_text(ranking.query)}, {ranking.metric}{model})"
+        case Bm25Ranking():
+            return f"bm25({ranking.variable}.{ranking.property}, {value_text(ranking.query)})"
+        case RrfRanking():
+            arms = f"{ranking_text(ranking.first)}, {ranking_text(ranking.second)}"
+            return f"rrf({arms}, {value_text(ranking.k)})"
+
+
+def _scalar_text(value: ConstantValue, scalar: Scalar) -> str:
+    if scalar is Scalar.DATE:
+        return f'date("{format_dates(pa.array([value], pa.date32()))[0]}")'
+    if scalar is Scalar.DATETIME:
+        return f'datetime("{format_datetimes(pa.array([value], pa.date64()))[0]}")'
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,284 @@
+"""Queries by name: choosing one of a file, and registries of stored queries.
+
+Everything here is a function from texts to values. Who reads the texts, and from where, is up to
+the caller; so is the type check of a registered query against a live catalog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.names import nearest_name
+from omnigraph.query.kinds import described
+from omnigraph.query.language import codes
+from omnigraph.query.language.parse import parse_queries_tolerant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from omnigraph.query.language.parse import TolerantQueries
+    from omnigraph.query.language.tree import QueryDecl, QueryFile
+    from omnigraph.schema.compiled.jsonform import JsonObject
+    from omnigraph.syntax import Diagnostic, SourceText
+
+_NAMES_SHOWN_MAX: Final = 10
+
+
+# -- choosing one query of a file ---------------------------------------------------------------
+
+
+class QuerySelectionError(InvalidInputError):
+    """A file has no query of the wanted name, or no name was given and one is needed."""
+
+    code: ClassVar[str] = "OG-QUERY-SELECTION"
+
+    def __init__(self, wanted: str | None, known: tuple[str, ...]) -> None:
+        self.wanted = wanted
+        self.known = known
+        self.hint = self._advice()
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        if self.wanted is not None:
+            return f"query '{self.wanted}' not found"
+        if not self.known:
+            return "the text has no query: name one, and give the text that has it"
+        return f"the text has {len(self.known)} queries, so the name of one is needed"
+
+    def _advice(self) -> str | None:
+        if not self.known:
+            return None
+        typo = nearest_name(self.wanted, self.known) if self.wanted else None
+        return f"did you mean '{typo}'?" if typo else f"it has {_listed(self.known)}"
+
+
+def select_query(file: QueryFile, name: str | None = None) -> QueryDecl:
+    """Return the query called `name`, or without a name the only query of the file.
+
+    Of several queries with one name the first is meant; `repeated_queries` finds the others.
+    """
+    for query in file.queries:
+        if query.name == name or (name is None and len(file.queries) == 1):
+            return query
+    raise QuerySelectionError(name, tuple(query.name for query in file.queries))
+
+
+def repeated_queries(file: QueryFile) -> tuple[QueryDecl, ...]:
+    """Return each query whose name an earlier query of the file already has."""
+    seen: set[str] = set()
+    repeated: list[QueryDecl] = []
+    for query in file.queries:
+        if query.name in seen:
+            repeated.append(query)
+        seen.add(query.name)
+    return tuple(repeated)
+
+
+class QueryKindError(InvalidInputError):
+    """A read was asked for and the query writes, or the reverse."""
+
+    code: ClassVar[str] = "OG-QUERY-KIND"
+
+    def __init__(self, name: str, is_mutation: bool) -> None:
+        self.name = name
+        self.is_mutation = is_mutation
+        kind, verb = ("mutation", "mutate") if is_mutation else ("read", "query")
+        super().__init__(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
+
+
+def require_kind(query: QueryDecl, *, expect_mutation: bool | None) -> None:
+    """Raise `QueryKindError` unless the query is of the expected kind; None expects nothing."""
+    if expect_mutation is not None and expect_mutation != query.is_mutation:
+        raise QueryKindError(query.name, query.is_mutation)
+
+
+# -- registries ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RegistryEntry:
+    """What a registry says about one query: its key, the text that has it, and how it is shown."""
+
+    key: str
+    source: SourceText
+    expose: bool = True
+    tool_name: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredQuery:
+    """A query that can be invoked by name."""
+
+    query: QueryDecl
+    source: SourceText
+    expose: bool
+    tool_name: str
+
+    @property
+    def name(self) -> str:
+        """The name of the query, which is also its key."""
+        return self.query.name
+
+    @cached_property
+    def catalog_entry(self) -> JsonObject:
+        """The JSON form in a list of queries; absent notes are left out."""
+        entry: JsonObject = {"name": self.name, "tool_name": self.tool_name}
+        if self.query.description is not None:
+            entry["description"] = self.query.description
+        if self.query.instruction is not None:
+            entry["instruction"] = self.query.instruction
+        entry["mutation"] = self.query.is_mutation
+        entry["params"] = [described(p.name, p.prop_type) for p in self.query.parameters]
+        return entry
+
+
+@dataclass(frozen=True)
+class RegistryProblem:
+    """One thing wrong with a registry.
+
+    `key` is the entry it concerns. A mistake in a text is reported once, under the first entry of
+    that text, and carries its diagnostic.
+    """
+
+    code: str
+    key: str
+    message: str
+    hint: str | None = None
+    diagnostic: Diagnostic | None = None
+
+
+class RegistryError(InvalidInputError):
+    """A registry cannot be loaded; carries every problem."""
+
+    code: ClassVar[str] = "OG-REGISTRY"
+
+    def __init__(self, problems: Iterable[RegistryProblem]) -> None:
+        self.problems: tuple[RegistryProblem, ...] = tuple(problems)
+        self.hint = next((problem.hint for problem in self.problems if problem.hint), None)
+        lines = (f"stored query '{problem.key}': {problem.message}" for problem in self.problems)
+        super().__init__("\n".join(lines))
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Stored queries, sorted by name, and what the loader warns about."""
+
+    queries: tuple[StoredQuery, ...] = ()
+    warnings: tuple[RegistryProblem, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[str, StoredQuery]:
+        return {stored.name: stored for stored in self.queries}
+
+    def find(self, name: str) -> StoredQuery:
+        """Return a query by name, exposed or not."""
+        stored = self._by_name.get(name)
+        if stored is None:
+            raise QuerySelectionError(name, tuple(self._by_name))
+        return stored
+
+    def catalog(self) -> list[JsonObject]:
+        """Return the entries of exposed queries, sorted by name."""
+        return [stored.catalog_entry for stored in self.queries if stored.expose]
+
+
+@dataclass(frozen=True)
+class LoadedRegistry:
+    """What could be loaded, and everything that could not."""
+
+    registry: Registry
+    problems: tuple[RegistryProblem, ...]
+
+    def raise_on_errors(self) -> Registry:
+        """Return a registry without problems, else raise `RegistryError`."""
+        if self.problems:
+            raise RegistryError(self.problems)
+        return self.registry
+
+
+def load_registry(entries: Iterable[RegistryEntry]) -> LoadedRegistry:
+    """Read all entries; one that is wrong does not keep the others from being loaded.
+
+    A text with a mistake anywhere is not loaded at all: it would be served in part.
+    """
+    known = tuple(entries)
+    texts: dict[SourceText, TolerantQueries] = {}
+    stored: dict[str, StoredQuery] = {}
+    problems: list[RegistryProblem] = []
+    for entry in known:
+        if entry.source not in texts:
+            texts[entry.source] = parse_queries_tolerant(entry.source)
+            problems += _text_problems(entry, texts[entry.source])
+        parsed = texts[entry.source]
+        if parsed.diagnostics:
+            continue
+        problem = _entry_problem(entry, parsed.file, stored)
+        if problem is not None:
+            problems.append(problem)
+            continue
+        query = select_query(parsed.file, entry.key)
+        tool_name = entry.key if entry.tool_name is None else entry.tool_name
+        stored[entry.key] = StoredQuery(query, entry.source, entry.expose, tool_name)
+    queries = tuple(stored[key] for key in sorted(stored))
+    problems += _tool_name_problems(queries)
+    return LoadedRegistry(Registry(queries, tuple(_warnings(queries))), tuple(problems))
+
+
+def _text_problems(entry: RegistryEntry, parsed: TolerantQueries) -> Iterator[RegistryProblem]:
+    for diagnostic in parsed.diagnostics:
+        yield RegistryProblem(
+            diagnostic.code, entry.key, diagnostic.headline, diagnostic.hint, diagnostic
+        )
+
+
+def _entry_problem(
+    entry: RegistryEntry, file: QueryFile, stored: dict[str, StoredQuery]
+) -> RegistryProblem | None:
+    key, text = entry.key, entry.source.name
+    names = [query.name for query in file.queries]
+    if key in stored:
+        message = f"the key '{key}' is registered twice"
+        return RegistryProblem(codes.REGISTRY_KEY_REPEATED, key, message, "keep one of the two")
+    if key not in names:
+        typo = nearest_name(key, names)
+        hint = f"did you mean '{typo}'?" if typo else f"the text has {_listed(names)}"
+        message = f"'{text}' has no query called '{key}'"
+        return RegistryProblem(codes.REGISTRY_KEY_UNKNOWN, key, message, hint)
+    if names.count(key) > 1:
+        message = f"'{text}' has {names.count(key)} queries called '{key}'"
+        return RegistryProblem(codes.QUERY_REPEATED, key, message, "rename all but one of them")
+    return None
+
+
+def _tool_name_problems(queries: Iterable[StoredQuery]) -> Iterator[RegistryProblem]:
+    owners: dict[str, str] = {}
+    for stored in queries:
+        if not stored.expose:
+            continue
+        owner = owners.setdefault(stored.tool_name, stored.name)
+        if owner != stored.name:
+            message = f"tool name '{stored.tool_name}' is already taken by query '{owner}'"
+            hint = "give one of the two another `tool_name`, or set `expose: false`"
+            yield RegistryProblem(codes.TOOL_NAME_REPEATED, stored.name, message, hint)
+
+
+def _warnings(queries: Iterable[StoredQuery]) -> Iterator[RegistryProblem]:
+    for stored in queries:
+        vectors = [p.name for p in stored.query.parameters if p.prop_type.is_vector]
+        if stored.expose and vectors:
+            message = f"parameter `${vectors[0]}` is a vector, which few callers of a tool have"
+            hint = "take a String instead: `nearest` embeds it, or set `expose: false`"
+            yield RegistryProblem(codes.VECTOR_PARAMETER_EXPOSED, stored.name, message, hint)
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = sorted(set(names))
+    if not known:
+        return "no query"
+    shown = ", ".join(f"'{name}'" for name in known[:_NAMES_SHOWN_MAX])
+    return shown + (
+        f" and {len(known) - _NAMES_SHOWN_MAX} more" if known[_NAMES_SHOWN_MAX:] else ""
+    )
