@@ -1,0 +1,5 @@
+"""The `omnigraph` command line."""
+
+from omnigraph.cli.app import main
+
+__all__ = ["main"]

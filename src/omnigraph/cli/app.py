@@ -1,0 +1,94 @@
+"""The root command. Subcommands are imported when they are called, so `--help` stays quick."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import version
+from typing import Final
+
+import click
+
+from omnigraph.cli.output import Output
+from omnigraph.errors import OmnigraphError
+from omnigraph.names import nearest_name
+from omnigraph.wire import outcome_of
+
+COMMANDS: Final = {
+    "branch": ("omnigraph.cli.commands.branch", "Create, list and delete branches."),
+    "commit": ("omnigraph.cli.commands.commit", "Look at the history of a graph."),
+    "demo": ("omnigraph.cli.commands.demo", "Walk through what omnigraph does, end to end."),
+    "init": ("omnigraph.cli.commands.init", "Make a new graph."),
+    "lint": ("omnigraph.cli.commands.lint", "Check a file of queries against a schema."),
+    "schema": ("omnigraph.cli.commands.schema", "Show a schema, and plan its changes."),
+    "snapshot": ("omnigraph.cli.commands.snapshot", "Show what a branch publishes."),
+    "version": ("omnigraph.cli.commands.version", "Show the version."),
+}
+"""Name, module and one-line help of each command; the module's `command` is the click command."""
+
+CAPABILITIES: Final = {
+    "data": ("branch", "commit", "schema show", "snapshot"),
+    "direct (storage-native)": ("init", "lint", "schema plan"),
+    "local": ("demo", "version"),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and loads only the one that runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command that was asked for."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End the help with the commands by capability."""
+        with formatter.section("COMMANDS BY CAPABILITY"):
+            formatter.write_dl([(phrase, ", ".join(n)) for phrase, n in CAPABILITIES.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest command for a typo."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = nearest_name(name, COMMANDS)
+            remedy = f"did you mean `omnigraph {near}`?" if near else "see `omnigraph --help`"
+            ctx.fail(f"no such command '{name}'; {remedy}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("omnigraph"), "-v", "--version", message="omnigraph %(version)s")
+def root() -> None:
+    """Work with a versioned property graph, in process or on Spark."""
+
+
+def run(args: list[str] | None = None) -> int:
+    """Run one command and return its exit code; a typed error becomes one message."""
+    try:
+        root(args=args, prog_name="omnigraph")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    except OmnigraphError as error:
+        as_json = "--json" in (sys.argv if args is None else args)
+        Output(as_json=as_json).error(error)
+        return outcome_of(error).exit_code
+    return 0
+
+
+def main() -> None:
+    """Run the command line."""
+    sys.exit(run())

@@ -1,0 +1,1 @@
+"""One module per command; its `command` is what the root command runs."""

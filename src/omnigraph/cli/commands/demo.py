@@ -1,0 +1,143 @@
+"""`omnigraph demo`: the main job as a story, each step with the command that a user would type."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import Final
+
+import click
+
+SCHEMA: Final = """\
+// Python packages, who wrote them and what they need.
+node Package @description("A distribution on the package index") {
+    name: String @key
+    version: String
+    licence: enum(mit, bsd, apache, other)
+    summary: String? @index
+    downloads: I64?
+    @range(downloads, 0..)
+    @check(name, "^[a-z0-9][a-z0-9._-]*$")
+}
+node Author { name: String @key }
+edge DependsOn: Package -> Package { extra: String? }
+edge WrittenBy: Package -> Author
+"""
+
+NEXT_SCHEMA: Final = """\
+// Python packages, who wrote them and what they need.
+node Package @description("A distribution on the package index") {
+    name: String @key
+    version: String
+    licence: enum(mit, bsd, apache, mpl, other)
+    abstract: String? @index @rename_from(summary)
+    downloads: I64?
+    archived: Bool?
+    @range(downloads, 0..)
+    @check(name, "^[a-z0-9][a-z0-9._-]*$")
+}
+node Author { name: String @key }
+edge DependsOn: Package -> Package { extra: String? }
+edge WrittenBy: Package -> Author
+"""
+
+BAD_QUERIES: Final = """\
+query needs($p: String) {
+    match { $a: Package { nmae: $p }  $a dependsOn{1,3} $b }
+    return { $b.name, $b.licnce }
+}
+"""
+
+QUERIES: Final = """\
+query needs($p: String) @description("Everything a package needs, up to three steps away") {
+    match { $a: Package { name: $p }  $a dependsOn{1,3} $b }
+    return { $b.name, $b.licence }
+    order { $b.name }
+}
+query authors_of_mit() {
+    match { $p: Package { licence: "mit" }  $p writtenBy $a }
+    return { $a.name, count($p) as packages }
+    order { packages desc }
+    limit 10
+}
+query rename($old: String, $version: String) {
+    update Package set { version: $version } where name = $old
+}
+"""
+
+
+@click.command("demo")
+@click.option(
+    "--dir",
+    "folder",
+    default="demo-graph",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to put the files; what an earlier demo left there is replaced.",
+)
+def command(folder: Path) -> None:
+    """Walk through what omnigraph does, end to end, and leave the graph for you to go on."""
+    demo = _Demo(folder)
+    demo.step("Write a schema: node types, edge types, and the rules that every row must obey.")
+    demo.write("packages.pg", SCHEMA)
+    demo.step("Make a graph from it. It is a folder of Lance datasets.")
+    demo.run("init", "--schema", "packages.pg", "packages.omni")
+    demo.run("snapshot", "packages.omni")
+    demo.step("Write queries. Mistakes are all found at once, before anything runs.")
+    demo.write("queries.gq", BAD_QUERIES)
+    demo.run("lint", "packages.omni", "--query", "queries.gq")
+    demo.step("Correct them. Lint also says what each query returns, reads and writes (`--json`).")
+    demo.write("queries.gq", QUERIES)
+    demo.run("lint", "packages.omni", "--query", "queries.gq")
+    demo.step("Branch the whole graph. It costs the same for ten types or a thousand.")
+    demo.run("branch", "create", "review/licences", "--uri", "packages.omni", "--as", "ada")
+    demo.run("branch", "list", "--uri", "packages.omni")
+    demo.run("commit", "list", "packages.omni")
+    demo.step("Plan a schema change. Names move, data stays; the plan says what each step costs.")
+    demo.write("next.pg", NEXT_SCHEMA)
+    demo.run("schema", "plan", "packages.omni", "--schema", "next.pg")
+    demo.finish()
+
+
+class _Demo:
+    """Runs commands of the real command line inside one folder and shows them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for name in ("packages.omni", "packages.pg", "next.pg", "queries.gq"):
+            _remove(folder / name)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._number = 0
+
+    def step(self, text: str) -> None:
+        """Say what comes next."""
+        self._number += 1
+        click.secho(f"\n{self._number}. {text}", bold=True)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file and show it."""
+        (self._folder / name).write_text(text, encoding="utf-8")
+        click.secho(f"$ cat {self._folder / name}", fg="cyan")
+        click.echo(text.rstrip())
+
+    def run(self, *args: str) -> None:
+        """Show a command and run it."""
+        from omnigraph.cli.app import run  # noqa: PLC0415 the root command lists this module
+
+        placed = [str(self._folder / arg) if "." in arg else arg for arg in args]
+        click.secho(f"$ omnigraph {shlex.join(placed)}", fg="cyan")
+        run(placed)
+
+    def finish(self) -> None:
+        """Say where the graph is and how to go on."""
+        click.secho(f"\nThe graph is in {self._folder}. Go on with:", bold=True)
+        click.echo(f"  omnigraph snapshot {self._folder / 'packages.omni'}")
+        click.echo("  omnigraph --help")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

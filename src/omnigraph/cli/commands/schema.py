@@ -1,0 +1,47 @@
+"""`omnigraph schema …`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.output import Output
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+@click.group("schema")
+def command() -> None:
+    """Show a schema, and plan its changes."""
+
+
+@command.command("show")
+@graph_address(positional=True)
+@_json
+def show(uri: str | None, store: str | None, as_json: bool) -> None:
+    """Show the accepted schema."""
+    source = open_graph(uri, store, read_only=True).schema_source()
+    Output(as_json=as_json).result(source, {"schema_source": source})
+
+
+@command.command("plan")
+@graph_address(positional=True)
+@click.option(
+    "--schema",
+    "schema_path",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The desired schema (`.pg`).",
+)
+@click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard ones.")
+@_json
+def plan(
+    uri: str | None, store: str | None, schema_path: Path, allow_data_loss: bool, as_json: bool
+) -> None:
+    """Say what it takes to get to another schema; touches no data."""
+    graph = open_graph(uri, store, read_only=True)
+    planned = graph.plan_schema_file(schema_path, allow_data_loss=allow_data_loss).plan
+    shape = {"uri": graph.uri, "step_count": len(planned.steps), **planned.to_json()}
+    Output(as_json=as_json).result(planned.render(), shape)

@@ -1,0 +1,16 @@
+"""`omnigraph version`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import click
+
+from omnigraph.names import INTERNAL_SCHEMA_VERSION
+
+
+@click.command("version")
+def command() -> None:
+    """Show the version."""
+    click.echo(f"omnigraph {version('omnigraph')}")
+    click.echo(f"internal-schema {INTERNAL_SCHEMA_VERSION}")

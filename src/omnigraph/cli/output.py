@@ -1,0 +1,48 @@
+"""The one object through which commands speak: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.wire import error_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.errors import OmnigraphError
+
+
+class Output:
+    """Text for people, or JSON for programs."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def result(self, text: str, shape: Mapping[str, object]) -> None:
+        """Print a result in the form that was asked for."""
+        click.echo(json.dumps(shape, indent=2, ensure_ascii=False) if self._as_json else text)
+
+    def details(self, text: str) -> None:
+        """Print an explanation for people on stderr; programs have the JSON."""
+        if text and not self._as_json:
+            click.echo(text + "\n", err=True)
+
+    def write_target(self, command: str, uri: str) -> None:
+        """Say on stderr what is about to be written to."""
+        access = (
+            "direct, remote" if "://" in uri and not uri.startswith("file:") else "direct, local"
+        )
+        click.echo(f"omnigraph {command} → {uri} ({access})", err=True)
+
+    def error(self, error: OmnigraphError) -> None:
+        """Print an error: its places and hint for people, one JSON object for programs."""
+        if self._as_json:
+            click.echo(json.dumps(error_json(error), indent=2, ensure_ascii=False), err=True)
+            return
+        render = getattr(error, "render", None)
+        click.echo(render() if render else f"error: {error}", err=True)
+        if error.hint and render is None and error.hint not in str(error):
+            click.echo(f"hint: {error.hint}", err=True)

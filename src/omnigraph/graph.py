@@ -1,0 +1,346 @@
+"""The public face: a graph at a root, bound to one branch."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, Self
+
+from omnigraph.clock import SystemClock
+from omnigraph.errors import InvalidInputError
+from omnigraph.manifest import (
+    GraphCommit,
+    OpenMode,
+    ReadTarget,
+    Snapshot,
+    Tag,
+    init_repository,
+    open_repository,
+)
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.repository import check_contract, reconcile_commits
+from omnigraph.names import MAIN, BranchName
+from omnigraph.query import SchemaSource, lint_queries
+from omnigraph.schema import compile_schema, compile_stored, plan_schema, read_ir
+from omnigraph.store import connect
+from omnigraph.store.filters import Comparison
+from omnigraph.store.records import ScanRequest
+from omnigraph.syntax.grammar import decode_source
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from omnigraph.clock import Clock
+    from omnigraph.manifest import Repository
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.query import LintReport
+    from omnigraph.schema import Catalog, PlannedSchema
+    from omnigraph.store.durability import Durability
+    from omnigraph.syntax import SourceText
+
+__all__ = [
+    "Graph",
+    "GraphCommit",
+    "OpenMode",
+    "ReadTarget",
+    "Snapshot",
+    "Tag",
+    "init_from_file",
+    "lint_files",
+]
+
+SYSTEM_ACTOR_PREFIX: Final = "omnigraph:"
+
+
+class ReservedActorError(InvalidInputError):
+    """A caller used an actor id that belongs to the system."""
+
+    code = "OG-ACTOR"
+
+    def __init__(self, actor_id: str) -> None:
+        self.actor_id = actor_id
+        super().__init__(
+            f"actor id '{actor_id}' is reserved: ids starting with '{SYSTEM_ACTOR_PREFIX}' belong"
+            " to the system"
+        )
+
+
+class ReadOnlyGraphError(InvalidInputError):
+    """The graph was opened for reading only."""
+
+    code = "OG-READ-ONLY"
+    hint = "open it with mode=OpenMode.READ_WRITE"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(f"{operation} needs a graph that was opened for writing")
+
+
+class Graph:
+    """A graph, bound to one of its branches. Safe to share between threads.
+
+    ```python
+    with Graph.init("brain.omni", "node Person { name: String @key }") as graph:
+        graph.branch_create("draft")
+        print(graph.branch_list())
+    ```
+    """
+
+    def __init__(self, repository: Repository, *, mode: OpenMode, incarnation: Incarnation) -> None:
+        self._repository = repository
+        self._mode = mode
+        self._incarnation = incarnation
+        self._guard = threading.Lock()
+
+    # -- making and opening ---------------------------------------------------------------------
+
+    @classmethod
+    def init(
+        cls,
+        uri: str | os.PathLike[str],
+        schema: str | SourceText,
+        *,
+        actor_id: str | None = None,
+        force: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+    ) -> Self:
+        """Make a new graph with this schema; the root must not hold one.
+
+        `force` replaces leftover schema files, never a graph.
+        """
+        _check_actor(actor_id)
+        clock = clock or SystemClock()
+        compiled = compile_schema(schema, domain=clock.ulid())
+        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        repository = init_repository(store, clock, compiled, actor_id=actor_id, force=force)
+        return cls(repository, mode=OpenMode.READ_WRITE, incarnation=Incarnation(MAIN))
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        branch: str = MAIN,
+        mode: OpenMode = OpenMode.READ_WRITE,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+    ) -> Self:
+        """Open a graph and bind to a branch."""
+        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        repository = open_repository(store, clock or SystemClock(), mode=mode)
+        incarnation = repository.branches.resolve(BranchName.parse(branch))
+        if mode is OpenMode.READ_WRITE and not incarnation.is_main:
+            reconcile_commits(repository, incarnation)
+        return cls(repository, mode=mode, incarnation=incarnation)
+
+    def close(self) -> None:
+        """Let go of the graph. Nothing is lost without it: every write was finished by its call."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        """The root of the graph."""
+        return self._repository.root
+
+    @property
+    def branch(self) -> str:
+        """The branch that this handle is bound to."""
+        return str(self._bound().branch)
+
+    # -- branches -------------------------------------------------------------------------------
+
+    def branch_create(self, name: str, *, actor_id: str | None = None) -> None:
+        """Cut a branch from the head of the bound one; costs nothing that grows with the graph."""
+        self._create_branch(BranchName.parse(name), self._bound(), actor_id)
+
+    def branch_create_from(self, source: str, name: str, *, actor_id: str | None = None) -> None:
+        """Cut a branch from the head of another one."""
+        incarnation = self._repository.branches.resolve(BranchName.parse(source))
+        self._create_branch(BranchName.parse(name), incarnation, actor_id)
+
+    def branch_list(self) -> list[str]:
+        """Return the names of all branches, sorted, `main` first."""
+        return [str(name) for name in self._repository.branches.names()]
+
+    def branch_delete(self, name: str, *, actor_id: str | None = None) -> None:
+        """Delete a branch that no other one was cut from."""
+        self._require_writable("branch delete")
+        _check_actor(actor_id)
+        self._repository.branches.delete(
+            BranchName.parse(name),
+            bound=self._bound().branch,
+            operation_id=self._repository.clock.ulid(),
+        )
+
+    def sync_branch(self, branch: str | None = None) -> None:
+        """Bind this handle to the latest head of a branch, by default of the one it is bound to."""
+        if branch is None:
+            self._repository.reader.head_version(self._bound())
+            return
+        incarnation = self._repository.branches.resolve(BranchName.parse(branch))
+        with self._guard:
+            self._incarnation = incarnation
+
+    # -- commits --------------------------------------------------------------------------------
+
+    def list_commits(
+        self, branch: str | None = None, *, limit: int | None = None, before: int | None = None
+    ) -> list[GraphCommit]:
+        """Return commits newest first, with those that the branch inherited.
+
+        `before` is a manifest version: only older commits are listed.
+        """
+        return self._state_of(branch).commits(limit=limit, before=before)
+
+    def get_commit(self, commit_id: str) -> GraphCommit:
+        """Find one commit on any branch."""
+        return self._repository.history.get(commit_id)
+
+    def head_commit_id_for_branch(self, branch: str | None = None) -> str:
+        """Return the id of a branch's newest commit."""
+        return self._state_of(branch).head.commit_id
+
+    def merge_base(self, source: str, target: str) -> GraphCommit | None:
+        """Find the commit that a merge of two branches would start from."""
+        resolve = self._repository.branches.resolve
+        return self._repository.history.merge_base(
+            resolve(BranchName.parse(source)), resolve(BranchName.parse(target))
+        )
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot of the bound branch."""
+        return self._repository.history.snapshot(self._bound())
+
+    def snapshot_of(self, target: ReadTarget) -> Snapshot:
+        """Return the snapshot of a branch, a commit, a tag or a moment."""
+        return self._repository.history.snapshot_of(target, self._bound())
+
+    def snapshot_at_version(self, version: int) -> Snapshot:
+        """Return the snapshot of one manifest version of the bound branch."""
+        return self._repository.history.snapshot_at_version(self._bound(), version)
+
+    def entity_at(self, table_key: str, entity_id: str, version: int) -> pa.Table:
+        """Return one entity at one manifest version: a table of one row, or of none."""
+        handle = self._repository.history.table_at_version(self._bound(), version, table_key)
+        request = ScanRequest(row_filter=Comparison("id", "=", entity_id), limit=1)
+        return handle.scan(request).read_all()
+
+    def refresh(self) -> Snapshot:
+        """Look at storage again: check the schema, bring derived tables up to date."""
+        snapshot = self.snapshot()
+        check_contract(snapshot.state)
+        if self._mode is OpenMode.READ_WRITE:
+            reconcile_commits(self._repository, snapshot.incarnation)
+        return snapshot
+
+    # -- schema ---------------------------------------------------------------------------------
+
+    def schema_source(self) -> str:
+        """Return the accepted schema text of the bound branch."""
+        return self.snapshot().schema.source
+
+    def catalog(self) -> Catalog:
+        """Return what the accepted schema of the bound branch declares."""
+        schema = self.snapshot().schema
+        return compile_stored(schema.source, read_ir(schema.ir)).catalog
+
+    def plan_schema(
+        self, desired: str | SourceText, *, allow_data_loss: bool = False
+    ) -> PlannedSchema:
+        """Plan the way from the accepted schema to a desired one; touches no data."""
+        snapshot = self.snapshot()
+        return plan_schema(
+            desired,
+            accepted=read_ir(snapshot.schema.ir),
+            allow_data_loss=allow_data_loss,
+            row_counts={key: entry.row_count for key, entry in snapshot.entries.items()},
+        )
+
+    def plan_schema_file(self, path: Path, *, allow_data_loss: bool = False) -> PlannedSchema:
+        """Plan the way to the schema in a file."""
+        desired = decode_source(path.read_bytes(), str(path), "S")
+        return self.plan_schema(desired, allow_data_loss=allow_data_loss)
+
+    def lint(self, queries: bytes, *, query_path: str) -> LintReport:
+        """Check the queries of one file against the accepted schema."""
+        source = SchemaSource("graph", self.uri)
+        return lint_queries(queries, self.catalog(), schema_source=source, query_path=query_path)
+
+    # -- tags -----------------------------------------------------------------------------------
+
+    def tag_create(
+        self, name: str, target: ReadTarget | None = None, *, actor_id: str | None = None
+    ) -> Tag:
+        """Name a commit, by default the head of the bound branch, and keep its versions."""
+        self._require_writable("tag create")
+        _check_actor(actor_id)
+        snapshot = self.snapshot() if target is None else self.snapshot_of(target)
+        return self._repository.tags.create(name, snapshot, actor_id=actor_id)
+
+    def tag_delete(self, name: str) -> None:
+        """Forget a tag."""
+        self._require_writable("tag delete")
+        self._repository.tags.delete(name)
+
+    def tag_list(self) -> list[Tag]:
+        """Return all tags, sorted by name."""
+        return list(self._repository.tags.list().values())
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _bound(self) -> Incarnation:
+        with self._guard:
+            return self._incarnation
+
+    def _state_of(self, branch: str | None) -> ManifestState:
+        if branch is None:
+            return self._repository.reader.latest(self._bound())
+        incarnation = self._repository.branches.resolve(BranchName.parse(branch))
+        return self._repository.reader.latest(incarnation)
+
+    def _create_branch(self, name: BranchName, source: Incarnation, actor_id: str | None) -> None:
+        self._require_writable("branch create")
+        _check_actor(actor_id)
+        self._repository.branches.create(
+            name, source=source, operation_id=self._repository.clock.ulid()
+        )
+
+    def _require_writable(self, operation: str) -> None:
+        if self._mode is OpenMode.READ_ONLY:
+            raise ReadOnlyGraphError(operation)
+
+
+def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph:
+    """Make a new graph with the schema in a file."""
+    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
+    return Graph.init(uri, schema, force=force)
+
+
+def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:
+    """Check a file of queries against a schema file, without a graph."""
+    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
+    catalog = compile_schema(schema, domain=SystemClock().ulid()).catalog
+    return lint_queries(
+        query_path.read_bytes(),
+        catalog,
+        schema_source=SchemaSource("file", str(schema_path)),
+        query_path=str(query_path),
+    )
+
+
+def _check_actor(actor_id: str | None) -> None:
+    if actor_id is not None and actor_id.startswith(SYSTEM_ACTOR_PREFIX):
+        raise ReservedActorError(actor_id)

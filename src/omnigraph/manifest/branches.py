@@ -1,0 +1,235 @@
+"""Branches of the graph.
+
+A graph branch is a Lance branch of `__manifest`, named `<branch>.<ulid>`. That name is its
+incarnation and is never used twice: a name that was deleted and created again is another branch,
+and a late writer of the old one reaches nothing.
+
+Creating or deleting a branch is one effect on storage, whatever the graph holds: the manifest
+branch appears or disappears. Tables are forked later, by the first write to each.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.manifest.errors import (
+    BranchConflictError,
+    BranchGoneError,
+    BranchNotFoundError,
+    BranchRefusedError,
+    SchemaApplyInProgressError,
+)
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
+from omnigraph.manifest.turn import TurnLostError, take_all
+from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, nearest_name
+from omnigraph.store.errors import RefInUseError, RefNotFoundError
+
+if TYPE_CHECKING:
+    from omnigraph.clock import Clock
+    from omnigraph.manifest.reader import ManifestReader
+    from omnigraph.manifest.turn import Turn, Turns
+    from omnigraph.store.datasets import DatasetStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The branch and the version of its manifest that another branch was cut from."""
+
+    incarnation: Incarnation
+    version: int
+
+
+class Branches:
+    """Lists, creates and deletes the branches of one graph."""
+
+    def __init__(
+        self, *, datasets: DatasetStore, reader: ManifestReader, turns: Turns, clock: Clock
+    ) -> None:
+        self._datasets = datasets
+        self._reader = reader
+        self._turns = turns
+        self._clock = clock
+
+    def names(self) -> tuple[BranchName, ...]:
+        """Return the public names, sorted, `main` first."""
+        return tuple(incarnation.branch for incarnation in self.incarnations())
+
+    def incarnations(self) -> tuple[Incarnation, ...]:
+        """Return the live incarnation of every branch, `main` first."""
+        live = self._live()
+        return tuple(live[name] for name in sorted(live, key=lambda n: (not n.is_main, n)))
+
+    def resolve(self, branch: BranchName) -> Incarnation:
+        """Return the live incarnation of a branch."""
+        if branch.is_main:
+            return MAIN_INCARNATION
+        live = self._live()
+        if branch not in live:
+            near = nearest_name(branch.text, [name.text for name in live])
+            raise BranchNotFoundError(branch.text, near)
+        return live[branch]
+
+    def origin(self, incarnation: Incarnation) -> Origin:
+        """Return where a branch was cut from."""
+        for branch in self._datasets.list_branches(MANIFEST):
+            if branch.name == incarnation.text:
+                parent = branch.parent_branch
+                source = MAIN_INCARNATION if parent is None else Incarnation(parent)
+                return Origin(source, branch.parent_version)
+        raise BranchGoneError(incarnation.text)
+
+    def is_alive(self, incarnation: Incarnation) -> bool:
+        """Whether this very life of the branch still exists."""
+        return incarnation.is_main or self._datasets.has_branch(MANIFEST, incarnation.text)
+
+    def create(self, branch: BranchName, *, source: Incarnation, operation_id: str) -> Incarnation:
+        """Cut a branch from the head of another one."""
+        if branch.is_main:
+            raise BranchRefusedError(MAIN, "always exists and cannot be created")
+        with take_all(
+            self._turns, _creation_turns(branch, source), operation_id=operation_id
+        ) as turn:
+            names = self._refs()
+            self.require_no_schema_apply("branch create", names)
+            _require_free(branch, names)
+            version = self._reader.head_version(source)
+            incarnation = Incarnation.new(branch, self._clock.ulid())
+            turn.check()
+            self._datasets.create_branch(
+                MANIFEST,
+                incarnation.text,
+                from_branch=source.lance_branch,
+                from_version=version,
+            )
+            self._require_undisturbed(turn, incarnation)
+            return incarnation
+
+    def delete(self, branch: BranchName, *, bound: BranchName, operation_id: str) -> None:
+        """Remove a branch: one flip, after which it is gone for every reader."""
+        if branch.is_main:
+            raise BranchRefusedError(MAIN, "cannot be deleted")
+        if branch == bound:
+            raise BranchRefusedError(
+                branch.text, "is the one this handle is bound to; bind it to another one first"
+            )
+        with take_all(self._turns, _name_turns(branch), operation_id=operation_id) as turn:
+            self.require_no_schema_apply("branch delete")
+            incarnation = self.resolve(branch)
+            turn.check()
+            try:
+                self._delete(incarnation)
+            except RefInUseError as error:
+                self._require_unused(incarnation, error)
+                self._delete(incarnation)
+
+    def require_no_schema_apply(self, operation: str, names: frozenset[str] | None = None) -> None:
+        """Refuse an operation while a schema change is under way."""
+        is_locked = (
+            self._datasets.has_branch(MANIFEST, SCHEMA_APPLY_LOCK)
+            if names is None
+            else SCHEMA_APPLY_LOCK in names
+        )
+        if is_locked:
+            raise SchemaApplyInProgressError(operation)
+
+    def _require_undisturbed(self, turn: Turn, incarnation: Incarnation) -> None:
+        """Take a new branch back when somebody else may have made one of the same name."""
+        try:
+            turn.check()
+        except TurnLostError:
+            self._datasets.delete_branch(MANIFEST, incarnation.text)
+            raise
+
+    def _delete(self, incarnation: Incarnation) -> None:
+        try:
+            self._datasets.delete_branch(MANIFEST, incarnation.text)
+        except RefNotFoundError as error:
+            raise BranchNotFoundError(incarnation.branch.text) from error
+        except RefInUseError:
+            raise
+        except OmnigraphError as error:
+            # The flip comes first; a failure after it only leaves files that nobody can reach.
+            if self._datasets.has_branch(MANIFEST, incarnation.text):
+                raise
+            _log.warning("files of the deleted branch %s stay for now: %s", incarnation, error)
+
+    def _require_unused(self, incarnation: Incarnation, cause: RefInUseError) -> None:
+        """Say what holds a branch, or let go of the pins that a tag left which never came to be.
+
+        Tags are made under the turn of the branch that they pin, so such a pin has no living owner.
+        """
+        children = self._children(incarnation)
+        if children:
+            raise BranchConflictError(
+                incarnation.branch.text,
+                f"has branches cut from it: {_quoted(children)}; delete those first",
+            ) from cause
+        tags = {tag.pin: tag.name for tag in self._reader.latest(MAIN_INCARNATION).tags.values()}
+        pins = [
+            pin.name for pin in self._datasets.list_tags(MANIFEST) if pin.branch == incarnation.text
+        ]
+        named = sorted(tags[pin] for pin in pins if pin in tags)
+        if named:
+            raise BranchConflictError(
+                incarnation.branch.text,
+                f"has tagged commits: {_quoted(named)}; delete those tags first",
+            ) from cause
+        for pin in pins:
+            self._datasets.delete_tag(MANIFEST, pin)
+
+    def _refs(self) -> frozenset[str]:
+        return frozenset(self._datasets.branch_names(MANIFEST))
+
+    def _live(self) -> dict[BranchName, Incarnation]:
+        found = {BranchName(MAIN): MAIN_INCARNATION}
+        for name in sorted(self._refs()):
+            incarnation = Incarnation.of_lance_branch(name)
+            if incarnation is not None:
+                found[incarnation.branch] = incarnation
+        return found
+
+    def _children(self, incarnation: Incarnation) -> list[str]:
+        children = [
+            Incarnation.of_lance_branch(branch.name)
+            for branch in self._datasets.list_branches(MANIFEST)
+            if branch.parent_branch == incarnation.text
+        ]
+        return sorted(str(child.branch) for child in children if child is not None)
+
+
+def _name_turns(branch: BranchName) -> set[BranchName]:
+    """Return whose turns a change of a name needs: its own, and that of its first part.
+
+    `a` and `a/b` must not appear at once. And deleting the last branch below `a` removes the whole
+    directory of `a`, in which another branch may be about to appear.
+    """
+    return {branch, BranchName(branch.text.partition("/")[0])}
+
+
+def _creation_turns(branch: BranchName, source: Incarnation) -> set[BranchName]:
+    """Return whose turns a creation needs: the source must not be deleted meanwhile."""
+    return _name_turns(branch) | (set() if source.is_main else {source.branch})
+
+
+def _require_free(branch: BranchName, names: frozenset[str]) -> None:
+    incarnations = [Incarnation.of_lance_branch(name) for name in sorted(names)]
+    for incarnation in (MAIN_INCARNATION, *incarnations):
+        if incarnation is None:
+            continue
+        if incarnation.branch == branch:
+            raise BranchConflictError(branch.text, "already exists")
+        if incarnation.branch.nests_with(branch):
+            raise BranchRefusedError(
+                branch.text,
+                f"cannot exist beside '{incarnation.branch}': one name is a path prefix of the"
+                " other",
+            )
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

@@ -1,0 +1,191 @@
+"""The commit history as plain tables, for people who join it with Spark, DuckDB or pandas.
+
+`_graph_commits.lance` holds every commit of every branch, `_graph_commit_actors.lance` the commits
+that have an actor. Both are derived from `__manifest`: they are appended after a publish and
+brought up to date at open and at `refresh` (for `main` and the bound branch) and by `optimize` (for
+all). A failure here never fails a write.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS
+from omnigraph.store.errors import DatasetExistsError, DatasetNotFoundError, StaleBaseError
+from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, ScanRequest
+from omnigraph.values import PRIMARY_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omnigraph.manifest.commits import GraphCommit
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.store.datasets import DatasetStore
+
+_ATTEMPTS_MAX: Final = 5
+_ID: Final = "graph_commit_id"
+_KEY: Final = pa.field(_ID, pa.utf8(), nullable=False, metadata={PRIMARY_KEY: b"true"})
+
+COMMITS_SCHEMA: Final = pa.schema(
+    [
+        _KEY,
+        pa.field("manifest_branch", pa.utf8()),
+        pa.field("manifest_version", pa.uint64(), nullable=False),
+        pa.field("parent_commit_id", pa.utf8()),
+        pa.field("merged_parent_commit_id", pa.utf8()),
+        pa.field("created_at", pa.int64(), nullable=False),
+        pa.field("operation", pa.utf8(), nullable=False),
+        pa.field("message", pa.utf8()),
+        pa.field("properties", pa.utf8()),
+    ]
+)
+ACTORS_SCHEMA: Final = pa.schema(
+    [
+        _KEY,
+        pa.field("actor_id", pa.utf8(), nullable=False),
+        pa.field("created_at", pa.int64(), nullable=False),
+    ]
+)
+
+_log = logging.getLogger(__name__)
+
+
+class CommitTables:
+    """Keeps the derived tables in step with the manifest. Safe to share between threads.
+
+    A row is appended once it is known to be new, which takes a look at the stored ids whenever
+    somebody else has written since. Two processes can still add the same commit in one moment;
+    the next reconciliation takes the second row out.
+    """
+
+    def __init__(self, datasets: DatasetStore) -> None:
+        self._datasets = datasets
+        self._guard = threading.Lock()
+        self._known: dict[str, tuple[int, frozenset[str]]] = {}
+
+    def record(self, commits: Sequence[GraphCommit]) -> None:
+        """Add commits that have just been published; a failure is logged and made up for later."""
+        try:
+            self._add(commits)
+        except OmnigraphError as error:
+            _log.warning("the commit tables are behind and will be brought up to date: %s", error)
+
+    def reconcile(self, states: Iterable[ManifestState]) -> int:
+        """Add every commit of these manifests that is missing; return how many were."""
+        try:
+            for location in (COMMIT_ACTORS, COMMITS):
+                self._remove_repeated(location)
+            missing = self._missing(states)
+            self._add(missing)
+        except OmnigraphError as error:
+            _log.warning("could not bring the commit tables up to date: %s", error)
+            return 0
+        return len(missing)
+
+    def _missing(self, states: Iterable[ManifestState]) -> list[GraphCommit]:
+        recorded, acted = self._stored_ids(COMMITS), self._stored_ids(COMMIT_ACTORS)
+        missing: dict[str, GraphCommit] = {}
+        for state in states:
+            absent = (state.commit_ids - recorded) | (state.acting_commit_ids - acted)
+            missing |= {c.graph_commit_id: c for c in state.commits_with_ids(absent)}
+        return [missing[commit_id] for commit_id in sorted(missing)]
+
+    def _add(self, commits: Sequence[GraphCommit]) -> None:
+        if not commits:
+            return
+        # Actors first: a crash in between leaves the commit missing, so reconciling repeats both,
+        # and rows with a known key are left alone.
+        acting = [commit for commit in commits if commit.actor_id is not None]
+        if acting:
+            self._append(COMMIT_ACTORS, _actors_table(acting))
+        self._append(COMMITS, _commits_table(commits))
+
+    def _append(self, location: str, rows: pa.Table) -> None:
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                with self._guard:
+                    self._append_once(location, rows)
+            except (DatasetExistsError, StaleBaseError):
+                if attempt == _ATTEMPTS_MAX - 1:
+                    raise
+            else:
+                return
+
+    def _append_once(self, location: str, rows: pa.Table) -> None:
+        try:
+            head = self._datasets.head_version(location)
+        except DatasetNotFoundError:
+            staged = self._datasets.stage_create(location, rows.schema, rows=rows)
+            stored: frozenset[str] = frozenset()
+        else:
+            stored = self._ids_at(location, head)
+            rows = rows.filter(pc.invert(pc.is_in(rows[_ID], pa.array(sorted(stored), pa.utf8()))))
+            if not rows.num_rows:
+                return
+            staged = self._datasets.stage_append(DatasetVersion(location, None, head), rows)
+        version = self._datasets.commit_staged(staged).version
+        self._known[location] = (version, stored | frozenset(rows[_ID].to_pylist()))
+
+    def _stored_ids(self, location: str) -> frozenset[str]:
+        with self._guard:
+            try:
+                head = self._datasets.head_version(location)
+            except DatasetNotFoundError:
+                return frozenset()
+            return self._ids_at(location, head)
+
+    def _ids_at(self, location: str, version: int) -> frozenset[str]:
+        known_version, ids = self._known.get(location, (0, frozenset()))
+        if known_version != version:
+            handle = self._datasets.open(location, version=version)
+            ids = frozenset(handle.scan(ScanRequest(columns=(_ID,))).read_all()[_ID].to_pylist())
+            self._known[location] = (version, ids)
+        return ids
+
+    def _remove_repeated(self, location: str) -> None:
+        """Take out rows whose commit is there already."""
+        ids = self._stored_ids(location)
+        if not ids:
+            return
+        handle = self._datasets.open(location)
+        if handle.count() == len(ids):
+            return
+        request = ScanRequest(columns=(_ID,), with_row_address=True)
+        rows = handle.scan(request).read_all().sort_by(ROW_ADDRESS)
+        first = rows.group_by(_ID).aggregate([(ROW_ADDRESS, "min")])[f"{ROW_ADDRESS}_min"]
+        extra = rows.filter(pc.invert(pc.is_in(rows[ROW_ADDRESS], first.combine_chunks())))
+        staged = self._datasets.stage_update(handle.at, deleted=extra[ROW_ADDRESS].to_pylist())
+        self._datasets.commit_staged(staged)
+
+
+def _commits_table(commits: Sequence[GraphCommit]) -> pa.Table:
+    columns = {
+        "graph_commit_id": [c.graph_commit_id for c in commits],
+        "manifest_branch": [c.manifest_branch for c in commits],
+        "manifest_version": [c.manifest_version for c in commits],
+        "parent_commit_id": [c.parent_commit_id for c in commits],
+        "merged_parent_commit_id": [c.merged_parent_commit_id for c in commits],
+        "created_at": [c.created_at for c in commits],
+        "operation": [c.operation for c in commits],
+        "message": [c.message for c in commits],
+        "properties": [
+            orjson.dumps(dict(c.properties)).decode() if c.properties else None for c in commits
+        ],
+    }
+    return pa.table(columns, schema=COMMITS_SCHEMA)
+
+
+def _actors_table(commits: Sequence[GraphCommit]) -> pa.Table:
+    columns = {
+        "graph_commit_id": [c.graph_commit_id for c in commits],
+        "actor_id": [c.actor_id for c in commits],
+        "created_at": [c.created_at for c in commits],
+    }
+    return pa.table(columns, schema=ACTORS_SCHEMA)

@@ -1,0 +1,55 @@
+"""Lazy forks: a table is copied on the first write to it from a branch, and copied by name only.
+
+A branch owns an entry when the entry's `owner` is the branch's incarnation. The first write to any
+other entry cuts a fork of the dataset from exactly the published version, under the name
+`<branch>.<operation>`, which is never used twice. Until a publish names the fork, nothing refers to
+it; `cleanup` reclaims the fork of an operation that died.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.store.records import DatasetVersion
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.manifest.rows import Entry
+    from omnigraph.store.datasets import DatasetStore
+
+
+@dataclass(frozen=True)
+class WriteBase:
+    """Where a branch may write to a table: the version to stage on, and whose entry it was."""
+
+    base: DatasetVersion
+    entry: Entry
+    owner: str
+    is_fork: bool
+
+    def entry_at(self, version: int, row_count: int) -> Entry:
+        """Return the entry to publish once the table has reached `version`."""
+        return replace(
+            self.entry,
+            table_branch=self.base.branch,
+            table_version=version,
+            row_count=row_count,
+            owner=self.owner,
+        )
+
+
+def write_base(
+    datasets: DatasetStore, incarnation: Incarnation, entry: Entry, *, operation_id: str
+) -> WriteBase:
+    """Return where to stage a write, forking the dataset when the branch does not own it yet."""
+    if entry.owner == incarnation.text:
+        base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+        return WriteBase(base, entry, entry.owner, is_fork=False)
+    fork = datasets.create_branch(
+        entry.location,
+        f"{incarnation.branch}.{operation_id}",
+        from_branch=entry.table_branch,
+        from_version=entry.table_version,
+    )
+    return WriteBase(fork, entry, incarnation.text, is_fork=True)

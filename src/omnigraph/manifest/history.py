@@ -1,0 +1,111 @@
+"""Commits across branches, and the snapshots that they left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnigraph.manifest.commits import merge_base
+from omnigraph.manifest.errors import BranchGoneError, CommitNotFoundError, TagNotFoundError
+from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
+from omnigraph.manifest.snapshot import ReadTarget, Snapshot, open_entry
+from omnigraph.names import BranchName, check_tag_name, nearest_name
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.branches import Branches
+    from omnigraph.manifest.commits import GraphCommit
+    from omnigraph.manifest.reader import ManifestReader
+    from omnigraph.store.datasets import DatasetHandle, DatasetStore
+
+
+class History:
+    """Finds commits and builds snapshots; reads only."""
+
+    def __init__(
+        self, *, reader: ManifestReader, branches: Branches, datasets: DatasetStore
+    ) -> None:
+        self._reader = reader
+        self._branches = branches
+        self._datasets = datasets
+
+    def snapshot(self, incarnation: Incarnation) -> Snapshot:
+        """Return the newest snapshot of a branch."""
+        return Snapshot(incarnation, self._reader.latest(incarnation), self._datasets)
+
+    def snapshot_at_version(self, incarnation: Incarnation, version: int) -> Snapshot:
+        """Return the snapshot of a manifest version.
+
+        A version from before the branch was cut is read from the branch that it was cut from.
+        """
+        owner = self._owner_of_version(incarnation, version)
+        return Snapshot(owner, self._reader.at(owner, version), self._datasets)
+
+    def table_at_version(
+        self, incarnation: Incarnation, version: int, table_key: str
+    ) -> DatasetHandle:
+        """Open one table as it was at a manifest version, without building a snapshot."""
+        owner = self._owner_of_version(incarnation, version)
+        return open_entry(self._datasets, self._reader.table_at(owner, version, table_key))
+
+    def snapshot_of(self, target: ReadTarget, bound: Incarnation) -> Snapshot:
+        """Return the snapshot that a target names; `bound` is where `at` looks."""
+        if target.kind == "branch":
+            return self.snapshot(self._branches.resolve(BranchName.parse(str(target.value))))
+        if target.kind == "tag":
+            return self._left_by(self.tagged_commit(str(target.value)))
+        if target.kind == "commit":
+            return self.snapshot_of_commit(str(target.value))
+        commit = self._reader.latest(bound).last_commit_until(int(target.value))
+        if commit is None:
+            raise CommitNotFoundError(f"at or before {target.value}")
+        return self._left_by(commit)
+
+    def snapshot_of_commit(self, commit_id: str) -> Snapshot:
+        """Return the graph as a commit left it."""
+        return self._left_by(self.get(commit_id))
+
+    def get(self, commit_id: str) -> GraphCommit:
+        """Find a commit on any live branch: `main` first, which knows most of them."""
+        found = self._reader.latest(MAIN_INCARNATION).commit(commit_id)
+        return found if found is not None else self._get_from_branches(commit_id)
+
+    def _get_from_branches(self, commit_id: str) -> GraphCommit:
+        for incarnation in self._branches.incarnations():
+            try:
+                commit = self._reader.latest(incarnation).commit(commit_id)
+            except BranchGoneError:
+                continue
+            if commit is not None:
+                return commit
+        raise CommitNotFoundError(commit_id)
+
+    def tagged_commit(self, name: str) -> GraphCommit:
+        """Find the commit that a tag names."""
+        name = check_tag_name(name)
+        tags = self._reader.latest(MAIN_INCARNATION).tags
+        if name not in tags:
+            raise TagNotFoundError(name, nearest_name(name, tags))
+        return self.get(tags[name].commit_id)
+
+    def merge_base(self, source: Incarnation, target: Incarnation) -> GraphCommit | None:
+        """Find the commit that a merge of two branches starts from."""
+        source_state = self._reader.latest(source)
+        target_state = self._reader.latest(target)
+        return merge_base(
+            source_state.head.commit_id,
+            target_state.head.commit_id,
+            [*source_state.commits(), *target_state.commits()],
+        )
+
+    def _left_by(self, commit: GraphCommit) -> Snapshot:
+        name = commit.manifest_branch
+        owner = MAIN_INCARNATION if name is None else Incarnation(name)
+        return Snapshot(owner, self._reader.at(owner, commit.manifest_version), self._datasets)
+
+    def _owner_of_version(self, incarnation: Incarnation, version: int) -> Incarnation:
+        owner = incarnation
+        while not owner.is_main:
+            origin = self._branches.origin(owner)
+            if version > origin.version:
+                break
+            owner = origin.incarnation
+        return owner

@@ -1,0 +1,80 @@
+"""Where things lie under the root of a graph."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from omnigraph.clock import CROCKFORD
+from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, fnv1a64
+
+MANIFEST: Final = "__manifest"
+COMMITS: Final = "_graph_commits.lance"
+COMMIT_ACTORS: Final = "_graph_commit_actors.lance"
+RECOVERIES: Final = "_graph_commit_recoveries.lance"
+SCHEMA_SOURCE: Final = "_schema.pg"
+SCHEMA_IR: Final = "_schema.ir.json"
+SCHEMA_STATE: Final = "__schema_state.json"
+SCHEMA_FILES: Final = (SCHEMA_SOURCE, SCHEMA_IR, SCHEMA_STATE)
+
+_FOLDERS: Final = {"node": "nodes", "edge": "edges"}
+_ULID: Final = re.compile(rf"[{CROCKFORD}]{{26}}")
+
+
+def dataset_location(kind: str, type_name: str, operation_id: str | None = None) -> str:
+    """Return where a new dataset goes.
+
+    `init` uses the plain name. Every later operation adds its own id, so neither an old lifetime of
+    a type nor the leftover of a failed attempt can be met again.
+
+    >>> dataset_location("node", "Person")
+    'nodes/40d76f1f51639ec0'
+    """
+    plain = f"{_FOLDERS[kind]}/{fnv1a64(type_name)}"
+    return plain if operation_id is None else f"{plain}-{operation_id}"
+
+
+@dataclass(frozen=True, order=True)
+class Incarnation:
+    """One life of a branch: `main`, or `<branch>.<ulid>`, which is never used twice.
+
+    >>> Incarnation("team/etl.01JC0000000000000000000000").branch.text
+    'team/etl'
+    """
+
+    text: str
+
+    @classmethod
+    def new(cls, branch: BranchName, ulid: str) -> Incarnation:
+        """Name a new life of a branch."""
+        return cls(f"{branch}.{ulid}")
+
+    @classmethod
+    def of_lance_branch(cls, name: str) -> Incarnation | None:
+        """Read the name of a branch of `__manifest`; None for an internal or foreign one."""
+        public, dot, ulid = name.rpartition(".")
+        if not dot or not _ULID.fullmatch(ulid) or public == SCHEMA_APPLY_LOCK:
+            return None
+        return cls(name)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the branch that every graph has."""
+        return self.text == MAIN
+
+    @property
+    def branch(self) -> BranchName:
+        """The public name."""
+        return BranchName(MAIN if self.is_main else self.text.rpartition(".")[0])
+
+    @property
+    def lance_branch(self) -> str | None:
+        """The name of the branch of `__manifest`; None is its main lineage."""
+        return None if self.is_main else self.text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+MAIN_INCARNATION: Final = Incarnation(MAIN)

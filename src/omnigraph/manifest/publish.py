@@ -1,0 +1,336 @@
+"""The one atomic publish.
+
+A publish is one Lance commit on `__manifest`. It makes new versions of any number of tables visible
+at once, together with the commit record.
+
+1. *Requirements* must hold in the state that the publish replaces; *updates* are folded into it.
+2. Every publish rewrites the `graph_head` row. Two publishes from one state therefore touch the
+   same row, and Lance refuses the second instead of moving it on top of the first: history is one
+   chain.
+3. The parent of the commit is the head that the same attempt replaces.
+4. The commit id is fixed before the first attempt. Whoever finds it published or voided stops.
+5. A requirement that fails is not tried again. Losing the race for the head is, until a deadline.
+6. A failure after which the commit may be there is reported as such; the commit id tells later.
+7. After the publish the branch must still exist: Lance acknowledges a commit on a branch that has
+   just been deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from omnigraph.manifest.commits import GraphCommit
+from omnigraph.manifest.errors import (
+    BranchGoneError,
+    CommitSettledError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+    PublishTimeoutError,
+    SchemaMovedError,
+)
+from omnigraph.manifest.layout import MANIFEST, Incarnation
+from omnigraph.manifest.rows import (
+    VOIDED_COMMIT,
+    AcceptedSchema,
+    Entry,
+    Head,
+    ManifestRow,
+    Registration,
+    rows_table,
+    tombstone_row,
+)
+from omnigraph.store.errors import StaleBaseError
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion
+
+if TYPE_CHECKING:
+    from omnigraph.clock import Clock
+    from omnigraph.manifest.reader import ManifestReader
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store.records import StagedTransaction
+
+DEADLINE_S: Final = 30.0
+_PAUSE_S: Final = 0.002
+_PAUSE_MAX_S: Final = 0.25
+
+Revalidate = Callable[["ManifestState", frozenset[str]], None]
+"""Checks an operation again whose *read* tables have moved; raises when it no longer holds."""
+
+
+@dataclass(frozen=True)
+class CommitDraft:
+    """A commit record before it has a parent and a place in history."""
+
+    graph_commit_id: str
+    operation: str
+    actor_id: str | None
+    created_at: int
+    merged_parent_commit_id: str | None = None
+    message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, incarnation: Incarnation, manifest_version: int, parent: str) -> GraphCommit:
+        """Return the record with its place in history."""
+        return GraphCommit(
+            graph_commit_id=self.graph_commit_id,
+            manifest_branch=incarnation.lance_branch,
+            manifest_version=manifest_version,
+            parent_commit_id=parent,
+            merged_parent_commit_id=self.merged_parent_commit_id,
+            actor_id=self.actor_id,
+            created_at=self.created_at,
+            operation=self.operation,
+            message=self.message,
+            properties=self.properties,
+        )
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What must still hold in the state that a publish replaces.
+
+    `written` and `read` name the entries that the operation was prepared on; None is a table that
+    must not exist. `expected_head` is a caller's precondition: commits of pure upkeep above it do
+    not count. `merged_into` is the exact head that a merge was computed against.
+    """
+
+    schema_hash: str | None = None
+    written: Mapping[str, Entry | None] = field(default_factory=dict)
+    read: Mapping[str, Entry | None] = field(default_factory=dict)
+    expected_head: str | None = None
+    merged_into: str | None = None
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What a publish changes. The `seq` of new entries is set by the attempt that lands."""
+
+    entries: tuple[Entry, ...] = ()
+    registrations: tuple[Registration, ...] = ()
+    tombstones: tuple[str, ...] = ()
+    schema: AcceptedSchema | None = None
+    rows: tuple[ManifestRow, ...] = ()
+    """Further rows: tags and voided commits."""
+    removed: tuple[str, ...] = ()
+    """Object ids of rows that go: deleted tags."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where a publish has landed."""
+
+    manifest_version: int
+    commit: GraphCommit | None
+    entries: Mapping[str, Entry]
+
+
+class Publisher:
+    """Publishes on the branches of one graph."""
+
+    def __init__(self, *, datasets: DatasetStore, reader: ManifestReader, clock: Clock) -> None:
+        self._datasets = datasets
+        self._reader = reader
+        self._clock = clock
+
+    def publish(
+        self,
+        incarnation: Incarnation,
+        *,
+        draft: CommitDraft | None,
+        requirements: Requirements,
+        updates: Updates,
+        revalidate: Revalidate | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> Published:
+        """Check the requirements and make the updates visible, or raise and change nothing.
+
+        Without a draft the publish makes no commit: voids, tags and tidying.
+        """
+        give_up_at = self._clock.monotonic_s() + deadline_s
+        attempts = 0
+        while True:
+            attempts += 1
+            state = self._reader.latest(incarnation)
+            _require_unsettled(state, draft, updates)
+            self._require(state, requirements, revalidate)
+            plan = _plan(state, incarnation, draft, updates)
+            try:
+                return self._land(incarnation, state, plan)
+            except StaleBaseError as error:
+                if self._clock.monotonic_s() > give_up_at:
+                    raise PublishTimeoutError(str(incarnation.branch), attempts) from error
+            pause_s = min(_PAUSE_S * 2 ** min(attempts, 10), _PAUSE_MAX_S)
+            self._clock.sleep(self._clock.jitter(0.0, pause_s))
+
+    def require(
+        self,
+        incarnation: Incarnation,
+        requirements: Requirements,
+        revalidate: Revalidate | None = None,
+    ) -> ManifestState:
+        """Check requirements against the newest state, without publishing; return that state."""
+        state = self._reader.latest(incarnation)
+        self._require(state, requirements, revalidate)
+        return state
+
+    def _land(self, incarnation: Incarnation, state: ManifestState, plan: _Plan) -> Published:
+        staged = self._stage(incarnation, state, plan)
+        # Upkeep of the manifest itself (indexes, settings) may come in between; a publish cannot,
+        # because it rewrites the head row. An unknown outcome stays unknown even when the commit
+        # can be seen: what could not be flushed may be gone after a power failure.
+        landed = self._datasets.commit_staged(staged, exact=False).version
+        self._require_alive(incarnation)
+        commit = plan.commit and replace(plan.commit, manifest_version=landed)
+        return Published(landed, commit, {entry.table_key: entry for entry in plan.entries})
+
+    def _require_alive(self, incarnation: Incarnation) -> None:
+        if not incarnation.is_main and not self._datasets.has_branch(MANIFEST, incarnation.text):
+            raise BranchGoneError(incarnation.text)
+
+    def _stage(
+        self, incarnation: Incarnation, state: ManifestState, plan: _Plan
+    ) -> StagedTransaction:
+        base = DatasetVersion(MANIFEST, incarnation.lance_branch, state.version)
+        places = state.places([row.object_id for row in plan.rows] + list(plan.removed))
+        rewritten = [row for row in plan.rows if row.object_id in places]
+        inserted = [row for row in plan.rows if row.object_id not in places]
+        removed = [places[object_id][1] for object_id in plan.removed if object_id in places]
+        return self._datasets.stage_update(
+            base,
+            rewritten=_with_places(rewritten, places),
+            inserted=rows_table(inserted) if inserted else None,
+            deleted=removed or None,
+        )
+
+    # -- requirements -----------------------------------------------------------------------------
+
+    def _require(
+        self,
+        state: ManifestState,
+        requirements: Requirements,
+        revalidate: Revalidate | None,
+    ) -> None:
+        expected_hash = requirements.schema_hash
+        if expected_hash is not None and expected_hash != state.head.schema_hash:
+            raise SchemaMovedError(expected_hash, state.head.schema_hash)
+        merged_into = requirements.merged_into
+        if merged_into is not None and merged_into != state.head.commit_id:
+            raise PreconditionFailedError(merged_into, state.head.commit_id)
+        if requirements.expected_head is not None:
+            _require_head(state, requirements.expected_head)
+        for key, expected in requirements.written.items():
+            if not _is_same(expected, state.entries.get(key)):
+                raise mismatch(state, key, expected)
+        moved = frozenset(
+            key
+            for key, expected in requirements.read.items()
+            if not _is_same(expected, state.entries.get(key))
+            and not is_only_maintenance(state, key, expected)
+        )
+        if not moved:
+            return
+        if revalidate is None:
+            key = min(moved)
+            raise mismatch(state, key, requirements.read[key])
+        revalidate(state, moved)
+
+
+def _require_unsettled(state: ManifestState, draft: CommitDraft | None, updates: Updates) -> None:
+    """Refuse to take a commit id twice, be it for a commit or for a void."""
+    taken = [row.object_id for row in updates.rows if row.object_type == VOIDED_COMMIT]
+    if draft is not None:
+        taken.append(draft.graph_commit_id)
+    for commit_id in taken:
+        if state.is_published(commit_id):
+            raise CommitSettledError(commit_id, is_published=True)
+        if state.is_voided(commit_id):
+            raise CommitSettledError(commit_id, is_published=False)
+
+
+def mismatch(
+    state: ManifestState, table_key: str, expected: Entry | None
+) -> ExpectedVersionMismatchError:
+    """Describe a table that is not where it was expected."""
+    actual = state.entries.get(table_key)
+    return ExpectedVersionMismatchError(
+        table_key,
+        expected.table_version if expected else 0,
+        actual.table_version if actual else 0,
+        is_only_maintenance(state, table_key, expected),
+    )
+
+
+def is_only_maintenance(state: ManifestState, table_key: str, expected: Entry | None) -> bool:
+    """Whether nothing but upkeep has published this table since `expected`."""
+    if expected is None or table_key not in state.entries:
+        return False
+    since = state.published_since(table_key, expected.seq)
+    commits = state.commits_at(since)
+    return len(commits) == len(since) > 0 and all(commit.is_maintenance for commit in commits)
+
+
+def content_commit(state: ManifestState, commit_id: str) -> str:
+    """Return the nearest commit at or below this one that is not pure upkeep."""
+    commit = state.commit(commit_id)
+    while commit is not None and commit.is_maintenance and commit.parent_commit_id is not None:
+        commit_id = commit.parent_commit_id
+        commit = state.commit(commit_id)
+    return commit_id
+
+
+def _require_head(state: ManifestState, expected: str) -> None:
+    head = state.head.commit_id
+    if expected != head and content_commit(state, expected) != content_commit(state, head):
+        raise PreconditionFailedError(expected, head)
+
+
+def _is_same(expected: Entry | None, actual: Entry | None) -> bool:
+    if expected is None or actual is None:
+        return expected is actual
+    return expected.state == actual.state
+
+
+# -- folding updates -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The rows of one attempt."""
+
+    rows: tuple[ManifestRow, ...]
+    removed: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    commit: GraphCommit | None
+
+
+def _plan(
+    state: ManifestState, incarnation: Incarnation, draft: CommitDraft | None, updates: Updates
+) -> _Plan:
+    seq = state.version + 1
+    entries = tuple(entry.at_seq(seq) for entry in updates.entries)
+    commit = draft.at(incarnation, seq, state.head.commit_id) if draft else None
+    head = Head(
+        commit_id=commit.graph_commit_id if commit else state.head.commit_id,
+        schema_hash=updates.schema.schema_hash if updates.schema else state.head.schema_hash,
+    )
+    rows = (
+        head.row(),
+        *((updates.schema.row(),) if updates.schema else ()),
+        *(registration.row() for registration in updates.registrations),
+        *(entry.row() for entry in entries),
+        *(tombstone_row(key, seq) for key in updates.tombstones),
+        *updates.rows,
+        *((commit.row(),) if commit else ()),
+    )
+    return _Plan(rows, updates.removed, entries, commit)
+
+
+def _with_places(rows: list[ManifestRow], places: Mapping[str, tuple[int, int]]) -> pa.Table:
+    table = rows_table(rows)
+    ids = pa.array([places[row.object_id][0] for row in rows], pa.uint64())
+    addresses = pa.array([places[row.object_id][1] for row in rows], pa.uint64())
+    return table.append_column(ROW_ID, ids).append_column(ROW_ADDRESS, addresses)

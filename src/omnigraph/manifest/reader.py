@@ -1,0 +1,115 @@
+"""Reading `__manifest`, with the newest states kept warm."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.manifest.errors import (
+    BranchGoneError,
+    GraphNotFoundError,
+    TypeNotFoundError,
+    VersionRemovedError,
+)
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
+from omnigraph.manifest.state import ManifestState
+from omnigraph.store.errors import DatasetNotFoundError, DatasetVersionNotFoundError
+from omnigraph.store.filters import Comparison
+from omnigraph.store.records import ROW_CREATED, ScanRequest
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.rows import Entry
+    from omnigraph.store.datasets import DatasetHandle, DatasetStore
+    from omnigraph.store.filters import Filter
+
+_CACHED_STATES_MAX: Final = 32
+_COLUMNS: Final = (
+    "object_id",
+    "object_type",
+    "location",
+    "metadata",
+    "table_key",
+    "table_version",
+    "table_branch",
+    "row_count",
+    ROW_CREATED,
+)
+
+
+class ManifestReader:
+    """Manifest states by branch and version. A version never changes, so states are shared."""
+
+    def __init__(self, *, root: str, datasets: DatasetStore) -> None:
+        self._root = root
+        self._datasets = datasets
+        self._states: OrderedDict[tuple[str, int], ManifestState] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def latest(self, incarnation: Incarnation) -> ManifestState:
+        """Return the newest state of a branch: one probe, and a read only when it has moved."""
+        return self.at(incarnation, self.head_version(incarnation))
+
+    def head_version(self, incarnation: Incarnation) -> int:
+        """Return the newest manifest version of a branch.
+
+        The branch's ref is looked at first: of a deleted branch files may be left, which a storage
+        failure kept or a late writer has made.
+        """
+        lance_branch = incarnation.lance_branch
+        if lance_branch is not None and not self._datasets.has_branch(MANIFEST, lance_branch):
+            raise BranchGoneError(incarnation.text)
+        try:
+            return self._datasets.head_version(MANIFEST, branch=lance_branch)
+        except DatasetNotFoundError as error:
+            raise self._missing(incarnation) from error
+
+    def at(self, incarnation: Incarnation, version: int) -> ManifestState:
+        """Return the state at one version of one branch."""
+        key = (incarnation.text, version)
+        with self._guard:
+            cached = self._states.get(key)
+            if cached is not None:
+                self._states.move_to_end(key)
+                return cached
+        state = self._read(self.open(incarnation, version))
+        with self._guard:
+            self._states[key] = state
+            while len(self._states) > _CACHED_STATES_MAX:
+                self._states.popitem(last=False)
+        return state
+
+    def table_at(self, incarnation: Incarnation, version: int, table_key: str) -> Entry:
+        """Return the entry of one table at one version, without reading the whole manifest."""
+        with self._guard:
+            state = self._states.get((incarnation.text, version))
+        if state is None:
+            state = self._read(
+                self.open(incarnation, version), Comparison("table_key", "=", table_key)
+            )
+        entry = state.entries.get(table_key)
+        if entry is None:
+            raise TypeNotFoundError(table_key, version)
+        return entry
+
+    def open(self, incarnation: Incarnation, version: int) -> DatasetHandle:
+        """Open the manifest dataset itself."""
+        try:
+            return self._datasets.open(MANIFEST, branch=incarnation.lance_branch, version=version)
+        except DatasetVersionNotFoundError as error:
+            what = f"the manifest of branch '{incarnation.branch}'"
+            raise VersionRemovedError(what, version, error.head) from error
+        except DatasetNotFoundError as error:
+            raise self._missing(incarnation) from error
+
+    def _read(self, handle: DatasetHandle, row_filter: Filter | None = None) -> ManifestState:
+        request = ScanRequest(
+            columns=_COLUMNS, row_filter=row_filter, with_row_id=True, with_row_address=True
+        )
+        rows = handle.scan(request).read_all()
+        return ManifestState(f"{self._root}/{MANIFEST}", handle.at.version, rows)
+
+    def _missing(self, incarnation: Incarnation) -> BranchGoneError | GraphNotFoundError:
+        if incarnation == MAIN_INCARNATION:
+            return GraphNotFoundError(self._root)
+        return BranchGoneError(incarnation.text)

@@ -1,0 +1,165 @@
+"""One graph's manifest, with everything that works on it put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from omnigraph.manifest.branches import Branches
+from omnigraph.manifest.derived import CommitTables
+from omnigraph.manifest.errors import BranchGoneError, GraphNotFoundError
+from omnigraph.manifest.genesis import create_graph, require_empty
+from omnigraph.manifest.history import History
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
+from omnigraph.manifest.publish import Publisher
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.schema_files import refresh_schema_files
+from omnigraph.manifest.stamp import migrate, read_stamp
+from omnigraph.manifest.tags import Tags
+from omnigraph.manifest.turn import LeaseTurns, LocalTurns, Turns
+from omnigraph.names import MAIN, BranchName
+from omnigraph.schema import TableIdentity, open_contract
+from omnigraph.store.locks import LocalFileLocks
+
+if TYPE_CHECKING:
+    from omnigraph.clock import Clock
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.schema import CompiledSchema
+    from omnigraph.store import Store
+
+
+class OpenMode(StrEnum):
+    """What opening a graph may do.
+
+    `READ_ONLY` writes nothing at all and works on a read-only file system. `READ_WRITE` first
+    brings an older format up to date.
+    """
+
+    READ_WRITE = "read_write"
+    READ_ONLY = "read_only"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The parts that share one root."""
+
+    root: str
+    store: Store
+    clock: Clock
+    reader: ManifestReader
+    turns: Turns
+    branches: Branches
+    publisher: Publisher
+    history: History
+    tags: Tags
+    commit_tables: CommitTables
+
+
+def assemble(store: Store, clock: Clock) -> Repository:
+    """Put the parts together; touches no storage."""
+    root = str(store.settings.root)
+    datasets = store.datasets
+    reader = ManifestReader(root=root, datasets=datasets)
+    turns = _turns(store, clock)
+    branches = Branches(datasets=datasets, reader=reader, turns=turns, clock=clock)
+    publisher = Publisher(datasets=datasets, reader=reader, clock=clock)
+    history = History(reader=reader, branches=branches, datasets=datasets)
+    tags = Tags(
+        datasets=datasets,
+        reader=reader,
+        publisher=publisher,
+        history=history,
+        turns=turns,
+        clock=clock,
+    )
+    return Repository(
+        root=root,
+        store=store,
+        clock=clock,
+        reader=reader,
+        turns=turns,
+        branches=branches,
+        publisher=publisher,
+        history=history,
+        tags=tags,
+        commit_tables=CommitTables(datasets),
+    )
+
+
+def init_repository(
+    store: Store,
+    clock: Clock,
+    schema: CompiledSchema,
+    *,
+    actor_id: str | None = None,
+    force: bool = False,
+) -> Repository:
+    """Make a new graph at an empty root."""
+    repository = assemble(store, clock)
+    require_empty(repository.root, datasets=store.datasets, objects=store.objects, force=force)
+    with repository.turns.take(BranchName(MAIN), operation_id=clock.ulid()) as turn:
+        require_empty(repository.root, datasets=store.datasets, objects=store.objects, force=force)
+        genesis = create_graph(
+            repository.root,
+            schema,
+            datasets=store.datasets,
+            objects=store.objects,
+            clock=clock,
+            turn=turn,
+            actor_id=actor_id,
+        )
+    repository.commit_tables.record([genesis])
+    refresh_schema_files(store.objects, repository.reader.latest(MAIN_INCARNATION).schema)
+    return repository
+
+
+def open_repository(store: Store, clock: Clock, *, mode: OpenMode) -> Repository:
+    """Open a graph, check that schema and tables agree, and bring derived files up to date."""
+    repository = assemble(store, clock)
+    if not store.datasets.exists(MANIFEST):
+        raise GraphNotFoundError(repository.root)
+    if mode is OpenMode.READ_ONLY:
+        read_stamp(repository.root, store.datasets)
+    else:
+        migrate(repository.root, store.datasets)
+    state = repository.reader.latest(MAIN_INCARNATION)
+    check_contract(state)
+    if mode is OpenMode.READ_WRITE:
+        refresh_schema_files(store.objects, state.schema)
+        reconcile_commits(repository, MAIN_INCARNATION)
+    return repository
+
+
+def check_contract(state: ManifestState) -> None:
+    """Raise unless the stored schema is intact and describes exactly the live tables."""
+    live = [
+        TableIdentity(key, registration.type_id, registration.table_incarnation_id)
+        for key, registration in state.registrations.items()
+        if key in state.entries
+    ]
+    open_contract(ir=state.schema.ir, state=state.schema.state, live_tables=live)
+
+
+def reconcile_commits(repository: Repository, *incarnations: Incarnation) -> int:
+    """Add to the derived commit tables what they lack; return how many commits that were.
+
+    Looks at the given branches, or at all of them, which costs a read of each one's manifest.
+    """
+    states = []
+    for incarnation in incarnations or repository.branches.incarnations():
+        try:
+            states.append(repository.reader.latest(incarnation))
+        except BranchGoneError:
+            continue
+    return repository.commit_tables.reconcile(states)
+
+
+def _turns(store: Store, clock: Clock) -> Turns:
+    root = store.settings.root
+    if root.is_local:
+        return LocalTurns(
+            root=str(root.local_path()), locks=LocalFileLocks(str(root.local_path())), clock=clock
+        )
+    return LeaseTurns(root=str(root), objects=store.objects, clock=clock, owner_id=clock.ulid())

@@ -1,0 +1,112 @@
+"""Snapshots: what one read sees, for its whole life."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.store.errors import DatasetNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.manifest.rows import AcceptedSchema, Entry
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.names import BranchName
+    from omnigraph.store.datasets import DatasetHandle, DatasetStore
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of the whole graph.
+
+    Opening a table goes straight to its published version. Nothing that is written later, on this
+    or another branch, changes what a snapshot shows.
+    """
+
+    incarnation: Incarnation
+    state: ManifestState
+    datasets: DatasetStore
+
+    @property
+    def branch(self) -> BranchName:
+        """The branch that the snapshot was read from."""
+        return self.incarnation.branch
+
+    @property
+    def manifest_version(self) -> int:
+        """The version of the branch's manifest."""
+        return self.state.version
+
+    @property
+    def commit_id(self) -> str:
+        """The head commit of the snapshot."""
+        return self.state.head.commit_id
+
+    @property
+    def schema(self) -> AcceptedSchema:
+        """The schema that describes exactly this data."""
+        return self.state.schema
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """The published entry of every table, by key."""
+        return self.state.entries
+
+    def entry(self, table_key: str) -> Entry:
+        """Return the published entry of a table."""
+        entry = self.entries.get(table_key)
+        if entry is None:
+            raise TypeNotFoundError(table_key, self.manifest_version)
+        return entry
+
+    def open(self, table_key: str) -> DatasetHandle:
+        """Open a table at its published version."""
+        return open_entry(self.datasets, self.entry(table_key))
+
+
+def open_entry(datasets: DatasetStore, entry: Entry) -> DatasetHandle:
+    """Open what an entry names."""
+    try:
+        return datasets.open(entry.location, branch=entry.table_branch, version=entry.table_version)
+    except DatasetNotFoundError as error:
+        raise DatasetMissingError(entry.table_key, entry.location, entry.table_branch) from error
+
+
+@dataclass(frozen=True)
+class ReadTarget:
+    """Which snapshot to read.
+
+    >>> ReadTarget.tag("release-1")
+    ReadTarget(kind='tag', value='release-1')
+    """
+
+    kind: Literal["branch", "commit", "tag", "time"]
+    value: str | int
+
+    @classmethod
+    def branch(cls, name: str) -> ReadTarget:
+        """Read the head of a branch."""
+        return cls("branch", name)
+
+    @classmethod
+    def commit(cls, commit_id: str) -> ReadTarget:
+        """Read the graph as a commit left it."""
+        return cls("commit", commit_id)
+
+    @classmethod
+    def snapshot(cls, commit_id: str) -> ReadTarget:
+        """Read the graph as a commit left it: another name for `commit`."""
+        return cls("commit", commit_id)
+
+    @classmethod
+    def tag(cls, name: str) -> ReadTarget:
+        """Read the commit that a tag names."""
+        return cls("tag", name)
+
+    @classmethod
+    def at(cls, timestamp_us: int) -> ReadTarget:
+        """Read the last commit made at or before a moment, in microseconds since the epoch."""
+        return cls("time", timestamp_us)

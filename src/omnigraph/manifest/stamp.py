@@ -1,0 +1,94 @@
+"""The format stamp of a graph, and the steps from older formats to ours.
+
+The stamp is a number in the schema metadata of `__manifest`. Opening for writing walks it forward;
+each step can be repeated and survives two processes that take it at once. Opening for reading
+changes nothing.
+
+| from | to | step |
+|---|---|---|
+| 1 | 2 | `object_id` is marked as primary key |
+| 2 | 3 | legacy staging branches named `__run__*` are deleted |
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.manifest.errors import FormatTooNewError
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.names import INTERNAL_SCHEMA_VERSION
+from omnigraph.store.errors import RefInUseError, RefNotFoundError, StaleBaseError
+from omnigraph.store.records import DatasetVersion
+from omnigraph.values import PRIMARY_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omnigraph.store.datasets import DatasetStore
+
+STAMP_KEY: Final = "omnigraph:internal_schema_version"
+LEGACY_RUN_PREFIX: Final = "__run__"
+_ATTEMPTS_MAX: Final = 10
+
+_log = logging.getLogger(__name__)
+
+
+def read_stamp(root: str, datasets: DatasetStore) -> int:
+    """Return the format of the graph; a format from the future is refused."""
+    metadata = datasets.open(MANIFEST).schema.metadata or {}
+    text = metadata.get(STAMP_KEY.encode(), b"1").decode()
+    if not text.isdecimal() or int(text) > INTERNAL_SCHEMA_VERSION:
+        raise FormatTooNewError(f"{root}/{MANIFEST}", text, INTERNAL_SCHEMA_VERSION)
+    return int(text)
+
+
+def migrate(root: str, datasets: DatasetStore) -> None:
+    """Bring an older graph to the current format."""
+    stamp = read_stamp(root, datasets)
+    while stamp < INTERNAL_SCHEMA_VERSION:
+        _STEPS[stamp](datasets)
+        _raise_stamp(root, datasets, stamp + 1)
+        stamp = read_stamp(root, datasets)
+
+
+def _raise_stamp(root: str, datasets: DatasetStore, wanted: int) -> None:
+    """Set the stamp, unless another process has brought it as far or further."""
+    for attempt in range(_ATTEMPTS_MAX):
+        base = DatasetVersion(MANIFEST, None, datasets.head_version(MANIFEST))
+        if read_stamp(root, datasets) >= wanted:
+            return
+        staged = datasets.stage_metadata(base, schema_metadata={STAMP_KEY: str(wanted)})
+        try:
+            datasets.commit_staged(staged)
+        except StaleBaseError:
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
+        else:
+            return
+
+
+def _mark_primary_key(datasets: DatasetStore) -> None:
+    field = datasets.open(MANIFEST).schema.field("object_id")
+    if (field.metadata or {}).get(PRIMARY_KEY) != b"true":
+        base = DatasetVersion(MANIFEST, None, datasets.head_version(MANIFEST))
+        marked = {"object_id": {PRIMARY_KEY.decode(): "true"}}
+        datasets.commit_staged(datasets.stage_metadata(base, field_metadata=marked), exact=False)
+
+
+def _delete_legacy_runs(datasets: DatasetStore) -> None:
+    for branch in datasets.list_branches(MANIFEST):
+        if not branch.name.startswith(LEGACY_RUN_PREFIX):
+            continue
+        try:
+            datasets.delete_branch(MANIFEST, branch.name)
+        except RefNotFoundError:
+            continue  # Another process was faster.
+        except RefInUseError as error:
+            _log.warning("legacy staging branch %s stays: %s", branch.name, error)
+
+
+_STEPS: Final[dict[int, Callable[[DatasetStore], None]]] = {
+    1: _mark_primary_key,
+    2: _delete_legacy_runs,
+}

@@ -1,0 +1,275 @@
+"""What one version of `__manifest` says, folded out of its rows.
+
+Invariants, checked when rows are read:
+
+1. No object id appears twice; so no commit id is both published and voided.
+2. There is exactly one `graph_head` row and exactly one `schema` row.
+3. The head's `schema_hash` is the hash of the schema row.
+4. Every live entry belongs to a registered table.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import CorruptError
+from omnigraph.manifest.commits import ACTING_COMMIT_START, GraphCommit
+from omnigraph.manifest.rows import (
+    GRAPH_COMMIT,
+    GRAPH_HEAD,
+    SCHEMA,
+    TABLE,
+    TABLE_TOMBSTONE,
+    TABLE_VERSION,
+    TAG,
+    VOIDED_COMMIT,
+    AcceptedSchema,
+    Entry,
+    Head,
+    Registration,
+    Tag,
+    seq_of,
+)
+from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+class CorruptManifestError(CorruptError):
+    """`__manifest` breaks one of its invariants; nothing was changed."""
+
+    code = "OG-MANIFEST-CORRUPT"
+    hint = "keep the files, restore `__manifest` from a backup or an older version"
+
+    def __init__(self, path: str, version: int, problem: str) -> None:
+        self.path = path
+        self.version = version
+        self.problem = problem
+        super().__init__(f"{path} is corrupt at version {version}: {problem}")
+
+
+@dataclass(frozen=True)
+class ManifestState:
+    """One version of one manifest branch.
+
+    `rows` holds every row with its virtual columns; the rest is derived from it on first use.
+    """
+
+    path: str
+    version: int
+    rows: pa.Table
+
+    def __post_init__(self) -> None:
+        ids = self.rows["object_id"]
+        if pc.count_distinct(ids).as_py() != len(ids):
+            raise self._corrupt(f"several rows have the object id {_repeated(ids)}")
+
+    @cached_property
+    def head(self) -> Head:
+        """The branch's newest commit and schema hash."""
+        with self._reading(GRAPH_HEAD):
+            metadata = self._only(GRAPH_HEAD)
+            return Head(metadata["commit_id"], metadata["schema_hash"])
+
+    @cached_property
+    def schema(self) -> AcceptedSchema:
+        """The accepted schema."""
+        with self._reading(SCHEMA):
+            metadata = self._only(SCHEMA)
+            accepted = AcceptedSchema(metadata["source"], metadata["ir"], metadata["state"])
+            schema_hash = accepted.schema_hash
+        if schema_hash != self.head.schema_hash:
+            raise self._corrupt("the head names another schema than the schema row holds")
+        return accepted
+
+    @cached_property
+    def registrations(self) -> Mapping[str, Registration]:
+        """Registered tables by key."""
+        with self._reading(TABLE):
+            rows = [_registration(row) for row in self._of(TABLE).to_pylist()]
+        return {row.table_key: row for row in rows}
+
+    @cached_property
+    def entries(self) -> Mapping[str, Entry]:
+        """The published entry of every live table, by key in order."""
+        gone: dict[str, int] = {}
+        with self._reading(TABLE_TOMBSTONE):
+            for row in self._of(TABLE_TOMBSTONE).to_pylist():
+                key, seq = row["table_key"], seq_of(row["object_id"])
+                gone[key] = max(seq, gone.get(key, 0))
+        live = [e for e in self._winning_entries() if e.seq >= gone.get(e.table_key, 0)]
+        for entry in live:
+            if entry.table_key not in self.registrations:
+                raise self._corrupt(f"{entry.table_key} is published and not registered")
+        return {entry.table_key: entry for entry in sorted(live, key=lambda e: e.table_key)}
+
+    @cached_property
+    def tags(self) -> Mapping[str, Tag]:
+        """Tags by name (only the manifest of `main` has any)."""
+        with self._reading(TAG):
+            rows = [_tag(row) for row in self._of(TAG).to_pylist()]
+        return {tag.name: tag for tag in sorted(rows, key=lambda t: t.name)}
+
+    def commits(self, *, limit: int | None = None, before: int | None = None) -> list[GraphCommit]:
+        """Return commit records of this branch, newest first.
+
+        `before` is a manifest version: only older commits count. Only what is returned is parsed.
+        """
+        rows = self._of(GRAPH_COMMIT)
+        if before is not None:
+            rows = rows.filter(pc.less(rows[ROW_CREATED], before))
+        newest_first = pc.sort_indices(rows[ROW_CREATED], sort_keys=[("", "descending")])
+        return self._commits(rows.take(newest_first[:limit] if limit is not None else newest_first))
+
+    def commits_at(self, versions: Sequence[int]) -> list[GraphCommit]:
+        """Return the commits that appeared in these manifest versions."""
+        rows = self._of(GRAPH_COMMIT)
+        return self._commits(
+            rows.filter(pc.is_in(rows[ROW_CREATED], pa.array(versions, pa.uint64())))
+        )
+
+    def last_commit_until(self, created_at: int) -> GraphCommit | None:
+        """Return the last commit made at or before a moment, in microseconds; ties by id."""
+        until = [commit for commit in self.commits() if commit.created_at <= created_at]
+        return max(until, key=lambda c: (c.created_at, c.graph_commit_id), default=None)
+
+    def commit(self, commit_id: str) -> GraphCommit | None:
+        """Return one commit record."""
+        found = self._commits(self._of(GRAPH_COMMIT, commit_id))
+        return found[0] if found else None
+
+    @property
+    def commit_ids(self) -> set[str]:
+        """The ids of all commits, none of them parsed."""
+        return set(self._of(GRAPH_COMMIT)["object_id"].to_pylist())
+
+    @property
+    def acting_commit_ids(self) -> set[str]:
+        """The ids of all commits that name an actor, none of them parsed."""
+        rows = self._of(GRAPH_COMMIT)
+        is_acting = pc.starts_with(rows["metadata"], ACTING_COMMIT_START)
+        return set(rows.filter(is_acting)["object_id"].to_pylist())
+
+    def commits_with_ids(self, commit_ids: Iterable[str]) -> list[GraphCommit]:
+        """Return these commits, as far as this branch knows them."""
+        rows = self._of(GRAPH_COMMIT)
+        wanted = pa.array(sorted(commit_ids), pa.utf8())
+        return self._commits(rows.filter(pc.is_in(rows["object_id"], wanted)))
+
+    def is_published(self, commit_id: str) -> bool:
+        """Whether a commit with this id has been published on this branch."""
+        return bool(self._of(GRAPH_COMMIT, commit_id).num_rows)
+
+    def is_voided(self, commit_id: str) -> bool:
+        """Whether recovery has taken this id away from its writer."""
+        return bool(self._of(VOIDED_COMMIT, commit_id).num_rows)
+
+    def places(self, object_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Return row id and row address of those rows that exist, by object id."""
+        found = self.rows.filter(pc.is_in(self.rows["object_id"], pa.array(object_ids, pa.utf8())))
+        columns = (found[name].to_pylist() for name in ("object_id", ROW_ID, ROW_ADDRESS))
+        return {name: (row_id, address) for name, row_id, address in zip(*columns, strict=True)}
+
+    def published_since(self, table_key: str, seq: int) -> list[int]:
+        """Return the manifest versions after `seq` that published this table."""
+        rows = self._of(TABLE_VERSION)
+        rows = rows.filter(pc.equal(rows["table_key"], table_key))
+        with self._reading(TABLE_VERSION):
+            return [
+                version
+                for object_id, version in zip(
+                    rows["object_id"].to_pylist(), rows[ROW_CREATED].to_pylist(), strict=True
+                )
+                if seq_of(object_id) > seq
+            ]
+
+    # -- reading rows -----------------------------------------------------------------------------
+
+    def _of(self, object_type: str, object_id: str | None = None) -> pa.Table:
+        mask = pc.equal(self.rows["object_type"], object_type)
+        if object_id is not None:
+            mask = pc.and_(mask, pc.equal(self.rows["object_id"], object_id))
+        return self.rows.filter(mask)
+
+    def _only(self, object_type: str) -> dict[str, Any]:
+        rows = self._of(object_type)
+        if rows.num_rows != 1:
+            raise self._corrupt(f"expected one {object_type} row, found {rows.num_rows}")
+        metadata: dict[str, Any] = orjson.loads(rows["metadata"][0].as_py())
+        return metadata
+
+    def _winning_entries(self) -> list[Entry]:
+        rows = self._of(TABLE_VERSION)
+        if rows.num_rows == 0:
+            return []
+        with self._reading(TABLE_VERSION):
+            seq = pc.cast(pc.utf8_slice_codeunits(rows["object_id"], -20), pa.uint64()).to_numpy()
+            keys = rows["table_key"].combine_chunks().dictionary_encode().indices.to_numpy()
+            order = np.lexsort((seq, keys))
+            is_last = np.append(keys[order][1:] != keys[order][:-1], True)
+            return [_entry(row) for row in rows.take(pa.array(order[is_last])).to_pylist()]
+
+    def _commits(self, rows: pa.Table) -> list[GraphCommit]:
+        with self._reading(GRAPH_COMMIT):
+            return [
+                GraphCommit.from_row(
+                    row["object_id"], orjson.loads(row["metadata"]), row[ROW_CREATED]
+                )
+                for row in rows.select(["object_id", "metadata", ROW_CREATED]).to_pylist()
+            ]
+
+    @contextmanager
+    def _reading(self, object_type: str) -> Iterator[None]:
+        """Turn whatever a malformed row causes into the typed error."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._corrupt(f"a {object_type} row is malformed ({error})") from error
+
+    def _corrupt(self, problem: str) -> CorruptManifestError:
+        return CorruptManifestError(self.path, self.version, problem)
+
+
+def _repeated(ids: pa.ChunkedArray) -> str:
+    counts = pc.value_counts(ids).to_pylist()
+    return str(next(count["values"] for count in counts if count["counts"] > 1))
+
+
+def _registration(row: Mapping[str, Any]) -> Registration:
+    metadata = orjson.loads(row["metadata"])
+    return Registration(
+        row["table_key"], row["location"], metadata["type_id"], metadata["table_incarnation_id"]
+    )
+
+
+def _entry(row: Mapping[str, Any]) -> Entry:
+    return Entry(
+        table_key=row["table_key"],
+        location=row["location"],
+        table_branch=row["table_branch"],
+        table_version=int(row["table_version"]),
+        seq=seq_of(row["object_id"]),
+        row_count=int(row["row_count"]),
+        owner=orjson.loads(row["metadata"])["owner"],
+    )
+
+
+def _tag(row: Mapping[str, Any]) -> Tag:
+    metadata = orjson.loads(row["metadata"])
+    name = row["object_id"].removeprefix("tag:")
+    return Tag(
+        name,
+        metadata["commit_id"],
+        metadata["created_at"],
+        metadata["pin"],
+        metadata["actor_id"],
+    )

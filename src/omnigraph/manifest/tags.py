@@ -1,0 +1,128 @@
+"""Named commits.
+
+A tag must keep what it names readable. Its versions are pinned by Lance tags before its row appears
+in `main`'s manifest, and unpinned after the row is gone; `cleanup` honours either. A crash in
+between leaves pins that nothing names, which `cleanup` removes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import NotFoundError, OmnigraphError, OutcomeUnknownError
+from omnigraph.manifest.errors import TagExistsError, TagNotFoundError
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
+from omnigraph.manifest.publish import Requirements, Updates
+from omnigraph.manifest.rows import Tag, tag_object_id
+from omnigraph.manifest.turn import take_all
+from omnigraph.names import MAIN, BranchName, check_tag_name, nearest_name
+from omnigraph.store.errors import RefNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.clock import Clock
+    from omnigraph.manifest.history import History
+    from omnigraph.manifest.publish import Publisher
+    from omnigraph.manifest.reader import ManifestReader
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.manifest.turn import Turns
+    from omnigraph.store.datasets import DatasetStore
+
+_log = logging.getLogger(__name__)
+
+
+class Tags:
+    """Creates, lists and deletes the tags of one graph."""
+
+    def __init__(
+        self,
+        *,
+        datasets: DatasetStore,
+        reader: ManifestReader,
+        publisher: Publisher,
+        history: History,
+        turns: Turns,
+        clock: Clock,
+    ) -> None:
+        self._datasets = datasets
+        self._reader = reader
+        self._publisher = publisher
+        self._history = history
+        self._turns = turns
+        self._clock = clock
+
+    def list(self) -> Mapping[str, Tag]:
+        """Return all tags by name."""
+        return self._reader.latest(MAIN_INCARNATION).tags
+
+    def create(self, name: str, snapshot: Snapshot, *, actor_id: str | None = None) -> Tag:
+        """Name the head commit of a snapshot."""
+        name = check_tag_name(name)
+        operation_id = self._clock.ulid()
+        # What the tag leads to later is the version that the commit made, not a later one.
+        snapshot = self._history.snapshot_of_commit(snapshot.commit_id)
+        tag = Tag(
+            name=name,
+            commit_id=snapshot.commit_id,
+            created_at=self._clock.now_us(),
+            pin=f"omnigraph.{operation_id}",
+            actor_id=actor_id,
+        )
+        branches = (BranchName(MAIN), snapshot.branch)
+        with take_all(self._turns, branches, operation_id=operation_id):
+            if name in self.list():
+                raise TagExistsError(name)
+            try:
+                self._pin(tag.pin, snapshot)
+                self._publish(Updates(rows=(tag.row(),)))
+            except OutcomeUnknownError:
+                # The row may be there: the pins stay, and `cleanup` removes them if it is not.
+                raise
+            except OmnigraphError:
+                self._unpin(tag.pin, snapshot)
+                raise
+        return tag
+
+    def delete(self, name: str) -> None:
+        """Forget a tag; the commit stays as long as its branch keeps it."""
+        name = check_tag_name(name)
+        with self._turns.take(BranchName(MAIN), operation_id=self._clock.ulid()):
+            tags = self.list()
+            if name not in tags:
+                raise TagNotFoundError(name, nearest_name(name, tags))
+            snapshot = self._tagged_snapshot(tags[name])
+            self._publish(Updates(removed=(tag_object_id(name),)))
+            if snapshot is not None:
+                self._unpin(tags[name].pin, snapshot)
+
+    def _tagged_snapshot(self, tag: Tag) -> Snapshot | None:
+        try:
+            return self._history.snapshot_of_commit(tag.commit_id)
+        except NotFoundError:
+            # What the tag named is gone, whatever happened to it; the name must not stay for ever.
+            return None
+
+    def _publish(self, updates: Updates) -> None:
+        self._publisher.publish(
+            MAIN_INCARNATION, draft=None, requirements=Requirements(), updates=updates
+        )
+
+    def _pin(self, pin: str, snapshot: Snapshot) -> None:
+        branch = snapshot.incarnation.lance_branch
+        version = snapshot.manifest_version
+        self._datasets.create_tag(MANIFEST, pin, branch=branch, version=version)
+        for entry in snapshot.entries.values():
+            self._datasets.create_tag(
+                entry.location, pin, branch=entry.table_branch, version=entry.table_version
+            )
+
+    def _unpin(self, pin: str, snapshot: Snapshot) -> None:
+        for location in (MANIFEST, *(entry.location for entry in snapshot.entries.values())):
+            try:
+                self._datasets.delete_tag(location, pin)
+            except RefNotFoundError:
+                continue
+            except OmnigraphError as error:
+                _log.warning("pin %s of %s stays until cleanup: %s", pin, location, error)

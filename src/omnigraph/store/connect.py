@@ -1,0 +1,90 @@
+"""Opens the two stores of one root.
+
+Nothing of Lance or of a cloud client is imported before a store of that kind is asked for: both
+are heavy, and Lance does not survive a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from omnigraph.store.durability import DiskFlusher, Durability, NoFlusher, flusher_for
+from omnigraph.store.local_objects import LocalObjectStore
+from omnigraph.store.uri import Root, parse_root
+
+if TYPE_CHECKING:
+    from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store.objects import ObjectStore
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """What it takes to reach a graph's storage: picklable, so that workers open their own."""
+
+    root: Root
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    durability: Durability = "full"
+
+
+@dataclass(frozen=True)
+class Store:
+    """Everything under one root: small objects and datasets."""
+
+    settings: StoreSettings
+    objects: ObjectStore
+    datasets: DatasetStore
+    flusher: DiskFlusher | NoFlusher
+
+
+def connect(
+    root: str | Root,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    durability: Durability = "full",
+) -> Store:
+    """Open the storage at a root.
+
+    ```python
+    store = connect("s3://lake/brain.omni")
+    people = store.datasets.open("nodes/00ff").scan().read_all()
+    ```
+    """
+    settings = StoreSettings(
+        parse_root(root) if isinstance(root, str) else root,
+        dict(storage_options or {}),
+        durability,
+    )
+    return open_store(settings)
+
+
+def open_store(settings: StoreSettings) -> Store:
+    """Open the storage that settings describe; a worker calls this with the driver's settings."""
+    local = settings.root.local_path() if settings.root.is_local else None
+    flusher = flusher_for(local, settings.durability)
+    objects = open_objects(settings, flusher)
+    return Store(settings, objects, _open_datasets(settings, objects, flusher), flusher)
+
+
+def open_objects(
+    settings: StoreSettings, flusher: DiskFlusher | NoFlusher | None = None
+) -> ObjectStore:
+    """Open the objects alone, without loading Lance."""
+    if settings.root.is_local:
+        return LocalObjectStore(settings.root, flusher)
+    cloud = import_module("omnigraph.store.cloud_objects")
+    return cast("ObjectStore", cloud.CloudObjectStore(settings.root, settings.storage_options))
+
+
+def _open_datasets(
+    settings: StoreSettings, objects: ObjectStore, flusher: DiskFlusher | NoFlusher
+) -> DatasetStore:
+    adapter = import_module("omnigraph.store.lance_store")
+    return cast(
+        "DatasetStore",
+        adapter.LanceStore(
+            settings.root, objects, storage_options=settings.storage_options, flusher=flusher
+        ),
+    )

@@ -1,0 +1,351 @@
+"""Datasets behind two protocols: a handle reads one version, a store does everything else.
+
+Invariants:
+
+1. A handle is one version for its whole life and never changes.
+2. No call couples a write with a head movement, except the small ones that are nothing but a head
+   movement: `commit_staged`, `restore`, and the branch and tag calls. All `stage_*` and `write_*`
+   calls leave every head where it is.
+3. `commit_staged` tries once. It returns only when the head moved from the transaction's base to
+   exactly the next version and that version carries the transaction's uuid.
+4. What a call has written is durable when it returns (`omnigraph.store.durability`).
+5. Errors are leaves of `omnigraph.store.errors`; nothing of the adapter's library gets out.
+6. Locations are paths relative to the store's root. Fragments belong to the lineage under which
+   they were written: fork first, then stage.
+7. Handles and stores may be shared between threads, but not across `fork()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from omnigraph.store.filters import Filter
+from omnigraph.store.records import (
+    BranchInfo,
+    CleanupReport,
+    CleanupRequest,
+    CommittedRange,
+    CompactionOptions,
+    CompactionResult,
+    CompactionTask,
+    DatasetVersion,
+    FragmentInfo,
+    IndexInfo,
+    IndexSpec,
+    Rows,
+    ScanRequest,
+    ScanStatistics,
+    StagedTransaction,
+    TagInfo,
+    TransactionInfo,
+    VersionInfo,
+    WrittenDeletion,
+    WrittenFragment,
+    WrittenIndexSegment,
+)
+
+
+class DatasetHandle(Protocol):
+    """Reads one version of a dataset."""
+
+    @property
+    def at(self) -> DatasetVersion:
+        """Which version this is."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The stored columns with their field and schema metadata."""
+        ...
+
+    def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
+        """Stream rows. The caller reads to the end or lets the reader go."""
+        ...
+
+    def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
+        """Read rows and say what that has cost."""
+        ...
+
+    def count(self, row_filter: Filter | None = None) -> int:
+        """Count rows; without a filter nothing is read."""
+        ...
+
+    def take(
+        self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Fetch rows by stable id, in the order given; ids without a live row are left out."""
+        ...
+
+    def take_addresses(
+        self, addresses: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Fetch rows by address, in the order given; addresses of dead rows are left out."""
+        ...
+
+    def read_blobs(self, column: str, row_ids: Sequence[int]) -> tuple[bytes | None, ...]:
+        """Read blob contents by stable id, in the order given."""
+        ...
+
+    def fragments(self) -> tuple[FragmentInfo, ...]:
+        """Describe the fragments, from the manifest alone."""
+        ...
+
+    def indexes(self) -> tuple[IndexInfo, ...]:
+        """Describe the committed indexes."""
+        ...
+
+    def explain(self, request: ScanRequest) -> str:
+        """Return the adapter's plan for a scan, for tests and for people."""
+        ...
+
+
+class DatasetStore(Protocol):
+    """Opens, stages, commits and maintains the datasets under one root."""
+
+    # Looking
+
+    def open(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> DatasetHandle:
+        """Open one version, the newest when `version` is `None`."""
+        ...
+
+    def exists(self, location: str, *, branch: str | None = None) -> bool:
+        """Whether the lineage has any version."""
+        ...
+
+    def head_version(self, location: str, *, branch: str | None = None) -> int:
+        """Return the newest version number without opening it."""
+        ...
+
+    def versions(self, location: str, *, branch: str | None = None) -> tuple[VersionInfo, ...]:
+        """Describe every version that still exists, oldest first."""
+        ...
+
+    def transactions(
+        self, location: str, *, branch: str | None = None, first: int, last: int
+    ) -> tuple[TransactionInfo, ...]:
+        """Say whose commit each version of `first..last` is, both ends included."""
+        ...
+
+    # Writing files, on any worker
+
+    def write_fragments(
+        self,
+        base: DatasetVersion,
+        rows: Rows,
+        *,
+        row_id_column: str | None = None,
+        replacing_schema: pa.Schema | None = None,
+        rows_per_fragment_max: int = ...,
+        bytes_per_file_max: int = ...,
+    ) -> tuple[WrittenFragment, ...]:
+        """Write rows as uncommitted fragments of `base`'s lineage.
+
+        `row_id_column` names a column of stable row ids that is taken off the rows and kept with
+        them. `replacing_schema` writes for an overwrite instead of an append.
+        """
+        ...
+
+    def write_deletions(
+        self, base: DatasetVersion, addresses: Sequence[int] | pa.Array
+    ) -> tuple[WrittenDeletion, ...]:
+        """Write the deletion of these rows, one record per fragment."""
+        ...
+
+    def write_index_segment(
+        self, base: DatasetVersion, spec: IndexSpec, *, fragment_ids: Sequence[int] | None = None
+    ) -> WrittenIndexSegment:
+        """Build an index over some fragments (all when `None`) without publishing it."""
+        ...
+
+    def plan_compaction(
+        self, base: DatasetVersion, options: CompactionOptions | None = None
+    ) -> tuple[CompactionTask, ...]:
+        """Say which fragments are worth rewriting together; nothing when none are."""
+        ...
+
+    def run_compaction(self, task: CompactionTask) -> CompactionResult:
+        """Rewrite the fragments of one task."""
+        ...
+
+    # Staging
+
+    def stage_create(
+        self,
+        location: str,
+        schema: pa.Schema,
+        *,
+        rows: Rows | None = None,
+        fragments: Sequence[WrittenFragment] = (),
+    ) -> StagedTransaction:
+        """Prepare a new dataset, empty or with first rows."""
+        ...
+
+    def stage_append(
+        self,
+        base: DatasetVersion,
+        rows: Rows | None = None,
+        *,
+        fragments: Sequence[WrittenFragment] = (),
+    ) -> StagedTransaction:
+        """Prepare new rows, given as such or as fragments that workers have written."""
+        ...
+
+    def stage_update(
+        self,
+        base: DatasetVersion,
+        *,
+        rewritten: Rows | None = None,
+        inserted: Rows | None = None,
+        deleted: Sequence[int] | pa.Array | None = None,
+        fragments: Sequence[WrittenFragment] = (),
+        deletions: Sequence[WrittenDeletion] = (),
+    ) -> StagedTransaction:
+        """Prepare rewritten, new and deleted rows as one transaction.
+
+        `rewritten` carries the columns `_rowid` and `_rowaddr` of the rows that it replaces;
+        `deleted` is row addresses. Workers give `fragments` and `deletions` instead, at most one
+        deletion per fragment.
+        """
+        ...
+
+    def stage_upsert(self, base: DatasetVersion, rows: Rows, *, key: str) -> StagedTransaction:
+        """Prepare rows that replace those with the same key and join those without."""
+        ...
+
+    def stage_overwrite(
+        self,
+        base: DatasetVersion,
+        schema: pa.Schema,
+        *,
+        rows: Rows | None = None,
+        row_id_column: str | None = None,
+        fragments: Sequence[WrittenFragment] = (),
+    ) -> StagedTransaction:
+        """Prepare new content and columns for the whole dataset; indexes go."""
+        ...
+
+    def stage_create_index(
+        self,
+        base: DatasetVersion,
+        specs: Sequence[IndexSpec] = (),
+        *,
+        segments: Sequence[WrittenIndexSegment] = (),
+        replaced: Iterable[str] = (),
+    ) -> StagedTransaction:
+        """Prepare indexes: whole ones from `specs`, segments from workers.
+
+        A spec replaces the index of its name. `replaced` lists uuids of segments that go.
+        """
+        ...
+
+    def stage_compaction(
+        self, base: DatasetVersion, results: Sequence[CompactionResult]
+    ) -> StagedTransaction:
+        """Prepare the exchange of fragments for their rewritten form; stable row ids stay."""
+        ...
+
+    def stage_metadata(
+        self,
+        base: DatasetVersion,
+        *,
+        schema_metadata: Mapping[str, str | None] | None = None,
+        field_metadata: Mapping[str, Mapping[str, str | None]] | None = None,
+    ) -> StagedTransaction:
+        """Prepare changes of metadata; `None` as a value removes the key."""
+        ...
+
+    # Committing
+
+    def verify_staged_files(self, staged: StagedTransaction) -> None:
+        """Check that every staged file exists with its size, or raise `StagedFilesLostError`."""
+        ...
+
+    def commit_staged(self, staged: StagedTransaction, *, exact: bool = True) -> CommittedRange:
+        """Commit once.
+
+        With `exact` anything but the intended version is an error: `StaleBaseError` when nothing
+        landed, `MisplacedCommitError` when the commit landed above somebody else's. Without it
+        the adapter may move the commit over compatible ones, and the result says where it is.
+        """
+        ...
+
+    def restore(
+        self, location: str, *, branch: str | None = None, version: int, uuid: str
+    ) -> CommittedRange:
+        """Append a version whose content is that of `version`; late staged writes then fail."""
+        ...
+
+    def open_staged(self, staged: StagedTransaction) -> DatasetHandle:
+        """Read what a staged transaction would make, without moving a head.
+
+        The handle's version can be opened by other processes too, until `discard_staged_view`.
+        """
+        ...
+
+    def discard_staged_view(self, at: DatasetVersion) -> None:
+        """Remove what `open_staged` has made; the staged transaction itself stays."""
+        ...
+
+    # Branches and tags
+
+    def create_branch(
+        self, location: str, name: str, *, from_branch: str | None = None, from_version: int
+    ) -> DatasetVersion:
+        """Cut a branch; costs nothing that grows with the data."""
+        ...
+
+    def delete_branch(self, location: str, name: str) -> None:
+        """Remove a branch that nothing was cut from."""
+        ...
+
+    def list_branches(self, location: str) -> tuple[BranchInfo, ...]:
+        """List the dataset's branches by name."""
+        ...
+
+    def branch_names(self, location: str) -> tuple[str, ...]:
+        """List the names alone: one listing, however many branches there are."""
+        ...
+
+    def has_branch(self, location: str, name: str) -> bool:
+        """Whether a branch exists: one look at one small object."""
+        ...
+
+    def create_tag(
+        self, location: str, name: str, *, branch: str | None = None, version: int
+    ) -> None:
+        """Pin a version."""
+        ...
+
+    def delete_tag(self, location: str, name: str) -> None:
+        """Unpin a version."""
+        ...
+
+    def list_tags(self, location: str) -> tuple[TagInfo, ...]:
+        """List the dataset's tags by name."""
+        ...
+
+    # Upkeep
+
+    def cleanup(
+        self,
+        location: str,
+        request: CleanupRequest,
+        *,
+        branch: str | None = None,
+        preview: bool = True,
+    ) -> CleanupReport:
+        """Remove old versions and the files that only they need; by default only say what."""
+        ...
+
+    def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:
+        """Remove an unreadable newest version; return its number, or `None` if it can be read."""
+        ...
+
+    def forget(self, location: str) -> None:
+        """Drop cached handles of a dataset that has been deleted."""
+        ...

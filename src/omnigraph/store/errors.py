@@ -1,0 +1,275 @@
+"""What storage can do wrong, each kind as a type of its own.
+
+| branch | leaves | when |
+|---|---|---|
+| invalid input | `InvalidLocation`, `InvalidScan` | the request means nothing here |
+| not found | `ObjectNotFound`, `DatasetNotFound`, `DatasetVersionNotFound`, `RefNotFound` | |
+| denied | `StoragePermission` | the storage refused the user or the credentials |
+| conflict | `ObjectExists`, `ObjectChanged`, `DatasetExists`, `RefExists`, `RefInUse`, | nothing |
+| | `StaleBase`, `StagedFilesLost` | landed |
+| outcome unknown | `WriteOutcomeUnknown`, `MisplacedCommit` | it may have landed, or elsewhere |
+| corrupt | `CorruptObject` | stored bytes do not mean what they should |
+| unavailable | `StorageTimeout`, `StorageUnavailable` | nothing was read, nothing was written |
+
+Every message names the path. Facts are fields, and every leaf survives pickling.
+"""
+
+from __future__ import annotations
+
+from omnigraph.errors import (
+    ConflictError,
+    CorruptError,
+    DeniedError,
+    InvalidInputError,
+    NotFoundError,
+    OmnigraphError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+
+
+class StorageError(OmnigraphError):
+    """Mixed into every leaf below: keeps `path`."""
+
+    path: str
+
+
+class InvalidLocationError(StorageError, InvalidInputError):
+    """A root or a path that cannot be used."""
+
+    code = "OG-STORE-LOCATION"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"cannot use `{path}` as a storage location: {reason}")
+
+
+class InvalidScanError(StorageError, InvalidInputError):
+    """A scan asks for something that this dataset does not have."""
+
+    code = "OG-STORE-SCAN"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"cannot read `{path}` as asked: {reason}")
+
+
+class ObjectNotFoundError(StorageError, NotFoundError):
+    """No object has this path."""
+
+    code = "OG-STORE-OBJECT-NOT-FOUND"
+
+    def __init__(self, *, path: str) -> None:
+        self.path = path
+        super().__init__(f"there is no object at `{path}`")
+
+
+class DatasetNotFoundError(StorageError, NotFoundError):
+    """No dataset, or no branch of it, lies at this location."""
+
+    code = "OG-STORE-DATASET-NOT-FOUND"
+
+    def __init__(self, *, path: str, branch: str | None) -> None:
+        self.path = path
+        self.branch = branch
+        lineage = "dataset" if branch is None else f"branch `{branch}` of a dataset"
+        super().__init__(f"there is no {lineage} at `{path}`")
+
+
+class DatasetVersionNotFoundError(StorageError, NotFoundError):
+    """The dataset is there, this version of it is not."""
+
+    code = "OG-STORE-VERSION-NOT-FOUND"
+
+    def __init__(self, *, path: str, branch: str | None, version: int, head: int) -> None:
+        self.path = path
+        self.branch = branch
+        self.version = version
+        self.head = head
+        cause = "cleanup has removed it" if version < head else "it was never written"
+        lineage = "" if branch is None else f" on branch `{branch}`"
+        super().__init__(
+            f"version {version} of the dataset at `{path}`{lineage} does not exist: {cause}"
+            f" (the newest version is {head})"
+        )
+
+
+class RefNotFoundError(StorageError, NotFoundError):
+    """A dataset branch or tag does not exist."""
+
+    code = "OG-STORE-REF-NOT-FOUND"
+
+    def __init__(self, *, path: str, kind: str, name: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.name = name
+        super().__init__(f"the dataset at `{path}` has no {kind} `{name}`")
+
+
+class StoragePermissionError(StorageError, DeniedError):
+    """The storage refused the user or the credentials."""
+
+    code = "OG-STORE-PERMISSION"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"permission denied at `{path}`: {reason}")
+
+
+class ObjectExistsError(StorageError, ConflictError):
+    """An object was to be created and is already there."""
+
+    code = "OG-STORE-OBJECT-EXISTS"
+
+    def __init__(self, *, path: str) -> None:
+        self.path = path
+        super().__init__(f"an object already exists at `{path}`; nothing was written")
+
+
+class ObjectChangedError(StorageError, ConflictError):
+    """An object is not the one that the caller had read."""
+
+    code = "OG-STORE-OBJECT-CHANGED"
+
+    def __init__(self, *, path: str, expected: str) -> None:
+        self.path = path
+        self.expected = expected
+        super().__init__(
+            f"the object at `{path}` is no longer the one with tag {expected}; nothing was written"
+        )
+
+
+class DatasetExistsError(StorageError, ConflictError):
+    """A dataset was to be created where one is already."""
+
+    code = "OG-STORE-DATASET-EXISTS"
+
+    def __init__(self, *, path: str) -> None:
+        self.path = path
+        super().__init__(f"a dataset already exists at `{path}`; nothing was written")
+
+
+class RefExistsError(StorageError, ConflictError):
+    """A dataset branch or tag of this name exists."""
+
+    code = "OG-STORE-REF-EXISTS"
+
+    def __init__(self, *, path: str, kind: str, name: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.name = name
+        super().__init__(f"the dataset at `{path}` already has a {kind} `{name}`")
+
+
+class RefInUseError(StorageError, ConflictError):
+    """A dataset branch cannot go while something was cut from it."""
+
+    code = "OG-STORE-REF-IN-USE"
+
+    def __init__(self, *, path: str, name: str, reason: str) -> None:
+        self.path = path
+        self.name = name
+        self.reason = reason
+        super().__init__(f"branch `{name}` of the dataset at `{path}` is in use: {reason}")
+
+
+class StaleBaseError(StorageError, ConflictError):
+    """A staged transaction no longer fits: the dataset has moved since its base version."""
+
+    code = "OG-STORE-STALE-BASE"
+
+    def __init__(
+        self, *, path: str, branch: str | None, expected: int, actual: int, reason: str
+    ) -> None:
+        self.path = path
+        self.branch = branch
+        self.expected = expected
+        self.actual = actual
+        self.reason = reason
+        super().__init__(
+            f"the dataset at `{path}` has moved: the write was prepared on version {expected},"
+            f" the head is {actual}; nothing was committed ({reason})"
+        )
+
+
+class StagedFilesLostError(StorageError, ConflictError):
+    """Files of a staged transaction are gone or cut short; stage again."""
+
+    code = "OG-STORE-STAGED-FILES-LOST"
+
+    def __init__(self, *, path: str, problems: tuple[str, ...]) -> None:
+        self.path = path
+        self.problems = problems
+        shown = "; ".join(problems[:5])
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        super().__init__(
+            f"staged files of the dataset at `{path}` are not as they were written,"
+            f" so nothing was committed: {shown}{more}"
+        )
+
+
+class WriteOutcomeUnknownError(StorageError, OutcomeUnknownError):
+    """The storage failed in the middle of a write."""
+
+    code = "OG-STORE-OUTCOME-UNKNOWN"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"the write to `{path}` may or may not have landed: {reason}")
+
+
+class MisplacedCommitError(StorageError, OutcomeUnknownError):
+    """A commit landed, but not as the one version that was intended."""
+
+    code = "OG-STORE-MISPLACED-COMMIT"
+
+    def __init__(
+        self, *, path: str, branch: str | None, uuid: str, intended: int, achieved: int
+    ) -> None:
+        self.path = path
+        self.branch = branch
+        self.uuid = uuid
+        self.intended = intended
+        self.achieved = achieved
+        super().__init__(
+            f"transaction {uuid} on the dataset at `{path}` was meant to become version"
+            f" {intended} and became version {achieved}: somebody else committed in between;"
+            " recovery decides what counts"
+        )
+
+
+class CorruptObjectError(StorageError, CorruptError):
+    """Stored bytes are missing, cut short or unreadable."""
+
+    code = "OG-STORE-CORRUPT"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"stored data at `{path}` is damaged: {reason}")
+
+
+class StorageTimeoutError(StorageError, UnavailableError):
+    """The storage did not answer in time; nothing was written."""
+
+    code = "OG-STORE-TIMEOUT"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"the storage did not answer in time at `{path}`: {reason}")
+
+
+class StorageUnavailableError(StorageError, UnavailableError):
+    """The storage cannot be reached or refuses to work; nothing was written."""
+
+    code = "OG-STORE-UNAVAILABLE"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"the storage failed at `{path}`: {reason}")

@@ -1,0 +1,310 @@
+"""Reads one version of a Lance dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance.dataset import serialize_row_addrs
+from lance.query import FullTextOperator, FullTextQuery, MatchQuery, PhraseQuery
+
+from omnigraph.names import nearest_name
+from omnigraph.store.errors import InvalidScanError, StorageError
+from omnigraph.store.filters import Filter, OneOf, filter_columns
+from omnigraph.store.lance_errors import LANCE_FAILURES, read_error
+from omnigraph.store.lance_sql import render_filter
+from omnigraph.store.records import (
+    DISTANCE,
+    ROW_ADDRESS,
+    ROW_CREATED,
+    ROW_ID,
+    ROW_UPDATED,
+    SCORE,
+    DatasetVersion,
+    FragmentInfo,
+    IndexInfo,
+    IndexSegment,
+    ScanRequest,
+    ScanStatistics,
+    TextSearch,
+    VectorSearch,
+)
+
+_VIRTUAL_COLUMNS: Final = frozenset(
+    {ROW_ID, ROW_ADDRESS, ROW_CREATED, ROW_UPDATED, DISTANCE, SCORE}
+)
+_ADDRESSES_AS_FILTER_MAX: Final = 10_000
+"""Above this, reading the touched fragments' addresses beats parsing a long list."""
+
+
+class LanceHandle:
+    """A `DatasetHandle` over one open Lance dataset."""
+
+    def __init__(
+        self,
+        dataset: lance.LanceDataset,
+        at: DatasetVersion,
+        *,
+        missing: Callable[[DatasetVersion], StorageError | None],
+    ) -> None:
+        self._dataset = dataset
+        self._at = at
+        # Tells a version that was cleaned up under this handle from a damaged one.
+        self._missing = missing
+
+    @property
+    def at(self) -> DatasetVersion:
+        """Which version this is."""
+        return self._at
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        """The library's object; for the other modules of the adapter only."""
+        return self._dataset
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The stored columns."""
+        return self._dataset.schema
+
+    def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
+        """Stream rows."""
+        scanner = self._scanner(request or ScanRequest())
+        schema = self._guarded(lambda: scanner.projected_schema)
+        return pa.RecordBatchReader.from_batches(schema, self._batches(scanner.to_reader))
+
+    def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
+        """Read rows and say what that has cost."""
+        seen: list[Any] = []
+        scanner = self._scanner(request, scan_stats_callback=seen.append)
+        table = self._guarded(scanner.to_table)
+        last = seen[-1]
+        return table, ScanStatistics(last.iops, last.bytes_read, last.indices_loaded)
+
+    def count(self, row_filter: Filter | None = None) -> int:
+        """Count rows."""
+        if row_filter is None:
+            return int(self._guarded(self._dataset.count_rows))
+        self._check_columns(filter_columns(row_filter))
+        text = render_filter(row_filter)
+        return int(self._guarded(lambda: self._dataset.count_rows(filter=text)))
+
+    def take(
+        self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Fetch rows by stable id, in the order given."""
+        names = self._names(columns)
+        wanted = _integers(row_ids)
+        if not wanted:
+            return self._empty(names)
+        return self._guarded(lambda: self._dataset._take_rows(wanted, columns=names))
+
+    def take_addresses(
+        self, addresses: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Fetch rows by address, in the order given."""
+        names = self._names(columns)
+        wanted = pa.array(_integers(addresses), pa.uint64())
+        if not len(wanted):
+            return self._empty(names)
+        asked = [name for name in names if name != ROW_ADDRESS]
+        if len(wanted) <= _ADDRESSES_AS_FILTER_MAX:
+            request = ScanRequest(
+                columns=tuple(asked),
+                row_filter=OneOf(ROW_ADDRESS, tuple(wanted.to_pylist())),
+                with_row_address=True,
+            )
+            found = self.scan(request).read_all()
+        else:
+            found = self._filtered_fragments(asked, wanted)
+        positions = pc.index_in(wanted, value_set=found[ROW_ADDRESS].combine_chunks())
+        return found.take(positions.drop_null()).select(names)
+
+    def read_blobs(self, column: str, row_ids: Sequence[int]) -> tuple[bytes | None, ...]:
+        """Read blob contents by stable id, in the order given."""
+        self._check_columns([column])
+        if not row_ids:
+            return ()
+        distinct = list(dict.fromkeys(row_ids))
+        found = self._guarded(
+            lambda: self._dataset.read_blobs(column, ids=distinct, preserve_order=True)
+        )
+        contents = dict(zip(distinct, (content for _, content in found), strict=True))
+        return tuple(contents[row_id] for row_id in row_ids)
+
+    def fragments(self) -> tuple[FragmentInfo, ...]:
+        """Describe the fragments."""
+        return tuple(
+            _fragment_info(fragment.metadata) for fragment in self._dataset.get_fragments()
+        )
+
+    def indexes(self) -> tuple[IndexInfo, ...]:
+        """Describe the committed indexes."""
+        described = self._guarded(self._dataset.describe_indices)
+        return tuple(sorted((_index_info(index) for index in described), key=lambda i: i.name))
+
+    def explain(self, request: ScanRequest) -> str:
+        """Return Lance's plan for a scan."""
+        return str(self._guarded(self._scanner(request).explain_plan))
+
+    def _scanner(self, request: ScanRequest, **extra: Any) -> lance.LanceScanner:
+        names = None if request.columns is None else self._names(request.columns)
+        options: dict[str, Any] = {
+            "columns": names,
+            "limit": request.limit,
+            "offset": request.offset,
+            "with_row_id": request.with_row_id or None,
+            "with_row_address": request.with_row_address or None,
+            "batch_size": request.batch_rows,
+            "use_scalar_index": request.use_scalar_indexes,
+        }
+        if request.row_filter is not None:
+            self._check_columns(filter_columns(request.row_filter))
+            options["filter"] = render_filter(request.row_filter)
+        if request.fragment_ids is not None:
+            options["fragments"] = [self._fragment(number) for number in request.fragment_ids]
+        if request.row_ids is not None:
+            options["row_addr_allowlist"] = serialize_row_addrs(request.row_ids)
+        if request.blobs_as_bytes:
+            options["blob_handling"] = "all_binary"
+        options |= self._search_options(request)
+        scanner: lance.LanceScanner = self._guarded(
+            lambda: self._dataset.scanner(**options, **extra)
+        )
+        return scanner
+
+    def _search_options(self, request: ScanRequest) -> dict[str, object]:
+        if request.nearest is None and request.text is None:
+            return {}
+        options: dict[str, object] = {"prefilter": True, "disable_scoring_autoprojection": True}
+        if request.nearest is not None:
+            self._check_columns([request.nearest.column])
+            options["nearest"] = _nearest(request.nearest)
+        if request.text is not None:
+            self._check_columns([request.text.column])
+            options["full_text_query"] = _text_query(request.text)
+        return options
+
+    def _fragment(self, number: int) -> lance.LanceFragment:
+        fragment = self._dataset.get_fragment(number)
+        if fragment is None:
+            raise InvalidScanError(
+                path=self._at.location,
+                reason=f"version {self._at.version} has no fragment {number}",
+            )
+        return fragment
+
+    def _filtered_fragments(self, columns: list[str], wanted: pa.Array) -> pa.Table:
+        numbers = pc.unique(pc.shift_right(wanted, pa.scalar(32, pa.uint64()))).to_pylist()
+        present = {fragment.fragment_id for fragment in self._dataset.get_fragments()}
+        request = ScanRequest(
+            columns=tuple(columns),
+            with_row_address=True,
+            fragment_ids=tuple(number for number in numbers if number in present),
+        )
+        reader = self.scan(request)
+        kept = [batch.filter(pc.is_in(batch[ROW_ADDRESS], value_set=wanted)) for batch in reader]
+        return pa.Table.from_batches(kept, schema=reader.schema)
+
+    def _names(self, columns: Sequence[str] | None) -> list[str]:
+        if columns is None:
+            return list(self.schema.names)
+        self._check_columns(columns)
+        return list(columns)
+
+    def _check_columns(self, columns: Sequence[str] | frozenset[str]) -> None:
+        for name in columns:
+            if name in _VIRTUAL_COLUMNS or self.schema.get_field_index(name) >= 0:
+                continue
+            near = nearest_name(name, self.schema.names)
+            hint = f"; did you mean `{near}`?" if near else ""
+            raise InvalidScanError(
+                path=self._at.location,
+                reason=f"there is no column `{name}` among"
+                f" {', '.join(f'`{known}`' for known in self.schema.names)}{hint}",
+            )
+
+    def _empty(self, names: list[str]) -> pa.Table:
+        return self.scan(ScanRequest(columns=tuple(names), limit=0)).read_all()
+
+    def _batches(self, open_reader: Callable[[], pa.RecordBatchReader]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from open_reader()
+        except LANCE_FAILURES as error:
+            raise self._translated(error) from error
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except LANCE_FAILURES as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: BaseException) -> StorageError:
+        return self._missing(self._at) or read_error(error, self._at.location)
+
+
+def _integers(values: Sequence[int] | pa.Array) -> list[int]:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return list(values.to_pylist())
+    return list(values)
+
+
+def _nearest(search: VectorSearch) -> dict[str, object]:
+    options: dict[str, object] = {
+        "column": search.column,
+        "q": pa.array(search.query, pa.float32()),
+        "k": search.k,
+        "metric": search.metric,
+        "use_index": search.use_index,
+    }
+    if search.probes is not None:
+        options["nprobes"] = search.probes
+    if search.refine_factor is not None:
+        options["refine_factor"] = search.refine_factor
+    return options
+
+
+def _text_query(search: TextSearch) -> FullTextQuery:
+    if search.mode == "phrase":
+        return PhraseQuery(search.query, search.column)
+    operator = FullTextOperator.AND if search.mode == "all" else FullTextOperator.OR
+    return MatchQuery(search.query, search.column, fuzziness=search.fuzziness, operator=operator)
+
+
+def fragment_identity(metadata: lance.FragmentMetadata) -> str:
+    """Name the files by which a fragment's content is fixed: equal names, equal rows."""
+    names = [str(file.path) for file in metadata.files]
+    if metadata.deletion_file is not None:
+        names.append(metadata.deletion_file.path(metadata.id))
+    return "|".join(names)
+
+
+def _fragment_info(metadata: lance.FragmentMetadata) -> FragmentInfo:
+    return FragmentInfo(
+        fragment_id=metadata.id,
+        physical_rows=metadata.physical_rows,
+        deleted_rows=metadata.num_deletions,
+        data_bytes=sum(file.file_size_bytes or 0 for file in metadata.files),
+        identity=fragment_identity(metadata),
+    )
+
+
+def _index_info(index: Any) -> IndexInfo:
+    return IndexInfo(
+        name=index.name,
+        kind=str(index.index_type).upper(),
+        columns=tuple(index.field_names),
+        rows_covered=index.num_rows_indexed,
+        segments=tuple(
+            IndexSegment(
+                uuid=segment.uuid,
+                fragment_ids=tuple(sorted(segment.fragment_ids)),
+                dataset_version=segment.dataset_version_at_last_update,
+            )
+            for segment in index.segments
+        ),
+    )

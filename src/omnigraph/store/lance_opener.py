@@ -1,0 +1,340 @@
+"""Opens dataset versions, finds heads and says whose commit a version is.
+
+One Lance session holds the caches of all datasets under a root. Open versions are kept, bounded
+in number, by (location, branch, version): a version never changes, so a kept one is never stale.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import lance
+from lance import LanceOperation
+from lance.dataset import Session  # type: ignore[attr-defined]  # exported without saying so
+
+from omnigraph.store.errors import (
+    CorruptObjectError,
+    DatasetNotFoundError,
+    DatasetVersionNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
+from omnigraph.store.lance_errors import (
+    LANCE_FAILURES,
+    is_not_found,
+    read_error,
+    read_failures,
+)
+from omnigraph.store.lance_handle import LanceHandle
+from omnigraph.store.lance_layout import (
+    VERSIONS_DIR,
+    lineage_path,
+    manifest_path,
+    manifest_version,
+    transaction_summary,
+)
+from omnigraph.store.objects import ObjectStore
+from omnigraph.store.records import DatasetVersion, OperationKind, TransactionInfo
+from omnigraph.store.uri import Root, checked_path, join_path, normalise_options
+
+HANDLES_MAX: Final = 256
+_INDEX_CACHE_BYTES: Final = 512 * 1024 * 1024
+_METADATA_CACHE_BYTES: Final = 128 * 1024 * 1024
+_PROBE_STEPS_MAX: Final = 64
+
+_KINDS: Final[dict[type, OperationKind]] = {
+    LanceOperation.Append: OperationKind.APPEND,
+    LanceOperation.Update: OperationKind.UPDATE,
+    LanceOperation.Delete: OperationKind.DELETE,
+    LanceOperation.Overwrite: OperationKind.OVERWRITE,
+    LanceOperation.CreateIndex: OperationKind.CREATE_INDEX,
+    LanceOperation.Rewrite: OperationKind.REWRITE,
+    LanceOperation.Restore: OperationKind.RESTORE,
+    LanceOperation.Merge: OperationKind.MERGE,
+    LanceOperation.Project: OperationKind.PROJECT,
+    LanceOperation.UpdateConfig: OperationKind.METADATA,
+    LanceOperation.Clone: OperationKind.CLONE,
+}
+
+
+@dataclass(frozen=True)
+class IoCounts:
+    """What Lance has asked of the storage since the store was opened."""
+
+    reads: int = 0
+    bytes_read: int = 0
+    writes: int = 0
+    bytes_written: int = 0
+
+
+class LanceOpener:
+    """Everything that only looks."""
+
+    def __init__(
+        self,
+        root: Root,
+        objects: ObjectStore,
+        *,
+        storage_options: Mapping[str, str] | None,
+        handles_max: int,
+    ) -> None:
+        self._root = root
+        self._objects = objects
+        self.options = normalise_options(root, storage_options) or None
+        self._handles_max = handles_max
+        self._session = Session(
+            index_cache_size_bytes=_INDEX_CACHE_BYTES,
+            metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
+        )
+        self._lock = threading.Lock()
+        self._handles: OrderedDict[DatasetVersion, LanceHandle] = OrderedDict()
+        self._known_heads: dict[tuple[str, str | None], int] = {}
+        self._process = os.getpid()
+
+    def open(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> LanceHandle:
+        """Open one version, the newest when `version` is `None`."""
+        self._check_process()
+        if version is None:
+            version = self.head_version(location, branch=branch)
+        at = DatasetVersion(checked_path(location), branch, version)
+        cached = self._cached(at)
+        return cached if cached is not None else self.open_cold(at)
+
+    def exists(self, location: str, *, branch: str | None = None) -> bool:
+        """Whether the lineage has any version."""
+        try:
+            self.head_version(location, branch=branch)
+        except DatasetNotFoundError:
+            return False
+        return True
+
+    def head_version(self, location: str, *, branch: str | None = None) -> int:
+        """Return the newest version number without opening it."""
+        checked_path(location)
+        head = (
+            self._local_head(location, branch)
+            if self._root.is_local
+            else self._remote_head(location, branch)
+        )
+        with self._lock:
+            self._known_heads[location, branch] = head
+        return head
+
+    def transaction(self, at: DatasetVersion) -> TransactionInfo:
+        """Say whose commit a version is."""
+        handle = self.open(at.location, branch=at.branch, version=at.version)
+        try:
+            found = handle.dataset.read_transaction(at.version)
+        except TypeError:
+            # pylance cannot rebuild a compaction that rewrote an index as well.
+            return self._transaction_from_file(at, handle)
+        except LANCE_FAILURES as error:
+            raise read_error(error, self._version_name(at)) from error
+        if found is None:
+            raise CorruptObjectError(
+                path=self._version_name(at), reason="the version names no transaction"
+            )
+        kind = _KINDS.get(type(found.operation), OperationKind.OTHER)
+        return TransactionInfo(at.version, found.uuid, kind)
+
+    def uuid_at(self, at: DatasetVersion) -> str | None:
+        """Return whose commit a version is, `None` when it is not there or cannot be read."""
+        try:
+            return self.transaction(at).uuid
+        except StorageError:
+            return None
+
+    def at(self, base: DatasetVersion) -> LanceHandle:
+        """Open exactly this version."""
+        return self.open(base.location, branch=base.branch, version=base.version)
+
+    def any_main(self, location: str) -> lance.LanceDataset:
+        """Return any open handle of the main lineage: branches and tags belong to the dataset."""
+        with self._lock:
+            for at, handle in reversed(self._handles.items()):
+                if at.location == location and at.branch is None:
+                    return handle.dataset
+        return self.open(location).dataset
+
+    def uri(self, location: str, branch: str | None) -> str:
+        """Return the name under which Lance finds a lineage."""
+        return self._root.join(lineage_path(location, branch))
+
+    def remember(self, dataset: lance.LanceDataset, at: DatasetVersion) -> LanceHandle:
+        """Keep an open version for the next one who asks."""
+        handle = LanceHandle(dataset, at, missing=self._missing_version)
+        with self._lock:
+            self._handles[at] = handle
+            self._handles.move_to_end(at)
+            while len(self._handles) > self._handles_max:
+                self._handles.popitem(last=False)
+        return handle
+
+    def load(self, at: DatasetVersion) -> lance.LanceDataset:
+        """Open a version without looking at what is kept, in Lance's own terms."""
+        return lance.dataset(
+            self.uri(at.location, at.branch),
+            version=at.version,
+            storage_options=self.options,
+            session=self._session,
+        )
+
+    def note_head(self, at: DatasetVersion) -> None:
+        """Remember that this version was the head a moment ago."""
+        with self._lock:
+            self._known_heads[at.location, at.branch] = at.version
+
+    def forget(self, location: str) -> None:
+        """Drop cached handles of a dataset that has been deleted."""
+        with self._lock:
+            for at in [at for at in self._handles if at.location == location]:
+                del self._handles[at]
+            for lineage in [known for known in self._known_heads if known[0] == location]:
+                del self._known_heads[lineage]
+
+    def forget_lineage(self, location: str, branch: str | None) -> None:
+        """Drop what is kept of one lineage."""
+        with self._lock:
+            for at in [a for a in self._handles if (a.location, a.branch) == (location, branch)]:
+                del self._handles[at]
+            self._known_heads.pop((location, branch), None)
+
+    def io_counts(self) -> IoCounts:
+        """Add up what Lance has asked of the storage, over the datasets now cached."""
+        with self._lock:
+            by_location = {at.location: handle for at, handle in self._handles.items()}
+        stats = [handle.dataset.io_stats_snapshot() for handle in by_location.values()]
+        return IoCounts(
+            reads=sum(entry.read_iops for entry in stats),
+            bytes_read=sum(entry.read_bytes for entry in stats),
+            writes=sum(entry.write_iops for entry in stats),
+            bytes_written=sum(entry.written_bytes for entry in stats),
+        )
+
+    def open_cold(self, at: DatasetVersion) -> LanceHandle:
+        """Open a version without looking at what is kept."""
+        try:
+            dataset = self.load(at)
+        except LANCE_FAILURES as error:
+            if is_not_found(error):
+                raise self._absent(at) from error
+            raise read_error(error, self._version_name(at)) from error
+        return self.remember(dataset, at)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise StorageUnavailableError(
+                path=self._root.uri,
+                reason="the store was opened before a fork; open it again in this process",
+            )
+
+    def _cached(self, at: DatasetVersion) -> LanceHandle | None:
+        with self._lock:
+            handle = self._handles.get(at)
+            if handle is not None:
+                self._handles.move_to_end(at)
+        return handle
+
+    def _version_name(self, at: DatasetVersion) -> str:
+        return manifest_path(at.location, at.branch, at.version)
+
+    def _absent(self, at: DatasetVersion) -> StorageError:
+        try:
+            head = self.head_version(at.location, branch=at.branch)
+        except DatasetNotFoundError as error:
+            return error
+        return DatasetVersionNotFoundError(
+            path=at.location, branch=at.branch, version=at.version, head=head
+        )
+
+    def _missing_version(self, at: DatasetVersion) -> StorageError | None:
+        """Say so when a handle fails because its version was cleaned up."""
+        if self._objects.head(manifest_path(at.location, at.branch, at.version)) is not None:
+            return None
+        return self._absent(at)
+
+    def _local_head(self, location: str, branch: str | None) -> int:
+        with self._lock:
+            known = self._known_heads.get((location, branch))
+        if known is not None:
+            head = self._climb(location, branch, known)
+            if head is not None:
+                return head
+        directory = self._root.local_path(join_path(lineage_path(location, branch), VERSIONS_DIR))
+        try:
+            names = os.listdir(directory)  # noqa: PTH208 - names alone, thousands of them
+        except (FileNotFoundError, NotADirectoryError):
+            raise DatasetNotFoundError(path=location, branch=branch) from None
+        except OSError as error:
+            raise read_error(error, location) from error
+        return self._newest(names, location, branch)
+
+    def _newest(self, names: list[str], location: str, branch: str | None) -> int:
+        found = [version for name in names if (version := manifest_version(name)) is not None]
+        if not found:
+            raise DatasetNotFoundError(path=location, branch=branch)
+        return max(found)
+
+    def _climb(self, location: str, branch: str | None, known: int) -> int | None:
+        """Walk up from a known head, so that a long history is not listed on every look."""
+        if not self._has_version(location, branch, known):
+            return None
+        for version in range(known, known + _PROBE_STEPS_MAX):
+            if not self._has_version(location, branch, version + 1):
+                return version
+        return None
+
+    def _has_version(self, location: str, branch: str | None, version: int) -> bool:
+        return self._root.local_path(manifest_path(location, branch, version)).exists()
+
+    def _remote_head(self, location: str, branch: str | None) -> int:
+        dataset = self._any_of_lineage(location, branch)
+        try:
+            if dataset is not None:
+                return int(dataset.latest_version)
+            newest = lance.dataset(
+                self.uri(location, branch),
+                storage_options=self.options,
+                session=self._session,
+            )
+        except LANCE_FAILURES as error:
+            if is_not_found(error):
+                raise DatasetNotFoundError(path=location, branch=branch) from error
+            failure = read_error(error, location)
+            if isinstance(failure, CorruptObjectError):
+                return self._listed_head(location, branch)
+            raise failure from error
+        self.remember(newest, DatasetVersion(location, branch, newest.version))
+        return int(newest.version)
+
+    def _listed_head(self, location: str, branch: str | None) -> int:
+        """Find the newest version by name alone, for the case that it cannot be read."""
+        directory = join_path(lineage_path(location, branch), VERSIONS_DIR)
+        names = [info.path.rsplit("/", 1)[1] for info in self._objects.list(directory)]
+        return self._newest(names, location, branch)
+
+    def _any_of_lineage(self, location: str, branch: str | None) -> lance.LanceDataset | None:
+        with self._lock:
+            for at, handle in reversed(self._handles.items()):
+                if (at.location, at.branch) == (location, branch):
+                    return handle.dataset
+        return None
+
+    def _transaction_from_file(self, at: DatasetVersion, handle: LanceHandle) -> TransactionInfo:
+        with read_failures(at.location):
+            tracked = handle.dataset.tracked_files(min_version=at.version).read_all().to_pylist()
+        for row in tracked:
+            if row["version"] == at.version and row["type"] == "transaction file":
+                path = join_path(lineage_path(at.location, at.branch), row["path"])
+                uuid, kind = transaction_summary(self._objects.get(path).data)
+                return TransactionInfo(at.version, uuid, kind)
+        raise CorruptObjectError(
+            path=self._version_name(at), reason="the version names no transaction"
+        )

@@ -1,0 +1,364 @@
+"""The records that travel between rooms, workers and processes: frozen and picklable.
+
+A staged record carries everything a later commit needs and nothing of the process that made it,
+so a worker can write fragments, a driver can turn them into one transaction, and a third process
+can commit it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.store.filters import Filter
+
+Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
+"""Rows on their way to storage; a reader is consumed once and never held in memory."""
+
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
+ROW_CREATED = "_row_created_at_version"
+ROW_UPDATED = "_row_last_updated_at_version"
+DISTANCE = "_distance"
+SCORE = "_score"
+
+
+@dataclass(frozen=True, order=True)
+class DatasetVersion:
+    """One version of one lineage of one dataset: the exact thing a read or a write starts from."""
+
+    location: str
+    """Path of the dataset, relative to the store's root."""
+    branch: str | None
+    """Name of the dataset branch; `None` is the dataset's main lineage."""
+    version: int
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file that a staged transaction needs."""
+
+    path: str
+    """Relative to the store's root."""
+    size: int | None
+    """`None` when whoever wrote the file was not told; then only its existence is checked."""
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What a transaction does to rows."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+class OperationKind(StrEnum):
+    """What a dataset transaction does, as far as rooms above tell them apart."""
+
+    APPEND = "append"
+    UPDATE = "update"
+    DELETE = "delete"
+    OVERWRITE = "overwrite"
+    CREATE_INDEX = "create_index"
+    REWRITE = "rewrite"
+    RESERVE = "reserve_fragments"
+    RESTORE = "restore"
+    MERGE = "merge"
+    PROJECT = "project"
+    METADATA = "metadata"
+    CLONE = "clone"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class StagedTransaction:
+    """A prepared change of one dataset. Nothing of it is visible before `commit_staged`."""
+
+    base: DatasetVersion
+    uuid: str
+    kind: OperationKind
+    files: tuple[StagedFile, ...]
+    counts: RowCounts
+    payload: bytes
+    """The transaction in the adapter's own form."""
+
+    @property
+    def intended_version(self) -> int:
+        """The version that this transaction becomes when nobody interferes."""
+        return self.base.version + 1
+
+
+@dataclass(frozen=True)
+class CommittedRange:
+    """The versions that one call has made: above `before`, up to and including `version`."""
+
+    location: str
+    branch: str | None
+    before: int
+    version: int
+    uuid: str
+
+    @property
+    def at(self) -> DatasetVersion:
+        """The newest of them."""
+        return DatasetVersion(self.location, self.branch, self.version)
+
+
+@dataclass(frozen=True)
+class WrittenFragment:
+    """Rows that a worker has written and nobody has committed."""
+
+    base: DatasetVersion
+    rows: int
+    keeps_row_ids: bool
+    files: tuple[StagedFile, ...]
+    payload: str
+
+
+@dataclass(frozen=True)
+class WrittenDeletion:
+    """The deletion of exact rows of one fragment, written and not committed."""
+
+    base: DatasetVersion
+    fragment_id: int
+    rows: int
+    """How many rows this deletion removes, over those removed before."""
+    empties_fragment: bool
+    files: tuple[StagedFile, ...]
+    payload: str
+    """Empty when the fragment goes as a whole."""
+
+
+class IndexKind(StrEnum):
+    """The index kinds that the engine uses."""
+
+    BTREE = "BTREE"
+    BITMAP = "BITMAP"
+    INVERTED = "INVERTED"
+    NGRAM = "NGRAM"
+    IVF_FLAT = "IVF_FLAT"
+    IVF_PQ = "IVF_PQ"
+    IVF_HNSW_SQ = "IVF_HNSW_SQ"
+
+
+@dataclass(frozen=True)
+class IndexSpec:
+    """An index to build."""
+
+    column: str
+    kind: IndexKind
+    name: str = ""
+    """Empty: `<column>_idx`."""
+    parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+    @property
+    def full_name(self) -> str:
+        """The name under which the index is stored."""
+        return self.name or f"{self.column}_idx"
+
+
+@dataclass(frozen=True)
+class WrittenIndexSegment:
+    """One built, uncommitted part of an index: it covers exactly `fragment_ids`."""
+
+    base: DatasetVersion
+    name: str
+    uuid: str
+    fragment_ids: tuple[int, ...]
+    files: tuple[StagedFile, ...]
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class IndexSegment:
+    """One committed part of an index."""
+
+    uuid: str
+    fragment_ids: tuple[int, ...]
+    """What the segment claims to cover, fragments that are gone included."""
+    dataset_version: int
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """A committed index."""
+
+    name: str
+    kind: str
+    """Upper case, as in `IndexKind`."""
+    columns: tuple[str, ...]
+    rows_covered: int
+    segments: tuple[IndexSegment, ...]
+
+
+@dataclass(frozen=True)
+class FragmentInfo:
+    """A fragment of a dataset version.
+
+    Two versions hold the same rows in a fragment when `identity` is the same in both.
+    """
+
+    fragment_id: int
+    physical_rows: int
+    deleted_rows: int
+    data_bytes: int
+    identity: str
+    """Names the data and deletion files by which the fragment's content is fixed."""
+
+    @property
+    def rows(self) -> int:
+        """Live rows."""
+        return self.physical_rows - self.deleted_rows
+
+
+@dataclass(frozen=True)
+class CompactionOptions:
+    """Which fragments are worth rewriting."""
+
+    target_rows: int = 1_000_000
+    deleted_share_min: float = 0.1
+    """Rewrite a fragment when at least this share of its rows is deleted."""
+    fragments_max: int | None = None
+    """Rewrite at most this many in one run."""
+
+
+@dataclass(frozen=True)
+class CompactionTask:
+    """Fragments that one worker rewrites into fewer."""
+
+    base: DatasetVersion
+    fragment_ids: tuple[int, ...]
+    payload: str
+
+
+@dataclass(frozen=True)
+class CompactionResult:
+    """What a worker has rewritten and nobody has committed."""
+
+    base: DatasetVersion
+    fragments_removed: int
+    fragments_added: int
+    files: tuple[StagedFile, ...]
+    payload: str
+
+
+@dataclass(frozen=True)
+class TransactionInfo:
+    """Whose commit a version is."""
+
+    version: int
+    uuid: str
+    kind: OperationKind
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """One version of a lineage."""
+
+    version: int
+    created_us: int
+    rows: int
+    fragments: int
+
+
+@dataclass(frozen=True)
+class BranchInfo:
+    """A dataset branch and the version that it was cut from."""
+
+    name: str
+    parent_branch: str | None
+    parent_version: int
+
+
+@dataclass(frozen=True)
+class TagInfo:
+    """A dataset tag: it keeps its version from being cleaned up."""
+
+    name: str
+    branch: str | None
+    version: int
+
+
+@dataclass(frozen=True)
+class CleanupRequest:
+    """Which old versions of one lineage may go. The head and tagged versions never do.
+
+    Give `versions`, or `keep_versions` and/or `older_than_s`. Files that no version refers to go
+    as well once they are seven days old.
+    """
+
+    keep_versions: int | None = None
+    older_than_s: int | None = None
+    versions: tuple[int, ...] | None = None
+    remove_orphans: bool = False
+    """Also remove unreferenced files that are younger than seven days. Only safe when the caller
+    knows that nobody is writing to this lineage."""
+
+
+@dataclass(frozen=True)
+class CleanupReport:
+    """What a cleanup has removed, or would remove."""
+
+    versions_removed: int
+    bytes_removed: int
+    files_removed: int
+
+
+@dataclass(frozen=True)
+class VectorSearch:
+    """The `k` rows whose vectors are nearest to `query`."""
+
+    column: str
+    query: tuple[float, ...]
+    k: int
+    metric: Literal["l2", "cosine", "dot"] = "l2"
+    use_index: bool = True
+    probes: int | None = None
+    refine_factor: int | None = None
+
+
+@dataclass(frozen=True)
+class TextSearch:
+    """Rows whose text matches, with their BM25 score."""
+
+    column: str
+    query: str
+    mode: Literal["any", "all", "phrase"] = "any"
+    fuzziness: int = 0
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """What to read from a dataset version."""
+
+    columns: tuple[str, ...] | None = None
+    """`None` reads every stored column; Lance's own columns may be named as well."""
+    row_filter: Filter | None = None
+    limit: int | None = None
+    offset: int | None = None
+    with_row_id: bool = False
+    with_row_address: bool = False
+    fragment_ids: tuple[int, ...] | None = None
+    """Read only these fragments."""
+    row_ids: tuple[int, ...] | None = None
+    """Look only at rows with these stable ids, before any search ranks them."""
+    nearest: VectorSearch | None = None
+    text: TextSearch | None = None
+    batch_rows: int | None = None
+    blobs_as_bytes: bool = False
+    """Read blob columns whole instead of as descriptions."""
+    use_scalar_indexes: bool = True
+
+
+@dataclass(frozen=True)
+class ScanStatistics:
+    """What a scan has cost."""
+
+    requests: int
+    bytes_read: int
+    indexes_loaded: int

@@ -1,0 +1,61 @@
+"""One table from error type to HTTP status and exit code.
+
+The engine knows neither. A type without a row of its own has the row of its nearest base class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from omnigraph.errors import (
+    ConflictError,
+    CorruptError,
+    DeniedError,
+    InvalidInputError,
+    NotFoundError,
+    OmnigraphError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+
+EXIT_OK: Final = 0
+EXIT_FAILURE: Final = 1
+EXIT_USAGE: Final = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an error looks from outside."""
+
+    http_status: int
+    exit_code: int
+
+
+OUTCOMES: Final[dict[type[OmnigraphError], Outcome]] = {
+    InvalidInputError: Outcome(400, EXIT_FAILURE),
+    NotFoundError: Outcome(404, EXIT_FAILURE),
+    DeniedError: Outcome(403, EXIT_FAILURE),
+    ConflictError: Outcome(409, EXIT_FAILURE),
+    OutcomeUnknownError: Outcome(500, EXIT_FAILURE),
+    CorruptError: Outcome(500, EXIT_FAILURE),
+    UnavailableError: Outcome(503, EXIT_FAILURE),
+    OmnigraphError: Outcome(500, EXIT_FAILURE),
+}
+
+
+def outcome_of(error: OmnigraphError) -> Outcome:
+    """Find the row of an error by walking up its classes.
+
+    >>> outcome_of(NotFoundError("branch 'x' not found")).http_status
+    404
+    """
+    return next(OUTCOMES[base] for base in type(error).__mro__ if base in OUTCOMES)
+
+
+def error_json(error: OmnigraphError) -> dict[str, str]:
+    """Return the JSON form of an error: `error`, `code` and, where there is one, `hint`."""
+    shape = {"error": str(error), "code": error.code}
+    if error.hint:
+        shape["hint"] = error.hint
+    return shape

@@ -1,0 +1,48 @@
+"""A clock that a test turns by hand."""
+
+from __future__ import annotations
+
+import threading
+
+from omnigraph.clock import encode_ulid
+
+START_US = 1_750_000_000_000_000
+
+
+class ManualClock:
+    """Time stands still until somebody sleeps or calls `advance`; nothing is left to chance."""
+
+    def __init__(self, *, now_us: int = START_US, first_ulid: int = 1) -> None:
+        self._guard = threading.Lock()
+        self._now_us = now_us
+        self._monotonic_s = 1_000.0
+        self._next_ulid = first_ulid
+
+    def now_us(self) -> int:
+        with self._guard:
+            return self._now_us
+
+    def monotonic_s(self) -> float:
+        with self._guard:
+            return self._monotonic_s
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+    def jitter(self, low: float, high: float) -> float:
+        return (low + high) / 2
+
+    def ulid(self) -> str:
+        return encode_ulid(*self.reserve_ulids(1))
+
+    def reserve_ulids(self, count: int) -> tuple[int, int]:
+        with self._guard:
+            first = self._next_ulid
+            self._next_ulid += count
+            return START_US // 1_000, first
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        with self._guard:
+            self._monotonic_s += seconds
+            self._now_us += round(seconds * 1_000_000)

@@ -1,0 +1,118 @@
+"""Where the behaviour suites keep their graphs: the same tests run on disk and on S3."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omnigraph.clock import Clock, SystemClock
+from omnigraph.graph import Graph
+from omnigraph.manifest import (
+    OpenMode,
+    Published,
+    Repository,
+    Snapshot,
+    init_repository,
+    open_repository,
+)
+from omnigraph.schema import compile_schema
+from omnigraph.store import Store, connect
+from support.writer import append, people
+
+PERSON = "node:Person"
+CITY = "node:City"
+KNOWS = "edge:Knows"
+SCHEMA = """\
+node Person {
+    name: String @key
+    age: I32?
+}
+
+node City {
+    name: String @key
+    age: I32?
+}
+
+edge Knows: Person -> Person
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A root, and how to reach it. `open` always starts from nothing that was read before."""
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.uri
+
+    def store(self) -> Store:
+        return connect(self.uri, storage_options=self.options, durability="process")
+
+    def init(self, schema: str = SCHEMA, *, clock: Clock | None = None, force: bool = False) -> Graph:
+        return Graph.init(
+            self.uri,
+            schema,
+            storage_options=self.options,
+            durability="process",
+            clock=clock,
+            force=force,
+        )
+
+    def open(
+        self,
+        branch: str = "main",
+        *,
+        mode: OpenMode = OpenMode.READ_WRITE,
+        clock: Clock | None = None,
+    ) -> Graph:
+        return Graph.open(
+            self.uri,
+            branch=branch,
+            mode=mode,
+            storage_options=self.options,
+            durability="process",
+            clock=clock,
+        )
+
+    def init_repository(self, schema: str = SCHEMA) -> Repository:
+        clock = SystemClock()
+        compiled = compile_schema(schema, domain=clock.ulid())
+        return init_repository(self.store(), clock, compiled)
+
+    def repository(self, *, mode: OpenMode = OpenMode.READ_WRITE) -> Repository:
+        return open_repository(self.store(), SystemClock(), mode=mode)
+
+
+def repository_of(graph: Graph) -> Repository:
+    """Return what a graph stands on, for tests that write without the write room."""
+    return graph._repository
+
+
+def add(graph: Graph, *names: str, branch: str | None = None, **options: str) -> Published:
+    """Add people to a branch, by default the one that the graph is bound to."""
+    return append(
+        repository_of(graph),
+        {PERSON: people(*names)},
+        branch=graph.branch if branch is None else branch,
+        **options,
+    )
+
+
+def ids(snapshot: Snapshot, table_key: str = PERSON) -> list[str]:
+    """Everybody in a table, sorted."""
+    return sorted(snapshot.open(table_key).scan().read_all()["id"].to_pylist())
+
+
+def tree(root: Path) -> dict[str, tuple[int, int, str]]:
+    """Everything under a directory: size, modification time and content of each file."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.stat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
+        found[path.relative_to(root).as_posix()] = (status.st_size, status.st_mtime_ns, content)
+    return found
