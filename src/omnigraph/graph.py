@@ -20,11 +20,13 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
 from omnigraph.names import MAIN, BranchName
 from omnigraph.query import SchemaSource, lint_queries
+from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema, compile_stored, plan_schema, read_ir
 from omnigraph.store import connect
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.syntax.grammar import decode_source
+from omnigraph.write.protocol import Committer
 
 if TYPE_CHECKING:
     import os
@@ -94,6 +96,8 @@ class Graph:
         self._mode = mode
         self._incarnation = incarnation
         self._guard = threading.Lock()
+        self._recovery = Recovery(repository)
+        self._committer = Committer(repository, self._recovery, owner_id=repository.clock.ulid())
 
     # -- making and opening ---------------------------------------------------------------------
 
@@ -133,7 +137,12 @@ class Graph:
     ) -> Self:
         """Open a graph and bind to a branch."""
         store = connect(str(uri), storage_options=storage_options, durability=durability)
-        repository = open_repository(store, clock or SystemClock(), mode=mode)
+        repository = open_repository(
+            store,
+            clock or SystemClock(),
+            mode=mode,
+            heal=lambda repository: Recovery(repository).sweep(),
+        )
         incarnation = repository.branches.resolve(BranchName.parse(branch))
         if mode is OpenMode.READ_WRITE and not incarnation.is_main:
             reconcile_commits(repository, incarnation)
@@ -239,7 +248,9 @@ class Graph:
         return handle.scan(request).read_all()
 
     def refresh(self) -> Snapshot:
-        """Look at storage again: check the schema, bring derived tables up to date."""
+        """Look at storage again: settle dead writes, check the schema, update derived tables."""
+        if self._mode is OpenMode.READ_WRITE:
+            self._recovery.sweep()
         snapshot = self.snapshot()
         check_contract(snapshot.state)
         if self._mode is OpenMode.READ_WRITE:

@@ -23,6 +23,8 @@ from omnigraph.schema import TableIdentity, open_contract
 from omnigraph.store.locks import LocalFileLocks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omnigraph.clock import Clock
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.manifest.state import ManifestState
@@ -115,8 +117,17 @@ def init_repository(
     return repository
 
 
-def open_repository(store: Store, clock: Clock, *, mode: OpenMode) -> Repository:
-    """Open a graph, check that schema and tables agree, and bring derived files up to date."""
+def open_repository(
+    store: Store,
+    clock: Clock,
+    *,
+    mode: OpenMode,
+    heal: Callable[[Repository], object] | None = None,
+) -> Repository:
+    """Open a graph, check that schema and tables agree, and bring derived files up to date.
+
+    `heal` settles what dead writers left; it runs before anything else reads branch state.
+    """
     repository = assemble(store, clock)
     if not store.datasets.exists(MANIFEST):
         raise GraphNotFoundError(repository.root)
@@ -124,6 +135,8 @@ def open_repository(store: Store, clock: Clock, *, mode: OpenMode) -> Repository
         read_stamp(repository.root, store.datasets)
     else:
         migrate(repository.root, store.datasets)
+        if heal is not None:
+            heal(repository)
     state = repository.reader.latest(MAIN_INCARNATION)
     check_contract(state)
     if mode is OpenMode.READ_WRITE:

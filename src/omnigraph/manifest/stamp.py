@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.errors import FormatTooNewError
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
@@ -69,23 +70,31 @@ def _raise_stamp(root: str, datasets: DatasetStore, wanted: int) -> None:
 
 
 def _mark_primary_key(datasets: DatasetStore) -> None:
-    field = datasets.open(MANIFEST).schema.field("object_id")
-    if (field.metadata or {}).get(PRIMARY_KEY) != b"true":
-        base = DatasetVersion(MANIFEST, None, datasets.head_version(MANIFEST))
+    for attempt in range(_ATTEMPTS_MAX):
+        handle = datasets.open(MANIFEST)
+        if (handle.schema.field("object_id").metadata or {}).get(PRIMARY_KEY) == b"true":
+            return
         marked = {"object_id": {PRIMARY_KEY.decode(): "true"}}
-        datasets.commit_staged(datasets.stage_metadata(base, field_metadata=marked), exact=False)
+        try:
+            datasets.commit_staged(datasets.stage_metadata(handle.at, field_metadata=marked))
+        except (StaleBaseError, InvalidInputError):
+            # Another process was faster; Lance refuses to set the mark a second time.
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
+        else:
+            return
 
 
 def _delete_legacy_runs(datasets: DatasetStore) -> None:
-    for branch in datasets.list_branches(MANIFEST):
-        if not branch.name.startswith(LEGACY_RUN_PREFIX):
+    for name in datasets.branch_names(MANIFEST):
+        if not name.startswith(LEGACY_RUN_PREFIX):
             continue
         try:
-            datasets.delete_branch(MANIFEST, branch.name)
+            datasets.delete_branch(MANIFEST, name)
         except RefNotFoundError:
             continue  # Another process was faster.
         except RefInUseError as error:
-            _log.warning("legacy staging branch %s stays: %s", branch.name, error)
+            _log.warning("legacy staging branch %s stays: %s", name, error)
 
 
 _STEPS: Final[dict[int, Callable[[DatasetStore], None]]] = {

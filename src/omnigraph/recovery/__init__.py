@@ -1,0 +1,18 @@
+"""Crash recovery: the intent record, the verdict table, the replay."""
+
+from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord
+from omnigraph.recovery.classify import TableClass, Verdict
+from omnigraph.recovery.sidecar import PlannedTable, Sidecar, WriterKind
+from omnigraph.recovery.sweep import Recovery
+
+__all__ = [
+    "PlannedTable",
+    "Recovery",
+    "RecoveryKind",
+    "RecoveryLog",
+    "RecoveryRecord",
+    "Sidecar",
+    "TableClass",
+    "Verdict",
+    "WriterKind",
+]

@@ -1,0 +1,76 @@
+"""Named points at which a test can make a write fail, stop or die.
+
+Only steps that no effect on storage marks have a name here; effects themselves are counted by the
+fault-injecting store. A point does nothing unless it was armed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Final
+
+FAILPOINTS: Final = (
+    "write.post_stage",
+    "write.turn_taken",
+    "write.sidecar_written",
+    "write.after_first_table",
+    "write.phase_b_done",
+    "write.sidecar_confirmed",
+    "write.published",
+    "write.sidecar_deleted",
+    "recovery.sidecar_list",
+    "recovery.after_void",
+    "recovery.after_announce",
+    "recovery.after_restore",
+    "recovery.after_roll_forward",
+    "recovery.record_audit",
+    "recovery.sidecar_delete",
+)
+
+Action = Callable[[], None]
+
+_armed: dict[str, Action] = {}
+_ENVIRONMENT: Final = "OMNIGRAPH_FAILPOINTS"
+
+
+class FailpointError(Exception):
+    """What an armed point raises by default."""
+
+
+def arm(name: str, action: Action | None = None) -> None:
+    """Make a point act; by default it raises `FailpointError`."""
+    if name not in FAILPOINTS:
+        raise ValueError(f"unknown failpoint {name!r}; known are {', '.join(FAILPOINTS)}")
+    _armed[name] = action or (lambda: _raise(name))
+
+
+def disarm() -> None:
+    """Make every point do nothing again."""
+    _armed.clear()
+
+
+def arm_from_environment() -> None:
+    """Arm what `OMNIGRAPH_FAILPOINTS` says: `name=raise|die|stop`, separated by commas."""
+    for item in filter(None, os.environ.get(_ENVIRONMENT, "").split(",")):
+        name, _, action = item.partition("=")
+        arm(name, _ACTIONS[action](name))
+
+
+def hit(name: str) -> None:
+    """Act if the point is armed."""
+    action = _armed.get(name)
+    if action is not None:
+        action()
+
+
+def _raise(name: str) -> None:
+    raise FailpointError(name)
+
+
+_ACTIONS: Final[dict[str, Callable[[str], Action]]] = {
+    "raise": lambda name: lambda: _raise(name),
+    "die": lambda _: lambda: os._exit(137),
+    "stop": lambda _: lambda: os.kill(os.getpid(), signal.SIGSTOP),
+}

@@ -1,0 +1,95 @@
+"""What storage says about a recovery record, gathered under the turn of its branch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.publish import content_commit, is_only_maintenance
+from omnigraph.recovery.classify import Facts, TableFacts
+from omnigraph.store.errors import DatasetNotFoundError
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Entry, Repository
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.recovery.sidecar import PlannedTable, Sidecar
+
+
+def observe(repository: Repository, sidecar: Sidecar) -> Facts:
+    """Look at the manifest and at every table of a record, afresh."""
+    incarnation = Incarnation(sidecar.branch_incarnation)
+    if not repository.branches.is_alive(incarnation):
+        return Facts(
+            is_published=False,
+            is_voided=False,
+            is_branch_alive=False,
+            are_expectations_met=False,
+        )
+    state = repository.reader.latest(incarnation)
+    return Facts(
+        is_published=state.is_published(sidecar.commit.graph_commit_id),
+        is_voided=state.is_voided(sidecar.commit.graph_commit_id),
+        is_branch_alive=True,
+        are_expectations_met=are_expectations_met(state, sidecar),
+        tables=tuple(_observe_table(repository, state, table) for table in sidecar.tables),
+    )
+
+
+def are_expectations_met(state: ManifestState, sidecar: Sidecar) -> bool:
+    """Whether everything that the write was prepared on is still so."""
+    head = state.head.commit_id
+    if sidecar.schema_hash and sidecar.schema_hash != state.head.schema_hash:
+        return False
+    if sidecar.merged_into is not None and sidecar.merged_into != head:
+        return False
+    expected = sidecar.expected_head
+    if expected is not None and content_commit(state, expected) != content_commit(state, head):
+        return False
+    written = [(table.table_key, table.entry) for table in sidecar.tables]
+    return all(is_published_entry(state, key, entry) for key, entry in written) and all(
+        is_published_entry(state, key, entry) or is_only_maintenance(state, key, entry)
+        for key, entry in sidecar.reads
+    )
+
+
+def is_published_entry(state: ManifestState, table_key: str, entry: Entry | None) -> bool:
+    """Whether this very entry is the published one; None: the table is not published."""
+    current = state.entries.get(table_key)
+    if entry is None or current is None:
+        return entry is current
+    return entry.state == current.state
+
+
+def published_on_lineage(state: ManifestState, table: PlannedTable) -> Entry | None:
+    """Return the published entry of a table if it lies on the lineage that the record moves."""
+    current = state.entries.get(table.table_key)
+    if current is None:
+        return None
+    lineage = (current.location, current.table_branch)
+    return current if lineage == (table.table_path, table.table_branch) else None
+
+
+def _observe_table(repository: Repository, state: ManifestState, table: PlannedTable) -> TableFacts:
+    pinned = _pinned(state, table)
+    datasets = repository.store.datasets
+    try:
+        head = datasets.head_version(table.table_path, branch=table.table_branch)
+    except DatasetNotFoundError:
+        return TableFacts(table, pinned, None)
+    if head <= pinned:
+        return TableFacts(table, pinned, head)
+    moves = datasets.transactions(
+        table.table_path, branch=table.table_branch, first=pinned + 1, last=head
+    )
+    return TableFacts(table, pinned, head, tuple(move.uuid for move in moves))
+
+
+def _pinned(state: ManifestState, table: PlannedTable) -> int:
+    current = published_on_lineage(state, table)
+    if current is not None:
+        return current.table_version
+    if table.fork_of is not None:
+        return table.fork_of.version
+    # A dataset that the write creates starts at nothing; one whose published entry has meanwhile
+    # gone elsewhere is judged from where the write found it.
+    return 0 if table.is_created else table.expected_version

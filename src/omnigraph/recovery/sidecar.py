@@ -1,0 +1,308 @@
+"""The intent record of a write: what it is about to do, before the first table moves.
+
+`__recovery/<operation_id>.json`, schema version 2:
+
+    {schema_version, operation_id, owner_id, started_at, branch, branch_incarnation, schema_hash,
+     expected_head?, actor_id, writer_kind, settled?: "voided",
+     reads: [{table_key, entry}], recovery_commit_id, restore_transaction_ids: [uuid],
+     tables: [{table_key, table_path, table_branch?, fork_of?: {branch, version}, entry,
+               expected_version, post_commit_pin, transaction_ids: [uuid], confirmed_version?}],
+     merge_source_commit_id?, merged_into?, additional_registrations?, tombstones?, schema?,
+     commit: {graph_commit_id, merged_parent_commit_id?, operation, created_at, message?,
+              properties?}}
+
+After a crash this record and the storage are all there is: recovery never asks how the write was
+prepared. Version 1 has no transaction ids and no confirmation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from omnigraph.errors import CorruptError
+from omnigraph.manifest import CommitDraft, Entry, Registration
+from omnigraph.manifest.rows import AcceptedSchema
+
+SIDECAR_VERSION: Final = 2
+FOLDER: Final = "__recovery"
+
+
+class WriterKind(StrEnum):
+    """Which writer made the record; new kinds need a row in `mode_of`."""
+
+    MUTATION = "Mutation"
+    LOAD = "Load"
+    SCHEMA_APPLY = "SchemaApply"
+    BRANCH_MERGE = "BranchMerge"
+    ENSURE_INDICES = "EnsureIndices"
+    OPTIMIZE = "Optimize"
+
+
+class UnreadableSidecarError(CorruptError):
+    """A recovery record cannot be read; it was kept, and its branch is blocked for writing."""
+
+    code = "OG-SIDECAR-UNREADABLE"
+    hint = "upgrade omnigraph, or `omnigraph recovery quarantine <operation> --confirm`"
+
+    def __init__(self, path: str, problem: str, branch: str | None = None) -> None:
+        self.path = path
+        self.problem = problem
+        self.branch = branch
+        super().__init__(f"{path} cannot be read as a recovery record: {problem}")
+
+
+@dataclass(frozen=True)
+class ForkOrigin:
+    """The lineage and version that a fresh fork was cut from."""
+
+    branch: str | None
+    version: int
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """One table that the write moves.
+
+    `entry` is the published entry that the write was prepared on, None for a dataset that the write
+    creates. `post_commit_pin` is the version that it means to reach.
+    """
+
+    table_key: str
+    table_path: str
+    table_branch: str | None
+    entry: Entry | None
+    expected_version: int
+    post_commit_pin: int
+    transaction_ids: tuple[str, ...] = ()
+    fork_of: ForkOrigin | None = None
+    confirmed_version: int | None = None
+    row_count: int = 0
+    owner: str = "main"
+
+    @property
+    def is_created(self) -> bool:
+        """Whether the write makes this dataset."""
+        return self.entry is None
+
+    def created_entry(self) -> Entry:
+        """Return the first entry of a dataset that the write makes."""
+        return Entry(
+            table_key=self.table_key,
+            location=self.table_path,
+            table_branch=self.table_branch,
+            table_version=self.post_commit_pin,
+            seq=0,
+            row_count=self.row_count,
+            owner=self.owner,
+        )
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """A recovery record in memory."""
+
+    operation_id: str
+    owner_id: str
+    started_at: int
+    branch: str
+    branch_incarnation: str
+    schema_hash: str
+    writer_kind: WriterKind
+    commit: CommitDraft
+    recovery_commit_id: str
+    tables: tuple[PlannedTable, ...]
+    reads: tuple[tuple[str, Entry | None], ...] = ()
+    expected_head: str | None = None
+    settled: bool = False
+    restore_transaction_ids: tuple[str, ...] = ()
+    merge_source_commit_id: str | None = None
+    merged_into: str | None = None
+    additional_registrations: tuple[Registration, ...] = ()
+    tombstones: tuple[str, ...] = ()
+    schema: AcceptedSchema | None = None
+    schema_version: int = SIDECAR_VERSION
+
+    @property
+    def path(self) -> str:
+        """Where the record lies."""
+        return f"{FOLDER}/{self.operation_id}.json"
+
+    @property
+    def actor_id(self) -> str | None:
+        """On whose behalf the write runs."""
+        return self.commit.actor_id
+
+    def confirmed(self, versions: Mapping[str, int]) -> Sidecar:
+        """Return the record with the versions that every table has reached."""
+        tables = [replace(t, confirmed_version=versions[t.table_key]) for t in self.tables]
+        return replace(self, tables=tuple(tables))
+
+    def to_json(self) -> bytes:
+        """Return the stored form."""
+        return orjson.dumps(_sidecar_json(self), option=orjson.OPT_INDENT_2)
+
+
+def read_sidecar(path: str, data: bytes) -> Sidecar:
+    """Read a stored record of version 1 or 2."""
+    try:
+        form = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise UnreadableSidecarError(path, f"it is not JSON ({error})") from error
+    if not isinstance(form, dict):
+        raise UnreadableSidecarError(path, "it is not a JSON object")
+    branch = form.get("branch") if isinstance(form.get("branch"), str) else None
+    version = form.get("schema_version")
+    if version not in (1, SIDECAR_VERSION):
+        problem = f"its version is {version}, known are 1 and {SIDECAR_VERSION}"
+        raise UnreadableSidecarError(path, problem, branch)
+    try:
+        return _sidecar(form)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableSidecarError(path, f"a member is wrong ({error!r})", branch) from error
+
+
+# -- the stored form -------------------------------------------------------------------------------
+
+
+def _sidecar_json(record: Sidecar) -> dict[str, Any]:
+    form: dict[str, Any] = {
+        "schema_version": record.schema_version,
+        "operation_id": record.operation_id,
+        "owner_id": record.owner_id,
+        "started_at": record.started_at,
+        "branch": record.branch,
+        "branch_incarnation": record.branch_incarnation,
+        "schema_hash": record.schema_hash,
+        "actor_id": record.actor_id,
+        "writer_kind": record.writer_kind.value,
+        "reads": [{"table_key": k, "entry": _entry_json(e)} for k, e in record.reads],
+        "recovery_commit_id": record.recovery_commit_id,
+        "restore_transaction_ids": list(record.restore_transaction_ids),
+        "tables": [_table_json(table) for table in record.tables],
+        "commit": _commit_json(record.commit),
+    }
+    optional: dict[str, Any] = {
+        "expected_head": record.expected_head,
+        "settled": "voided" if record.settled else None,
+        "merge_source_commit_id": record.merge_source_commit_id,
+        "merged_into": record.merged_into,
+        "additional_registrations": [vars(r) for r in record.additional_registrations],
+        "tombstones": [{"table_key": key} for key in record.tombstones],
+        "schema": record.schema and vars(record.schema),
+    }
+    return form | {name: value for name, value in optional.items() if value}
+
+
+def _table_json(table: PlannedTable) -> dict[str, Any]:
+    form: dict[str, Any] = {
+        "table_key": table.table_key,
+        "table_path": table.table_path,
+        "entry": _entry_json(table.entry),
+        "expected_version": table.expected_version,
+        "post_commit_pin": table.post_commit_pin,
+        "transaction_ids": list(table.transaction_ids),
+        "row_count": table.row_count,
+        "owner": table.owner,
+    }
+    if table.table_branch is not None:
+        form["table_branch"] = table.table_branch
+    if table.fork_of is not None:
+        form["fork_of"] = {"branch": table.fork_of.branch, "version": table.fork_of.version}
+    if table.confirmed_version is not None:
+        form["confirmed_version"] = table.confirmed_version
+    return form
+
+
+def _entry_json(entry: Entry | None) -> dict[str, Any] | None:
+    return None if entry is None else dict(vars(entry))
+
+
+def _commit_json(draft: CommitDraft) -> dict[str, Any]:
+    form: dict[str, Any] = {
+        "graph_commit_id": draft.graph_commit_id,
+        "operation": draft.operation,
+        "created_at": draft.created_at,
+    }
+    optional = {
+        "merged_parent_commit_id": draft.merged_parent_commit_id,
+        "message": draft.message,
+        "properties": dict(draft.properties),
+    }
+    return form | {name: value for name, value in optional.items() if value}
+
+
+def _sidecar(form: Mapping[str, Any]) -> Sidecar:
+    return Sidecar(
+        schema_version=form["schema_version"],
+        operation_id=form["operation_id"],
+        owner_id=form.get("owner_id", ""),
+        started_at=form.get("started_at", 0),
+        branch=form["branch"],
+        branch_incarnation=form.get("branch_incarnation", form["branch"]),
+        schema_hash=form.get("schema_hash", ""),
+        writer_kind=WriterKind(form["writer_kind"]),
+        commit=_draft(form["commit"], form.get("actor_id")),
+        recovery_commit_id=form.get("recovery_commit_id", ""),
+        tables=tuple(_table(table) for table in form["tables"]),
+        reads=tuple((r["table_key"], _entry(r["entry"])) for r in form.get("reads", ())),
+        expected_head=form.get("expected_head"),
+        settled=form.get("settled") == "voided",
+        restore_transaction_ids=tuple(form.get("restore_transaction_ids", ())),
+        merge_source_commit_id=form.get("merge_source_commit_id"),
+        merged_into=form.get("merged_into"),
+        additional_registrations=tuple(
+            Registration(**r) for r in form.get("additional_registrations", ())
+        ),
+        tombstones=tuple(t["table_key"] for t in form.get("tombstones", ())),
+        schema=AcceptedSchema(**form["schema"]) if form.get("schema") else None,
+    )
+
+
+def _draft(form: Mapping[str, Any], actor_id: str | None) -> CommitDraft:
+    return CommitDraft(
+        graph_commit_id=form["graph_commit_id"],
+        operation=form["operation"],
+        actor_id=actor_id,
+        created_at=form["created_at"],
+        merged_parent_commit_id=form.get("merged_parent_commit_id"),
+        message=form.get("message"),
+        properties=form.get("properties", {}),
+    )
+
+
+def _table(form: Mapping[str, Any]) -> PlannedTable:
+    fork = form.get("fork_of")
+    return PlannedTable(
+        table_key=form["table_key"],
+        table_path=form["table_path"],
+        table_branch=form.get("table_branch"),
+        entry=_entry(form.get("entry")),
+        expected_version=form["expected_version"],
+        post_commit_pin=form["post_commit_pin"],
+        transaction_ids=tuple(form.get("transaction_ids", ())),
+        fork_of=ForkOrigin(fork["branch"], fork["version"]) if fork else None,
+        confirmed_version=form.get("confirmed_version"),
+        row_count=form.get("row_count", 0),
+        owner=form.get("owner", "main"),
+    )
+
+
+def _entry(form: Mapping[str, Any] | None) -> Entry | None:
+    return None if form is None else Entry(**form)
+
+
+__all__ = [
+    "FOLDER",
+    "SIDECAR_VERSION",
+    "ForkOrigin",
+    "PlannedTable",
+    "Sidecar",
+    "UnreadableSidecarError",
+    "WriterKind",
+    "read_sidecar",
+]

@@ -1,0 +1,338 @@
+"""Settling what a dead writer left.
+
+Facts on which the sweep rests:
+
+1. It works on a record only while it holds the turn of the record's branch. A writer holds that
+   turn from before its record exists until after it is gone, so the owner of a record that is met
+   here is dead, or paused and presumed dead.
+2. Exactly one of *publish* and *void* wins for a commit id: both rewrite the head row, and each is
+   refused where the other one has landed. A paused writer therefore cannot publish afterwards.
+3. A roll back voids the id before it touches any table.
+4. A restore carries an id that was first written into the record, so a crash between restore and
+   publish is recognised as our own. It also makes every late commit of the settled writer fail.
+5. The file goes last, after the audit row. A crash anywhere in here leads to the same verdict, or
+   to one that finishes the work.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.errors import CorruptError
+from omnigraph.manifest import CommitDraft, Requirements, Updates
+from omnigraph.manifest.errors import (
+    CommitSettledError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+    SchemaMovedError,
+)
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.rows import voided_row
+from omnigraph.names import BranchName
+from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
+from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
+from omnigraph.recovery.failpoints import hit
+from omnigraph.recovery.observe import observe, published_on_lineage
+from omnigraph.recovery.sidecar import FOLDER, Sidecar, UnreadableSidecarError, read_sidecar
+from omnigraph.store.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnigraph.manifest import Entry, Repository
+
+RECOVERY_ACTOR: Final = "omnigraph:recovery"
+_ROUNDS_MAX: Final = 10
+
+_log = logging.getLogger(__name__)
+
+
+class RecoveryStoppedError(CorruptError):
+    """Storage contradicts the manifest; an operator has to look before this branch is written."""
+
+    code = "OG-RECOVERY-STOPPED"
+
+    def __init__(self, operation_id: str, branch: str, tables: tuple[str, ...]) -> None:
+        self.operation_id = operation_id
+        self.branch = branch
+        self.tables = tables
+        super().__init__(
+            f"recovery of operation {operation_id} on branch '{branch}' has stopped: the head of"
+            f" {', '.join(tables)} is older than its published version"
+        )
+        self.hint = f"`omnigraph recovery quarantine {operation_id} --confirm` after a look"
+
+
+class Recovery:
+    """Finds and settles the recovery records of one graph."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._objects = repository.store.objects
+        self._datasets = repository.store.datasets
+        self.log = RecoveryLog(repository.store.datasets)
+
+    # -- finding ----------------------------------------------------------------------------------
+
+    def pending(self) -> list[Sidecar]:
+        """Return all records, oldest first; one that cannot be read is an error."""
+        hit("recovery.sidecar_list")
+        return [
+            sidecar
+            for info in self._objects.list(FOLDER)
+            if (sidecar := self._read(info.path)) is not None
+        ]
+
+    def status(self) -> list[tuple[Sidecar, Verdict, tuple[TableClass, ...]]]:
+        """Return what a sweep would do about each record, without doing it."""
+        return [
+            (sidecar, *judge(observe(self._repository, sidecar), sidecar))
+            for sidecar in self.pending()
+        ]
+
+    def sweep(self) -> list[RecoveryRecord]:
+        """Settle every record of the graph, each under the turn of its branch."""
+        settled = []
+        for sidecar in self.pending():
+            branch = Incarnation(sidecar.branch_incarnation).branch
+            with self._repository.turns.take(branch, operation_id=sidecar.operation_id):
+                settled += self._settle_if_there(sidecar.path)
+        return settled
+
+    def sweep_branch(self, branch: BranchName) -> list[RecoveryRecord]:
+        """Settle the records of one branch; the caller holds its turn."""
+        settled = []
+        for sidecar in self._pending_of(branch):
+            settled += self._settle_if_there(sidecar.path)
+        return settled
+
+    def quarantine(self, operation_id: str) -> str:
+        """Set a record aside, so that its branch can be written again; return where it is now."""
+        path = f"{FOLDER}/{operation_id}.json"
+        data = self._objects.get(path).data
+        aside = f"{FOLDER}-quarantine/{operation_id}.json"
+        self._objects.put(aside, data)
+        self._objects.delete(path)
+        return aside
+
+    def _pending_of(self, branch: BranchName) -> list[Sidecar]:
+        """Return the records of one branch, however unreadable those of others may be."""
+        hit("recovery.sidecar_list")
+        found = []
+        for info in self._objects.list(FOLDER):
+            try:
+                sidecar = self._read(info.path)
+            except UnreadableSidecarError as error:
+                if error.branch is not None and error.branch != branch.text:
+                    _log.warning("%s", error)
+                    continue
+                raise
+            if sidecar is not None and sidecar.branch == branch.text:
+                found.append(sidecar)
+        return found
+
+    def _read(self, path: str) -> Sidecar | None:
+        try:
+            data = self._objects.get(path).data
+        except ObjectNotFoundError:
+            return None
+        return read_sidecar(path, data)
+
+    # -- settling ---------------------------------------------------------------------------------
+
+    def _settle_if_there(self, path: str) -> list[RecoveryRecord]:
+        sidecar = self._read(path)
+        return [] if sidecar is None else [self._settle(sidecar)]
+
+    def _settle(self, sidecar: Sidecar) -> RecoveryRecord:
+        for _ in range(_ROUNDS_MAX):
+            facts = observe(self._repository, sidecar)
+            verdict, classes = judge(facts, sidecar)
+            if verdict is Verdict.STOP:
+                raise RecoveryStoppedError(
+                    sidecar.operation_id, sidecar.branch, _violated(facts.tables, classes)
+                )
+            try:
+                record = self._carry_out(verdict, sidecar, facts)
+            except (
+                CommitSettledError,
+                ExpectedVersionMismatchError,
+                PreconditionFailedError,
+                SchemaMovedError,
+            ):
+                continue  # The manifest has moved in between: look again.
+            hit("recovery.record_audit")
+            self.log.record(record)
+            hit("recovery.sidecar_delete")
+            self._objects.delete(sidecar.path)
+            _log.warning(
+                "recovery settled operation %s (%s): %s",
+                sidecar.operation_id,
+                sidecar.writer_kind,
+                record.recovery_kind,
+            )
+            return record
+        raise RecoveryStoppedError(sidecar.operation_id, sidecar.branch, ())
+
+    def _carry_out(self, verdict: Verdict, sidecar: Sidecar, facts: Facts) -> RecoveryRecord:
+        match verdict:
+            case Verdict.FINISHED:
+                outcomes = _outcomes(facts.tables)
+                kind = RecoveryKind.ROLLED_FORWARD
+                return self._record(sidecar, kind, sidecar.commit.graph_commit_id, outcomes)
+            case Verdict.ROLL_FORWARD:
+                return self._roll_forward(sidecar, facts)
+            case Verdict.DISCARD:
+                return self._record(sidecar, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
+            case Verdict.ROLL_BACK:
+                self._void(sidecar)
+                return self._put_back(sidecar, facts)
+            case _:
+                return self._put_back(sidecar, facts)
+
+    def _roll_forward(self, sidecar: Sidecar, facts: Facts) -> RecoveryRecord:
+        """Publish exactly the versions that were seen, under the writer's own commit id."""
+        published = self._repository.publisher.publish(
+            Incarnation(sidecar.branch_incarnation),
+            draft=sidecar.commit,
+            requirements=Requirements(
+                schema_hash=sidecar.schema_hash or None,
+                written={table.table_key: table.entry for table in sidecar.tables},
+                read=dict(sidecar.reads),
+                expected_head=sidecar.expected_head,
+                merged_into=sidecar.merged_into,
+            ),
+            updates=Updates(
+                entries=tuple(_entry_seen(seen) for seen in facts.tables),
+                registrations=sidecar.additional_registrations,
+                tombstones=sidecar.tombstones,
+                schema=sidecar.schema,
+            ),
+        )
+        hit("recovery.after_roll_forward")
+        if published.commit is not None:
+            self._repository.commit_tables.record([published.commit])
+        commit_id = sidecar.commit.graph_commit_id
+        return self._record(
+            sidecar, RecoveryKind.ROLLED_FORWARD, commit_id, _outcomes(facts.tables)
+        )
+
+    def _void(self, sidecar: Sidecar) -> None:
+        """Take the commit id away from its writer, before any table is touched."""
+        row = voided_row(sidecar.commit.graph_commit_id, sidecar.operation_id)
+        self._repository.publisher.publish(
+            Incarnation(sidecar.branch_incarnation),
+            draft=None,
+            requirements=Requirements(),
+            updates=Updates(rows=(row,)),
+        )
+        hit("recovery.after_void")
+
+    def _put_back(self, sidecar: Sidecar, facts: Facts) -> RecoveryRecord:
+        """Restore every table of the record to its published entry, and publish the new heads."""
+        if not facts.is_branch_alive:
+            return self._record(sidecar, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
+        incarnation = Incarnation(sidecar.branch_incarnation)
+        state = self._repository.reader.latest(incarnation)
+        outcomes = _outcomes(facts.tables)
+        if not state.is_published(sidecar.recovery_commit_id):
+            published = {
+                table.table_key: entry
+                for table in sidecar.tables
+                if (entry := published_on_lineage(state, table)) is not None
+            }
+            sidecar = self._announce_restores(sidecar, len(published))
+            restored = self._restore(published, sidecar.restore_transaction_ids)
+            hit("recovery.after_restore")
+            landed = self._repository.publisher.publish(
+                incarnation,
+                draft=self._recovery_draft(sidecar),
+                requirements=Requirements(written=published),
+                updates=Updates(entries=restored),
+            )
+            if landed.commit is not None:
+                self._repository.commit_tables.record([landed.commit])
+        return self._record(sidecar, RecoveryKind.ROLLED_BACK, sidecar.recovery_commit_id, outcomes)
+
+    def _announce_restores(self, sidecar: Sidecar, count: int) -> Sidecar:
+        uuids = (
+            *sidecar.restore_transaction_ids,
+            *(self._repository.clock.uuid() for _ in range(count)),
+        )
+        announced = replace(sidecar, restore_transaction_ids=uuids)
+        self._objects.put(sidecar.path, announced.to_json())
+        hit("recovery.after_announce")
+        return announced
+
+    def _restore(
+        self, published: dict[str, Entry], announced: tuple[str, ...]
+    ) -> tuple[Entry, ...]:
+        uuids = announced[len(announced) - len(published) :]
+        restored = []
+        for entry, uuid in zip(published.values(), uuids, strict=True):
+            landed = self._datasets.restore(
+                entry.location,
+                branch=entry.table_branch,
+                version=entry.table_version,
+                uuid=uuid,
+            )
+            restored.append(replace(entry, table_version=landed.version))
+        return tuple(restored)
+
+    def _recovery_draft(self, sidecar: Sidecar) -> CommitDraft:
+        return CommitDraft(
+            graph_commit_id=sidecar.recovery_commit_id,
+            operation="recovery",
+            actor_id=RECOVERY_ACTOR,
+            created_at=self._repository.clock.now_us(),
+            properties={"operation_id": sidecar.operation_id},
+        )
+
+    def _record(
+        self,
+        sidecar: Sidecar,
+        kind: RecoveryKind,
+        commit_id: str | None,
+        outcomes: tuple[TableOutcome, ...],
+    ) -> RecoveryRecord:
+        transactions = [uuid for table in sidecar.tables for uuid in table.transaction_ids]
+        return RecoveryRecord(
+            operation_id=sidecar.operation_id,
+            graph_commit_id=commit_id,
+            recovery_kind=kind,
+            recovery_for_actor=sidecar.actor_id,
+            sidecar_writer_kind=sidecar.writer_kind.value,
+            per_table_outcomes=outcomes,
+            transaction_ids=(*transactions, *sidecar.restore_transaction_ids),
+            created_at=self._repository.clock.now_us(),
+        )
+
+
+def _entry_seen(seen: TableFacts) -> Entry:
+    """Return the entry that pins exactly the version that classification saw."""
+    table = seen.table
+    template = table.entry or table.created_entry()
+    return replace(
+        template,
+        location=table.table_path,
+        table_branch=table.table_branch,
+        table_version=seen.head or table.post_commit_pin,
+        row_count=table.row_count,
+        owner=table.owner,
+    )
+
+
+def _outcomes(tables: Sequence[TableFacts]) -> tuple[TableOutcome, ...]:
+    return tuple(
+        TableOutcome(seen.table.table_key, seen.pinned, seen.head or seen.pinned) for seen in tables
+    )
+
+
+def _violated(tables: Sequence[TableFacts], classes: Sequence[TableClass]) -> tuple[str, ...]:
+    return tuple(
+        seen.table.table_key
+        for seen, label in zip(tables, classes, strict=True)
+        if label is TableClass.INVARIANT_VIOLATION
+    )

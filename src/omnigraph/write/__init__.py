@@ -1,0 +1,1 @@
+"""Stage, validate, commit: loads, mutations, schema changes and upkeep."""

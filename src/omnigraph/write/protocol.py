@@ -1,0 +1,251 @@
+"""The one way in which prepared writes become visible.
+
+    prepare   in parallel with everybody: read, validate, fork, stage. No head moves.
+    turn      one writer per branch: settle what a dead predecessor left, look again.
+    phase A   every staged file is there with its size; the recovery record is written.
+    phase B   each staged transaction is committed on its table, in order.
+    phase C   one manifest commit makes all of it visible, under an id minted in advance.
+    phase D   the record is deleted, the turn ends, the caller hears "done".
+
+An error before phase A leaves nothing but unreferenced files. From phase A on the record stays
+until the operation is settled: by phase D, or by whoever takes the next turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import CorruptError, OmnigraphError
+from omnigraph.manifest import CommitDraft, Entry, Published, Registration, Requirements, Updates
+from omnigraph.manifest.errors import BranchGoneError, CommitSettledError
+from omnigraph.recovery import PlannedTable, Recovery, Sidecar, WriterKind
+from omnigraph.recovery.classify import Mode, mode_of
+from omnigraph.recovery.failpoints import hit
+from omnigraph.recovery.sidecar import SIDECAR_VERSION, ForkOrigin
+from omnigraph.write.strays import put_back_strays
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Repository
+    from omnigraph.manifest.forks import WriteBase
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.manifest.publish import Revalidate
+    from omnigraph.manifest.rows import AcceptedSchema
+    from omnigraph.manifest.turn import Turn
+    from omnigraph.store.records import StagedTransaction
+
+_log = logging.getLogger(__name__)
+
+
+class IncompleteWriteError(CorruptError):
+    """A table has not reached the version that its transactions should have made."""
+
+    code = "OG-INCOMPLETE-WRITE"
+
+    def __init__(self, table_key: str, intended: int, reached: int) -> None:
+        self.table_key = table_key
+        self.intended = intended
+        self.reached = reached
+        super().__init__(
+            f"{table_key} reached version {reached} instead of {intended}; the write was not"
+            " published and recovery settles it"
+        )
+
+
+@dataclass(frozen=True)
+class TableWrite:
+    """What a write does to one table: transactions that follow each other on one lineage.
+
+    `base` is None for a dataset that the write creates at `location`.
+    """
+
+    table_key: str
+    staged: tuple[StagedTransaction, ...]
+    row_count: int
+    base: WriteBase | None = None
+    location: str = ""
+    owner: str = "main"
+
+    @property
+    def expected(self) -> Entry | None:
+        """The published entry that the write was prepared on."""
+        return None if self.base is None else self.base.entry
+
+    @property
+    def intended_version(self) -> int:
+        """The version that the last transaction makes."""
+        return self.staged[-1].intended_version
+
+    def planned(self) -> PlannedTable:
+        """Return the table as the recovery record names it."""
+        base = self.base
+        fork = base is not None and base.is_fork
+        return PlannedTable(
+            table_key=self.table_key,
+            table_path=base.base.location if base else self.location,
+            table_branch=base.base.branch if base else None,
+            entry=self.expected,
+            expected_version=base.base.version if base else 0,
+            post_commit_pin=self.intended_version,
+            transaction_ids=tuple(staged.uuid for staged in self.staged),
+            fork_of=(
+                ForkOrigin(base.entry.table_branch, base.base.version) if base and fork else None
+            ),
+            row_count=self.row_count,
+            owner=base.owner if base else self.owner,
+        )
+
+    def published(self, version: int) -> Entry:
+        """Return the entry to publish."""
+        if self.base is not None:
+            return self.base.entry_at(version, self.row_count)
+        return replace(self.planned().created_entry(), table_version=version)
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """A prepared write."""
+
+    kind: WriterKind
+    incarnation: Incarnation
+    operation_id: str
+    draft: CommitDraft
+    schema_hash: str
+    tables: tuple[TableWrite, ...] = ()
+    reads: Mapping[str, Entry | None] = field(default_factory=dict)
+    expected_head: str | None = None
+    merge_source_commit_id: str | None = None
+    merged_into: str | None = None
+    registrations: tuple[Registration, ...] = ()
+    tombstones: tuple[str, ...] = ()
+    schema: AcceptedSchema | None = None
+
+    @property
+    def requirements(self) -> Requirements:
+        """What must still hold when the write is published."""
+        return Requirements(
+            schema_hash=self.schema_hash,
+            written={table.table_key: table.expected for table in self.tables},
+            read=self.reads,
+            expected_head=self.expected_head,
+            merged_into=self.merged_into,
+        )
+
+
+class Committer:
+    """Takes prepared writes through turn and phases."""
+
+    def __init__(self, repository: Repository, recovery: Recovery, owner_id: str) -> None:
+        self._repository = repository
+        self._recovery = recovery
+        self._owner_id = owner_id
+        self._datasets = repository.store.datasets
+        self._objects = repository.store.objects
+
+    def commit(self, job: WriteJob, *, revalidate: Revalidate | None = None) -> Published:
+        """Make a prepared write visible, or raise.
+
+        A conflict raised before phase A has changed nothing. `revalidate` checks again what was
+        read, when other tables than the written ones have moved.
+        """
+        hit("write.post_stage")
+        branch = job.incarnation.branch
+        with self._repository.turns.take(branch, operation_id=job.operation_id) as turn:
+            hit("write.turn_taken")
+            self._recovery.sweep_branch(branch)
+            self._require_ready(job, revalidate)
+            for staged in (staged for table in job.tables for staged in table.staged):
+                self._datasets.verify_staged_files(staged)
+            sidecar = self._sidecar(job)
+            self._objects.put_if_absent(sidecar.path, sidecar.to_json())
+            hit("write.sidecar_written")
+            published = self._run(job, sidecar, turn, revalidate)
+            self._forget(sidecar)
+            hit("write.sidecar_deleted")
+        if published.commit is not None:
+            self._repository.commit_tables.record([published.commit])
+        return published
+
+    def _require_ready(self, job: WriteJob, revalidate: Revalidate | None) -> None:
+        repository = self._repository
+        if not repository.branches.is_alive(job.incarnation):
+            raise BranchGoneError(job.incarnation.text)
+        if job.kind is not WriterKind.SCHEMA_APPLY:
+            repository.branches.require_no_schema_apply(job.draft.operation)
+        repository.publisher.require(job.incarnation, job.requirements, revalidate)
+        for table in job.tables:
+            if table.base is not None and not table.base.is_fork:
+                put_back_strays(repository, self._recovery, job.incarnation, table.base.entry)
+
+    def _run(
+        self, job: WriteJob, sidecar: Sidecar, turn: Turn, revalidate: Revalidate | None
+    ) -> Published:
+        reached = self._phase_b(job)
+        hit("write.phase_b_done")
+        if mode_of(job.kind, SIDECAR_VERSION) is Mode.CONFIRMED:
+            self._objects.put(sidecar.path, sidecar.confirmed(reached).to_json())
+            hit("write.sidecar_confirmed")
+        turn.check()
+        try:
+            published = self._repository.publisher.publish(
+                job.incarnation,
+                draft=job.draft,
+                requirements=job.requirements,
+                updates=Updates(
+                    entries=tuple(t.published(reached[t.table_key]) for t in job.tables),
+                    registrations=job.registrations,
+                    tombstones=job.tombstones,
+                    schema=job.schema,
+                ),
+                revalidate=revalidate,
+            )
+        except CommitSettledError as error:
+            if not error.is_published:
+                # Presumed dead and recovered: what phase B did since then must be put back.
+                self._objects.put(sidecar.path, replace(sidecar, settled=True).to_json())
+            raise
+        hit("write.published")
+        return published
+
+    def _phase_b(self, job: WriteJob) -> dict[str, int]:
+        reached: dict[str, int] = {}
+        for table in job.tables:
+            version = 0
+            for staged in table.staged:
+                version = self._datasets.commit_staged(staged).version
+            if version != table.intended_version:
+                raise IncompleteWriteError(table.table_key, table.intended_version, version)
+            reached[table.table_key] = version
+            if len(reached) == 1:
+                hit("write.after_first_table")
+        return reached
+
+    def _forget(self, sidecar: Sidecar) -> None:
+        try:
+            self._objects.delete(sidecar.path)
+        except OmnigraphError as error:
+            _log.warning("the write is done; its record stays for the next turn: %s", error)
+
+    def _sidecar(self, job: WriteJob) -> Sidecar:
+        clock = self._repository.clock
+        return Sidecar(
+            operation_id=job.operation_id,
+            owner_id=self._owner_id,
+            started_at=clock.now_us(),
+            branch=job.incarnation.branch.text,
+            branch_incarnation=job.incarnation.text,
+            schema_hash=job.schema_hash,
+            writer_kind=job.kind,
+            commit=job.draft,
+            recovery_commit_id=clock.ulid(),
+            tables=tuple(table.planned() for table in job.tables),
+            reads=tuple(job.reads.items()),
+            expected_head=job.expected_head,
+            merge_source_commit_id=job.merge_source_commit_id,
+            merged_into=job.merged_into,
+            additional_registrations=job.registrations,
+            tombstones=job.tombstones,
+            schema=job.schema,
+        )

@@ -1,0 +1,138 @@
+"""The recovery record on disk."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from omnigraph.manifest import CommitDraft, Entry, Registration
+from omnigraph.manifest.rows import AcceptedSchema
+from omnigraph.recovery.sidecar import (
+    ForkOrigin,
+    PlannedTable,
+    Sidecar,
+    UnreadableSidecarError,
+    WriterKind,
+    read_sidecar,
+)
+
+FORK = ForkOrigin(None, 7)
+ENTRY = Entry("node:Person", "nodes/a", "draft.01J", 7, 12, 100, "draft.01X")
+
+
+def full_record() -> Sidecar:
+    return Sidecar(
+        operation_id="01OP",
+        owner_id="01OWNER",
+        started_at=123,
+        branch="draft",
+        branch_incarnation="draft.01X",
+        schema_hash="sha256:abc",
+        writer_kind=WriterKind.SCHEMA_APPLY,
+        commit=CommitDraft(
+            "01C", "schema_apply", "ada", 456, "01M", "why", {"pipeline": "nightly"}
+        ),
+        recovery_commit_id="01R",
+        tables=(
+            PlannedTable(
+                "node:Person", "nodes/a", "draft.01J", ENTRY, 7, 8, ("u1",), confirmed_version=8
+            ),
+            PlannedTable(
+                "edge:Knows",
+                "edges/b",
+                "draft.01OP",
+                ENTRY,
+                7,
+                9,
+                ("u2", "u3"),
+                ForkOrigin(None, 7),
+            ),
+            PlannedTable("node:New", "nodes/c-01OP", None, None, 0, 1, ("u4",)),
+        ),
+        reads=(("node:City", ENTRY), ("node:Gone", None)),
+        expected_head="01H",
+        settled=True,
+        restore_transaction_ids=("r1",),
+        merge_source_commit_id="01S",
+        merged_into="01T",
+        additional_registrations=(Registration("node:New", "nodes/c-01OP", 9, 10),),
+        tombstones=("edge:Old",),
+        schema=AcceptedSchema("node New {}", {"ir_version": 2}, {"schema_ir_hash": "sha256:d"}),
+    )
+
+
+def test_a_record_survives_the_way_to_disk_and_back() -> None:
+    record = full_record()
+    assert read_sidecar(record.path, record.to_json()) == record
+
+
+def test_optional_members_are_left_out_when_they_say_nothing() -> None:
+    record = full_record()
+    bare = Sidecar(
+        **{
+            **vars(record),
+            "expected_head": None,
+            "settled": False,
+            "merge_source_commit_id": None,
+            "merged_into": None,
+            "additional_registrations": (),
+            "tombstones": (),
+            "schema": None,
+        }
+    )
+    form = orjson.loads(bare.to_json())
+    optional = {
+        "expected_head",
+        "settled",
+        "merge_source_commit_id",
+        "merged_into",
+        "additional_registrations",
+        "tombstones",
+        "schema",
+    }
+    assert optional & set(form) == set()
+    assert read_sidecar(bare.path, bare.to_json()) == bare
+
+
+def test_a_record_of_the_first_version_is_read() -> None:
+    form = {
+        "schema_version": 1,
+        "operation_id": "01OP",
+        "branch": "main",
+        "actor_id": "ada",
+        "writer_kind": "Load",
+        "tables": [
+            {
+                "table_key": "node:Person",
+                "table_path": "nodes/a",
+                "expected_version": 3,
+                "post_commit_pin": 4,
+            }
+        ],
+        "commit": {"graph_commit_id": "01C", "operation": "load", "created_at": 1},
+    }
+    record = read_sidecar("__recovery/01OP.json", orjson.dumps(form))
+    assert record.schema_version == 1
+    assert record.branch_incarnation == "main"
+    assert record.tables[0].transaction_ids == ()
+    assert record.actor_id == "ada"
+
+
+@pytest.mark.parametrize(
+    ("data", "problem", "branch"),
+    [
+        (b"", "not JSON", None),
+        (b"[1]", "not a JSON object", None),
+        (b'{"schema_version": 3, "branch": "draft"}', "its version is 3", "draft"),
+        (b'{"schema_version": 2, "branch": "draft"}', "a member is wrong", "draft"),
+        (b'{"schema_version": 2, "branch": 7}', "a member is wrong", None),
+    ],
+)
+def test_an_unreadable_record_names_the_file_and_the_branch_if_it_can(
+    data: bytes, problem: str, branch: str | None
+) -> None:
+    with pytest.raises(UnreadableSidecarError) as caught:
+        read_sidecar("__recovery/01OP.json", data)
+    assert problem in str(caught.value)
+    assert "__recovery/01OP.json" in str(caught.value)
+    assert caught.value.branch == branch
