@@ -46,6 +46,7 @@ types: $(READY) ## Check types
 
 docs: $(READY) ## Draw the pictures and build the documentation site into site/
 	$(BIN)/python tools/draw_architecture.py
+	$(BIN)/python tools/write_cli_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY) ## Measure, and print the tables of bench/RESULTS.md

@@ -1,0 +1,6 @@
+"""Benchmarks; they share the S3 protocol server with the tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

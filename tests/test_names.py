@@ -82,13 +82,12 @@ def test_the_lock_branch_and_everything_below_it_is_reserved(name: str) -> None:
 @given(st.integers(1, 110), st.integers(1, 6))
 def test_a_name_that_is_accepted_fits_into_a_file_name(parts: int, width: int) -> None:
     name = "/".join(["x" * width] * parts)
-    try:
-        BranchName.parse(name)
-    except IllegalNameError as error:
-        assert "is longer than 200" in str(error)
-        assert len(name) + 2 * name.count("/") > 200
+    encoded = name.replace("/", "%2F")
+    if len(encoded) > 200:
+        with pytest.raises(IllegalNameError, match="is longer than 200"):
+            BranchName.parse(name)
     else:
-        encoded = name.replace("/", "%2F")
+        BranchName.parse(name)
         assert len(f"{encoded}.{'0' * 26}.json") <= 255
 
 

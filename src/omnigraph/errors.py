@@ -8,6 +8,7 @@ The first level says what the caller should do next:
 | `NotFoundError` | a named thing does not exist | check the name |
 | `DeniedError` | a policy or permission refused it | ask for access |
 | `ConflictError` | nothing landed, somebody else was faster | refresh, then try again |
+| `PreconditionError`, a conflict | what the caller demanded does not hold | look again, decide |
 | `OutcomeUnknownError` | it may have landed | delete nothing: recovery decides |
 | `CorruptError` | stored data breaks an invariant | stop, keep the files, look |
 | `UnavailableError` | something this machine lacks (Java, an extra, a network) | install it |
@@ -65,6 +66,14 @@ class ConflictError(OmnigraphError):
     """Nothing landed because something changed meanwhile; refresh and try again."""
 
     code = "OG-CONFLICT"
+
+
+class PreconditionError(ConflictError):
+    """Nothing landed because what the caller demanded does not hold; never retried."""
+
+    code = "OG-PRECONDITION"
+    expected: str
+    actual: str | None
 
 
 class OutcomeUnknownError(OmnigraphError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
@@ -20,17 +21,34 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
 from omnigraph.names import MAIN, BranchName
 from omnigraph.query import SchemaSource, lint_queries
-from omnigraph.recovery import Recovery
+from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
+from omnigraph.read.reader import Reader, ReadOptions
+from omnigraph.read.result import QueryResult, Target
+from omnigraph.recovery import PendingRecovery, Recovery, RecoveryRecord
 from omnigraph.schema import compile_schema, compile_stored, plan_schema, read_ir
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.search.embedding import LazyEmbeddingClient
+from omnigraph.search.topology_cache import Topologies
+from omnigraph.search.topology_store import TopologyStore
 from omnigraph.store import connect
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.syntax.grammar import decode_source
+from omnigraph.write.auto_optimize import AutoOptimize
+from omnigraph.write.cleanup import Cleanup, CleanupResult, DatasetCleanup
+from omnigraph.write.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.load import Loader, LoadOptions, LoadResult, choice
+from omnigraph.write.load_source import RecordSource
+from omnigraph.write.load_tables import TableSource
+from omnigraph.write.mutate import MutationRequest, MutationResult, Mutations
+from omnigraph.write.optimize import TableReport, Upkeep, UpkeepReport
 from omnigraph.write.protocol import Committer
+from omnigraph.write.repair import Repair, RepairReport, TableRepair
+from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -42,14 +60,29 @@ if TYPE_CHECKING:
     from omnigraph.schema import Catalog, PlannedSchema
     from omnigraph.store.durability import Durability
     from omnigraph.syntax import SourceText
+    from omnigraph.write.load_source import RecordInput
+    from omnigraph.write.load_tables import TableInput
 
 __all__ = [
+    "MEMORY_MAX_DEFAULT",
+    "CleanupResult",
+    "DatasetCleanup",
     "Graph",
     "GraphCommit",
+    "LoadResult",
+    "MutationResult",
     "OpenMode",
+    "PendingRecovery",
+    "QueryResult",
     "ReadTarget",
+    "RecoveryRecord",
+    "RepairReport",
+    "SchemaApplied",
     "Snapshot",
+    "TableRepair",
+    "TableReport",
     "Tag",
+    "UpkeepReport",
     "init_from_file",
     "lint_files",
 ]
@@ -91,13 +124,30 @@ class Graph:
     ```
     """
 
-    def __init__(self, repository: Repository, *, mode: OpenMode, incarnation: Incarnation) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        mode: OpenMode,
+        incarnation: Incarnation,
+        auto_optimize: bool = True,
+    ) -> None:
         self._repository = repository
         self._mode = mode
         self._incarnation = incarnation
         self._guard = threading.Lock()
         self._recovery = Recovery(repository)
         self._committer = Committer(repository, self._recovery, owner_id=repository.clock.ulid())
+        self._upkeep = Upkeep(repository, self._recovery, self._committer)
+        self._auto_optimize = AutoOptimize(repository, self._upkeep, enabled=auto_optimize)
+        self._committer.on_commit = self._auto_optimize.note
+        is_writable = mode is OpenMode.READ_WRITE
+        self._topologies = Topologies(TopologyStore(repository.store, is_writable=is_writable))
+        self._reader = Reader(
+            self._topologies,
+            repository.clock,
+            embeddings=LazyEmbeddingClient(repository.clock, environ=os.environ),
+        )
 
     # -- making and opening ---------------------------------------------------------------------
 
@@ -112,17 +162,24 @@ class Graph:
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
         clock: Clock | None = None,
+        auto_optimize: bool = True,
     ) -> Self:
         """Make a new graph with this schema; the root must not hold one.
 
-        `force` replaces leftover schema files, never a graph.
+        `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
+        tidying after small writes to calls of `optimize`.
         """
         _check_actor(actor_id)
         clock = clock or SystemClock()
         compiled = compile_schema(schema, domain=clock.ulid())
         store = connect(str(uri), storage_options=storage_options, durability=durability)
         repository = init_repository(store, clock, compiled, actor_id=actor_id, force=force)
-        return cls(repository, mode=OpenMode.READ_WRITE, incarnation=Incarnation(MAIN))
+        return cls(
+            repository,
+            mode=OpenMode.READ_WRITE,
+            incarnation=Incarnation(MAIN),
+            auto_optimize=auto_optimize,
+        )
 
     @classmethod
     def open(
@@ -134,6 +191,7 @@ class Graph:
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
         clock: Clock | None = None,
+        auto_optimize: bool = True,
     ) -> Self:
         """Open a graph and bind to a branch."""
         store = connect(str(uri), storage_options=storage_options, durability=durability)
@@ -146,10 +204,14 @@ class Graph:
         incarnation = repository.branches.resolve(BranchName.parse(branch))
         if mode is OpenMode.READ_WRITE and not incarnation.is_main:
             reconcile_commits(repository, incarnation)
-        return cls(repository, mode=mode, incarnation=incarnation)
+        return cls(repository, mode=mode, incarnation=incarnation, auto_optimize=auto_optimize)
 
     def close(self) -> None:
-        """Let go of the graph. Nothing is lost without it: every write was finished by its call."""
+        """Let go of the graph, after tidying up behind many small writes.
+
+        Nothing is lost without it: every write was finished by its call.
+        """
+        self._auto_optimize.close()
 
     def __enter__(self) -> Self:
         return self
@@ -257,6 +319,142 @@ class Graph:
             reconcile_commits(self._repository, snapshot.incarnation)
         return snapshot
 
+    # -- loads ----------------------------------------------------------------------------------
+
+    def load(
+        self,
+        data: RecordInput,
+        *,
+        mode: str,
+        branch: str | None = None,
+        from_branch: str | None = None,
+        reader: str = ConversionMode.STRICT,
+        expected_head: str | None = None,
+        message: str | None = None,
+        actor_id: str | None = None,
+        external_blob_bases: Sequence[str] = (),
+    ) -> LoadResult:
+        """Load graph JSONL (a path, bytes or an open file) as one commit, or not at all.
+
+        `mode` is `append`, `merge` or `overwrite`, `reader` is `strict` or `compatible`. With
+        `from_branch` a branch that does not exist is cut from that one first. `expected_head` makes
+        the load conditional: when the branch has another head, nothing happens. Blobs given by
+        URI are taken only from below `external_blob_bases`.
+        """
+        self._require_writable("load")
+        _check_actor(actor_id)
+        conversion = choice(ConversionMode, reader, "reader")
+        options = LoadOptions(
+            mode=choice(WriteMode, mode, "load mode"),
+            target=self._load_target(branch),
+            from_branch=None if from_branch is None else BranchName.parse(from_branch),
+            conversion=conversion,
+            expected_head=expected_head,
+            message=message,
+            actor_id=actor_id,
+            external_blob_bases=tuple(external_blob_bases),
+        )
+        return Loader(self._repository, self._committer).load(
+            RecordSource(data, conversion), options
+        )
+
+    def load_tables(
+        self,
+        *,
+        nodes: Mapping[str, TableInput] | None = None,
+        edges: Mapping[str, TableInput] | None = None,
+        mode: str,
+        branch: str | None = None,
+        from_branch: str | None = None,
+        expected_head: str | None = None,
+        message: str | None = None,
+        actor_id: str | None = None,
+        external_blob_bases: Sequence[str] = (),
+    ) -> LoadResult:
+        """Load Arrow, pandas or polars tables, or parquet files, by type as one commit.
+
+        Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
+        """
+        self._require_writable("load")
+        _check_actor(actor_id)
+        options = LoadOptions(
+            mode=choice(WriteMode, mode, "load mode"),
+            target=self._load_target(branch),
+            from_branch=None if from_branch is None else BranchName.parse(from_branch),
+            expected_head=expected_head,
+            message=message,
+            actor_id=actor_id,
+            external_blob_bases=tuple(external_blob_bases),
+        )
+        return Loader(self._repository, self._committer).load(
+            TableSource(nodes or {}, edges or {}), options
+        )
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def query(
+        self,
+        text: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        target: ReadTarget | None = None,
+        explain: bool = False,
+        profile: bool = False,
+        timeout_s: float | None = None,
+        rows_max: int | None = None,
+        memory_max: int | None = MEMORY_MAX_DEFAULT,
+        cancelled: threading.Event | None = None,
+    ) -> QueryResult:
+        """Run a read on one snapshot; `name` picks one of several queries in the text.
+
+        `target` is a branch, commit, tag or moment, by default the head of the bound branch.
+        `explain` says how it would be answered, `profile` how it was. A read that exceeds a limit
+        is an error, never a part of the answer.
+        """
+        snapshot = self.snapshot() if target is None else self.snapshot_of(target)
+        return self._reader.run(
+            snapshot,
+            text,
+            name=name,
+            params=params,
+            target=_shown_target(snapshot, target),
+            options=ReadOptions(
+                Limits(timeout_s=timeout_s, rows_max=rows_max, memory_max=memory_max),
+                explain=explain,
+                profile=profile,
+                cancelled=cancelled,
+            ),
+        )
+
+    # -- mutations ------------------------------------------------------------------------------
+
+    def mutate(
+        self,
+        query_text: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str | None = None,
+        expected_head: str | None = None,
+        actor_id: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation query as one commit; `name` picks one of several in the text.
+
+        `expected_head` makes it conditional: when the branch has another head, nothing happens.
+        """
+        self._require_writable("mutate")
+        _check_actor(actor_id)
+        request = MutationRequest(
+            query_text,
+            name,
+            params,
+            self._incarnation_of(branch),
+            expected_head=expected_head,
+            actor_id=actor_id,
+        )
+        return Mutations(self._repository, self._committer).run(request)
+
     # -- schema ---------------------------------------------------------------------------------
 
     def schema_source(self) -> str:
@@ -285,10 +483,90 @@ class Graph:
         desired = decode_source(path.read_bytes(), str(path), "S")
         return self.plan_schema(desired, allow_data_loss=allow_data_loss)
 
+    def apply_schema(
+        self,
+        desired: str | SourceText,
+        *,
+        allow_data_loss: bool = False,
+        actor_id: str | None = None,
+    ) -> SchemaApplied:
+        """Make a desired schema the accepted one of `main`, with what it means for stored rows.
+
+        `allow_data_loss` makes drops hard: what they remove is purged from older snapshots too.
+        """
+        self._require_writable("schema apply")
+        _check_actor(actor_id)
+        work = SchemaApply(self._repository, self._recovery, self._committer)
+        return work.apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+
+    def apply_schema_file(
+        self, path: Path, *, allow_data_loss: bool = False, actor_id: str | None = None
+    ) -> SchemaApplied:
+        """Make the schema in a file the accepted one."""
+        desired = decode_source(path.read_bytes(), str(path), "S")
+        return self.apply_schema(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+
     def lint(self, queries: bytes, *, query_path: str) -> LintReport:
         """Check the queries of one file against the accepted schema."""
         source = SchemaSource("graph", self.uri)
         return lint_queries(queries, self.catalog(), schema_source=source, query_path=query_path)
+
+    # -- upkeep ---------------------------------------------------------------------------------
+
+    def ensure_indices(self, branch: str | None = None) -> UpkeepReport:
+        """Build the declared indexes that are missing, and fold in rows that they do not cover."""
+        self._require_writable("ensure_indices")
+        return self._upkeep.ensure_indices(self._incarnation_of(branch))
+
+    def optimize(self) -> UpkeepReport:
+        """Compact and index every table of `main` in one commit; removes no version."""
+        self._require_writable("optimize")
+        return self._upkeep.optimize()
+
+    def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
+        """Show versions that came from outside; `confirm` publishes upkeep, `force` the rest."""
+        if confirm:
+            self._require_writable("repair")
+        work = Repair(self._repository, self._recovery, self._committer)
+        return work.run(confirm=confirm, force=force)
+
+    def cleanup(
+        self,
+        *,
+        keep_versions: int | None = None,
+        older_than_s: int | None = None,
+        orphan_age_s: int = ORPHAN_AGE_S,
+        confirm: bool = False,
+    ) -> CleanupResult:
+        """Remove old versions and leftovers that nothing needs; without `confirm` only count them.
+
+        With both options a version goes only if neither keeps it.
+        """
+        if confirm:
+            self._require_writable("cleanup")
+        policy = CleanupPolicy(keep_versions, older_than_s, orphan_age_s)
+        return Cleanup(self._repository, self._recovery).run(policy, confirm=confirm)
+
+    # -- recovery -------------------------------------------------------------------------------
+
+    def recovery_list(self) -> list[RecoveryRecord]:
+        """Return what recovery has done, newest first."""
+        return self._recovery.log.rows()
+
+    def recovery_show(self, operation_id: str) -> RecoveryRecord:
+        """Return what recovery did about one operation."""
+        return self._recovery.show(operation_id)
+
+    def recovery_status(self) -> list[PendingRecovery]:
+        """Return the records of unfinished writes and what recovery would do; changes nothing."""
+        return self._recovery.status()
+
+    def recovery_quarantine(self, operation_id: str) -> str:
+        """Set the record of an operation aside that recovery cannot settle; return where it is.
+
+        Works on a graph that was opened for reading only: such a record stops every other open.
+        """
+        return self._recovery.quarantine(operation_id)
 
     # -- tags -----------------------------------------------------------------------------------
 
@@ -316,11 +594,16 @@ class Graph:
         with self._guard:
             return self._incarnation
 
+    def _load_target(self, branch: str | None) -> Incarnation | BranchName:
+        return self._bound() if branch is None else BranchName.parse(branch)
+
     def _state_of(self, branch: str | None) -> ManifestState:
+        return self._repository.reader.latest(self._incarnation_of(branch))
+
+    def _incarnation_of(self, branch: str | None) -> Incarnation:
         if branch is None:
-            return self._repository.reader.latest(self._bound())
-        incarnation = self._repository.branches.resolve(BranchName.parse(branch))
-        return self._repository.reader.latest(incarnation)
+            return self._bound()
+        return self._repository.branches.resolve(BranchName.parse(branch))
 
     def _create_branch(self, name: BranchName, source: Incarnation, actor_id: str | None) -> None:
         self._require_writable("branch create")
@@ -350,6 +633,12 @@ def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:
         schema_source=SchemaSource("file", str(schema_path)),
         query_path=str(query_path),
     )
+
+
+def _shown_target(snapshot: Snapshot, target: ReadTarget | None) -> Target:
+    if target is None or target.kind == "branch":
+        return Target(branch=str(snapshot.branch))
+    return Target(snapshot=snapshot.commit_id)
 
 
 def _check_actor(actor_id: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 
 from omnigraph.clock import encode_ulid
 
@@ -40,6 +41,9 @@ class ManualClock:
             first = self._next_ulid
             self._next_ulid += count
             return START_US // 1_000, first
+
+    def uuid(self) -> str:
+        return str(uuid.UUID(int=self.reserve_ulids(1)[1]))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

@@ -53,7 +53,9 @@ class Place:
     def store(self) -> Store:
         return connect(self.uri, storage_options=self.options, durability="process")
 
-    def init(self, schema: str = SCHEMA, *, clock: Clock | None = None, force: bool = False) -> Graph:
+    def init(
+        self, schema: str = SCHEMA, *, clock: Clock | None = None, force: bool = False
+    ) -> Graph:
         return Graph.init(
             self.uri,
             schema,

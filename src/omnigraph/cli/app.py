@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from importlib.metadata import version
 from typing import Final
@@ -16,21 +17,53 @@ from omnigraph.wire import outcome_of
 
 COMMANDS: Final = {
     "branch": ("omnigraph.cli.commands.branch", "Create, list and delete branches."),
+    "cleanup": ("omnigraph.cli.commands.cleanup", "Remove old versions and leftovers."),
     "commit": ("omnigraph.cli.commands.commit", "Look at the history of a graph."),
     "demo": ("omnigraph.cli.commands.demo", "Walk through what omnigraph does, end to end."),
+    "ingest": ("omnigraph.cli.commands.ingest", "Deprecated: use load."),
     "init": ("omnigraph.cli.commands.init", "Make a new graph."),
     "lint": ("omnigraph.cli.commands.lint", "Check a file of queries against a schema."),
-    "schema": ("omnigraph.cli.commands.schema", "Show a schema, and plan its changes."),
+    "load": ("omnigraph.cli.commands.load", "Load a file of nodes and edges."),
+    "mutate": ("omnigraph.cli.commands.mutate", "Change a graph by a mutation query."),
+    "optimize": ("omnigraph.cli.commands.optimize", "Compact and index every table."),
+    "query": ("omnigraph.cli.commands.query", "Run a read query."),
+    "recovery": ("omnigraph.cli.commands.recovery", "See what recovery did, and what is pending."),
+    "repair": ("omnigraph.cli.commands.repair", "Look for versions that came from outside."),
+    "schema": ("omnigraph.cli.commands.schema", "Show a schema, plan and apply changes."),
     "snapshot": ("omnigraph.cli.commands.snapshot", "Show what a branch publishes."),
     "version": ("omnigraph.cli.commands.version", "Show the version."),
 }
 """Name, module and one-line help of each command; the module's `command` is the click command."""
 
 CAPABILITIES: Final = {
-    "data": ("branch", "commit", "schema show", "snapshot"),
-    "direct (storage-native)": ("init", "lint", "schema plan"),
+    "data": (
+        "branch",
+        "commit",
+        "load",
+        "mutate",
+        "query",
+        "schema apply",
+        "schema show",
+        "snapshot",
+    ),
+    "direct (storage-native)": (
+        "cleanup",
+        "init",
+        "lint",
+        "optimize",
+        "recovery",
+        "repair",
+        "schema plan",
+    ),
     "local": ("demo", "version"),
 }
+
+
+HIDDEN: Final = frozenset({"ingest"})
+"""Commands that work and are not listed."""
+
+OLD_SPELLINGS: Final = {"change": "mutate", "read": "query"}
+"""Old names of commands: they still work, with a warning."""
 
 
 class LazyGroup(click.Group):
@@ -38,7 +71,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted(COMMANDS)
+        return sorted(COMMANDS.keys() - HIDDEN)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command that was asked for."""
@@ -51,7 +84,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, without importing any of them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End the help with the commands by capability."""
@@ -63,7 +96,11 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command for a typo."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if name in OLD_SPELLINGS:
+            now = OLD_SPELLINGS[name]
+            click.echo(f"warning: `omnigraph {name}` is now `omnigraph {now}`", err=True)
+            args = [now, *args[1:]]
+        elif name not in COMMANDS and not name.startswith("-"):
             near = nearest_name(name, COMMANDS)
             remedy = f"did you mean `omnigraph {near}`?" if near else "see `omnigraph --help`"
             ctx.fail(f"no such command '{name}'; {remedy}")
@@ -72,8 +109,11 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("omnigraph"), "-v", "--version", message="omnigraph %(version)s")
-def root() -> None:
+@click.pass_context
+def root(context: click.Context) -> None:
     """Work with a versioned property graph, in process or on Spark."""
+    if os.environ.get("NO_COLOR"):
+        context.color = False
 
 
 def run(args: list[str] | None = None) -> int:

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
 
 
+def type_label(type_key: str) -> str:
+    """Name a dataset for people.
+
+    >>> type_label("node:Person")
+    "node type 'Person'"
+    """
+    kind, colon, name = type_key.partition(":")
+    return f"{kind} type '{name}'" if colon else type_key
+
+
 class Output:
     """Text for people, or JSON for programs."""
 

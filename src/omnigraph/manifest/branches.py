@@ -23,7 +23,7 @@ from omnigraph.manifest.errors import (
     SchemaApplyInProgressError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
-from omnigraph.manifest.turn import TurnLostError, take_all
+from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError, take_all
 from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, nearest_name
 from omnigraph.store.errors import RefInUseError, RefNotFoundError
 
@@ -134,8 +134,44 @@ class Branches:
             if names is None
             else SCHEMA_APPLY_LOCK in names
         )
-        if is_locked:
+        if is_locked and not self.release_stale_schema_lock():
             raise SchemaApplyInProgressError(operation)
+
+    def has_schema_lock(self) -> bool:
+        """Whether a schema change is under way, or died on the way."""
+        return self._datasets.has_branch(MANIFEST, SCHEMA_APPLY_LOCK)
+
+    def set_schema_lock(self) -> None:
+        """Mark a schema change as under way; the caller holds the turn of `main`.
+
+        It holds that turn until the mark is gone, so a mark that is met here has a dead owner.
+        """
+        if self.has_schema_lock():
+            self.clear_schema_lock()
+        version = self._reader.head_version(MAIN_INCARNATION)
+        self._datasets.create_branch(
+            MANIFEST, SCHEMA_APPLY_LOCK, from_branch=None, from_version=version
+        )
+
+    def clear_schema_lock(self) -> None:
+        """Remove the mark; the caller holds the turn of `main`."""
+        try:
+            self._datasets.delete_branch(MANIFEST, SCHEMA_APPLY_LOCK)
+        except RefNotFoundError:
+            return
+
+    def release_stale_schema_lock(self) -> bool:
+        """Remove the mark of a schema change that died; False when its owner is alive."""
+        try:
+            with self._turns.take(
+                BranchName(MAIN),
+                operation_id=self._clock.ulid(),
+                wait_max_s=self._turns.takeover_s,
+            ):
+                self.clear_schema_lock()
+        except TurnTimeoutError:
+            return False
+        return True
 
     def _require_undisturbed(self, turn: Turn, incarnation: Incarnation) -> None:
         """Take a new branch back when somebody else may have made one of the same name."""

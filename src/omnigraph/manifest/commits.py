@@ -48,6 +48,18 @@ class GraphCommit:
         """Whether the commit left the content as it was."""
         return self.operation in MAINTENANCE_OPERATIONS
 
+    def to_json(self) -> dict[str, object]:
+        """Return the form in which results show a commit."""
+        return {
+            "graph_commit_id": self.graph_commit_id,
+            "graph_branch": self.graph_branch,
+            "graph_manifest_version": self.manifest_version,
+            "parent_commit_id": self.parent_commit_id,
+            "merged_parent_commit_id": self.merged_parent_commit_id,
+            "actor_id": self.actor_id,
+            "created_at": self.created_at,
+        }
+
     def row(self) -> ManifestRow:
         """Return the `graph_commit` row."""
         metadata: dict[str, Any] = {

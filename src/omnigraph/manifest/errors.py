@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from omnigraph.errors import ConflictError, CorruptError, InvalidInputError, NotFoundError
+from omnigraph.errors import (
+    ConflictError,
+    CorruptError,
+    InvalidInputError,
+    NotFoundError,
+    PreconditionError,
+)
 
 
 class BranchNotFoundError(NotFoundError):
@@ -100,10 +106,11 @@ class SchemaMovedError(ConflictError):
         super().__init__(f"the schema has changed: expected {expected}, found {actual}")
 
 
-class PreconditionFailedError(ConflictError):
+class PreconditionFailedError(PreconditionError):
     """The head of the branch is not the one that the caller named; nothing landed."""
 
     code = "OG-PRECONDITION"
+    hint = "read the branch again and decide from its new head"
 
     def __init__(self, expected: str, actual: str) -> None:
         self.expected = expected

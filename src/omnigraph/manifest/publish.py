@@ -221,7 +221,7 @@ class Publisher:
         if merged_into is not None and merged_into != state.head.commit_id:
             raise PreconditionFailedError(merged_into, state.head.commit_id)
         if requirements.expected_head is not None:
-            _require_head(state, requirements.expected_head)
+            require_head(state, requirements.expected_head)
         for key, expected in requirements.written.items():
             if not _is_same(expected, state.entries.get(key)):
                 raise mismatch(state, key, expected)
@@ -282,7 +282,8 @@ def content_commit(state: ManifestState, commit_id: str) -> str:
     return commit_id
 
 
-def _require_head(state: ManifestState, expected: str) -> None:
+def require_head(state: ManifestState, expected: str) -> None:
+    """Refuse unless the head is the commit that a caller expects, upkeep above it aside."""
     head = state.head.commit_id
     if expected != head and content_commit(state, expected) != content_commit(state, head):
         raise PreconditionFailedError(expected, head)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
 
 from omnigraph.manifest.errors import (
     BranchGoneError,
@@ -16,7 +20,7 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.state import ManifestState
 from omnigraph.store.errors import DatasetNotFoundError, DatasetVersionNotFoundError
 from omnigraph.store.filters import Comparison
-from omnigraph.store.records import ROW_CREATED, ScanRequest
+from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ScanRequest
 
 if TYPE_CHECKING:
     from omnigraph.manifest.rows import Entry
@@ -35,6 +39,7 @@ _COLUMNS: Final = (
     "row_count",
     ROW_CREATED,
 )
+_WHOLE: Final = ScanRequest(columns=_COLUMNS, with_row_id=True, with_row_address=True)
 
 
 class ManifestReader:
@@ -72,7 +77,9 @@ class ManifestReader:
             if cached is not None:
                 self._states.move_to_end(key)
                 return cached
-        state = self._read(self.open(incarnation, version))
+        state = self._read_from(
+            self._nearest(incarnation, version), self.open(incarnation, version)
+        )
         with self._guard:
             self._states[key] = state
             while len(self._states) > _CACHED_STATES_MAX:
@@ -102,12 +109,45 @@ class ManifestReader:
         except DatasetNotFoundError as error:
             raise self._missing(incarnation) from error
 
+    def _nearest(self, incarnation: Incarnation, version: int) -> ManifestState | None:
+        """Return the newest known state of the branch below a version."""
+        with self._guard:
+            known = [
+                state
+                for (name, at), state in self._states.items()
+                if name == incarnation.text and at < version
+            ]
+        return max(known, key=lambda state: state.version, default=None)
+
+    def _read_from(self, known: ManifestState | None, handle: DatasetHandle) -> ManifestState:
+        """Read a version, taking over what an older state has of fragments that are the same.
+
+        A publish changes two or three fragments of a manifest that may have dozens, so this is
+        what keeps a write from reading all of it again.
+        """
+        fragments = {info.fragment_id: info.identity for info in handle.fragments()}
+        same = [
+            number
+            for number, identity in fragments.items()
+            if known is not None and known.fragments.get(number) == identity
+        ]
+        fresh_ids = tuple(fragments.keys() - set(same))
+        fresh = handle.scan(replace(_WHOLE, fragment_ids=fresh_ids)).read_all()
+        if known is None or not same:
+            rows = fresh
+        else:
+            home = known.rows[ROW_ADDRESS].to_numpy() >> np.uint64(32)
+            kept = known.rows.filter(pa.array(np.isin(home, np.array(same, np.uint64))))
+            rows = pa.concat_tables([kept, fresh.select(kept.column_names)]).combine_chunks()
+        return ManifestState(self._path, handle.at.version, rows, fragments)
+
     def _read(self, handle: DatasetHandle, row_filter: Filter | None = None) -> ManifestState:
-        request = ScanRequest(
-            columns=_COLUMNS, row_filter=row_filter, with_row_id=True, with_row_address=True
-        )
-        rows = handle.scan(request).read_all()
-        return ManifestState(f"{self._root}/{MANIFEST}", handle.at.version, rows)
+        rows = handle.scan(replace(_WHOLE, row_filter=row_filter)).read_all()
+        return ManifestState(self._path, handle.at.version, rows)
+
+    @property
+    def _path(self) -> str:
+        return f"{self._root}/{MANIFEST}"
 
     def _missing(self, incarnation: Incarnation) -> BranchGoneError | GraphNotFoundError:
         if incarnation == MAIN_INCARNATION:

@@ -7,33 +7,43 @@ edited `_schema.pg` is kept aside so that nobody loses their text.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.manifest.layout import SCHEMA_IR, SCHEMA_SOURCE, SCHEMA_STATE
+from omnigraph.schema import compile_schema
 from omnigraph.schema.compiled.drift import REJECTED_FILE, schema_file_warning
 from omnigraph.store.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from omnigraph.manifest.rows import AcceptedSchema
     from omnigraph.store.objects import ObjectStore
 
 _log = logging.getLogger(__name__)
 
 
-def refresh_schema_files(objects: ObjectStore, accepted: AcceptedSchema) -> None:
-    """Make the files say what the manifest says; a failure is logged and made up for later."""
+def refresh_schema_files(
+    objects: ObjectStore, accepted: AcceptedSchema, *, previous: AcceptedSchema | None = None
+) -> None:
+    """Make the files say what the manifest says; a failure is logged and made up for later.
+
+    `previous` is the schema that was accepted until now: a file that says so was not edited.
+    """
     try:
-        _write_schema_files(objects, accepted)
+        _write_schema_files(objects, accepted, previous)
     except OmnigraphError as error:
         _log.warning("the schema files were not brought up to date: %s", error)
 
 
-def _write_schema_files(objects: ObjectStore, accepted: AcceptedSchema) -> None:
+def _write_schema_files(
+    objects: ObjectStore, accepted: AcceptedSchema, previous: AcceptedSchema | None
+) -> None:
     source = _read(objects, SCHEMA_SOURCE)
-    if source is not None:
+    if source is not None and not _was_accepted(objects, source, accepted, previous):
         found = source.decode("utf-8", errors="replace")
         warning = schema_file_warning(found, stored=accepted.source)
         if warning is not None:
@@ -41,13 +51,40 @@ def _write_schema_files(objects: ObjectStore, accepted: AcceptedSchema) -> None:
             objects.put(REJECTED_FILE, source)
     wanted = {
         SCHEMA_SOURCE: accepted.source.encode(),
-        SCHEMA_IR: orjson.dumps(accepted.ir, option=orjson.OPT_INDENT_2),
-        SCHEMA_STATE: orjson.dumps(accepted.state, option=orjson.OPT_INDENT_2),
+        SCHEMA_IR: _json(accepted.ir),
+        SCHEMA_STATE: _json(accepted.state),
     }
     for path, data in wanted.items():
         present = source if path == SCHEMA_SOURCE else _read(objects, path)
         if present != data:
             objects.put(path, data)
+
+
+def _was_accepted(
+    objects: ObjectStore,
+    source: bytes,
+    accepted: AcceptedSchema,
+    previous: AcceptedSchema | None,
+) -> bool:
+    """Whether the file is just behind: it says what was accepted before, as nobody edited it.
+
+    After a crash only the other files can tell: they still belong to the text of that time.
+    """
+    if previous is not None and source == previous.source.encode():
+        return True
+    state = _read(objects, SCHEMA_STATE)
+    if state is None or state == _json(accepted.state):
+        return False
+    try:
+        recorded = orjson.loads(state)
+        found = compile_schema(source.decode(), domain=recorded["schema_identity_domain"])
+        return bool(found.shape_hash == recorded["schema_shape_hash"])
+    except (InvalidInputError, KeyError, TypeError, ValueError):
+        return False
+
+
+def _json(form: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(form, option=orjson.OPT_INDENT_2)
 
 
 def _read(objects: ObjectStore, path: str) -> bytes | None:

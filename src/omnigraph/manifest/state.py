@@ -11,7 +11,7 @@ Invariants, checked when rows are read:
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,8 @@ class ManifestState:
     path: str
     version: int
     rows: pa.Table
+    fragments: Mapping[int, str] = field(default_factory=dict)
+    """Identity of every fragment that the rows came from, by number."""
 
     def __post_init__(self) -> None:
         ids = self.rows["object_id"]
@@ -191,6 +193,23 @@ class ManifestState:
                 )
                 if seq_of(object_id) > seq
             ]
+
+    def entry_history(self) -> dict[str, list[tuple[int, Entry | None]]]:
+        """Return, by table key, everything ever published: manifest version and entry, in order.
+
+        None stands for the end of the type.
+        """
+        found: dict[str, list[tuple[int, Entry | None]]] = {}
+        with self._reading(TABLE_VERSION):
+            for row in self._of(TABLE_VERSION).to_pylist():
+                found.setdefault(row["table_key"], []).append((row[ROW_CREATED], _entry(row)))
+        with self._reading(TABLE_TOMBSTONE):
+            for row in self._of(TABLE_TOMBSTONE).to_pylist():
+                found.setdefault(row["table_key"], []).append((row[ROW_CREATED], None))
+        for published in found.values():
+            # A type that ends and begins anew in one publish is there afterwards.
+            published.sort(key=lambda item: (item[0], item[1] is not None))
+        return found
 
     # -- reading rows -----------------------------------------------------------------------------
 

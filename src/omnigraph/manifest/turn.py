@@ -81,7 +81,14 @@ class Turn(Protocol):
 class Turns(Protocol):
     """Where turns come from."""
 
-    def take(self, branch: BranchName, *, operation_id: str) -> AbstractContextManager[Turn]:
+    @property
+    def takeover_s(self) -> float:
+        """How long to wait until a turn that is still held is surely held by somebody alive."""
+        ...
+
+    def take(
+        self, branch: BranchName, *, operation_id: str, wait_max_s: float = ...
+    ) -> AbstractContextManager[Turn]:
         """Wait for the turn on a branch and hold it inside a `with` block."""
         ...
 
@@ -196,16 +203,27 @@ class LocalTurns:
         self._locks = locks
         self._clock = clock
 
+    @property
+    def takeover_s(self) -> float:
+        """Return 0: the operating system frees the lock of a dead holder at once."""
+        return 0.0
+
     @contextmanager
-    def take(self, branch: BranchName, *, operation_id: str) -> Iterator[Turn]:  # noqa: ARG002 the protocol's signature
+    def take(
+        self,
+        branch: BranchName,
+        *,
+        operation_id: str,  # noqa: ARG002 the protocol's signature
+        wait_max_s: float = WAIT_MAX_S,
+    ) -> Iterator[Turn]:
         """Wait for the turn on a branch and hold it inside a `with` block."""
         name = str(branch)
-        with _in_process(self._root, name, WAIT_MAX_S, self._clock):
+        with _in_process(self._root, name, wait_max_s, self._clock):
             started = self._clock.monotonic_s()
             path = f"__leases/{quote(name, safe='')}.lock"
             while (held := self._locks.try_lock(path)) is None:
                 waited = self._clock.monotonic_s() - started
-                if waited > WAIT_MAX_S:
+                if waited >= wait_max_s:
                     raise TurnTimeoutError(name, waited)
                 self._clock.sleep(self._clock.jitter(_POLL_S / 2, _POLL_S * 2))
             try:
@@ -235,11 +253,18 @@ class LeaseTurns:
         self._owner_id = owner_id
         self._renew_s = renew_s
 
+    @property
+    def takeover_s(self) -> float:
+        """Return the time after which the lease of a silent holder has been taken over."""
+        return EXPIRE_S + RENEW_S
+
     @contextmanager
-    def take(self, branch: BranchName, *, operation_id: str) -> Iterator[Turn]:
+    def take(
+        self, branch: BranchName, *, operation_id: str, wait_max_s: float = WAIT_MAX_S
+    ) -> Iterator[Turn]:
         """Wait for the turn on a branch and hold it inside a `with` block."""
         name = str(branch)
-        with _in_process(self._root, name, WAIT_MAX_S, self._clock):
+        with _in_process(self._root, name, wait_max_s, self._clock):
             lease = _Lease(
                 branch=name,
                 path=f"__leases/{quote(name, safe='')}.json",
@@ -249,7 +274,7 @@ class LeaseTurns:
                 operation_id=operation_id,
                 renew_s=self._renew_s,
             )
-            lease.acquire()
+            lease.acquire(wait_max_s)
             try:
                 yield lease
             finally:
@@ -285,7 +310,7 @@ class _Lease:
         self._guard = threading.Lock()
         self._renewer: threading.Thread | None = None
 
-    def acquire(self) -> None:
+    def acquire(self, wait_max_s: float) -> None:
         """Wait until the lease is free or its holder has been silent for too long."""
         started = seen_since = self._clock.monotonic_s()
         seen_tag: str | None = None
@@ -296,7 +321,7 @@ class _Lease:
                 seen_tag, seen_since = current.tag, now
             if self._try(current, silent_s=now - seen_since):
                 break
-            if now - started > WAIT_MAX_S:
+            if now - started > wait_max_s:
                 raise TurnTimeoutError(self._branch, now - started)
             self._clock.sleep(self._clock.jitter(_LEASE_POLL_S / 2, _LEASE_POLL_S))
         self._renewer = threading.Thread(

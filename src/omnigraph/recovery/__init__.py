@@ -3,9 +3,10 @@
 from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord
 from omnigraph.recovery.classify import TableClass, Verdict
 from omnigraph.recovery.sidecar import PlannedTable, Sidecar, WriterKind
-from omnigraph.recovery.sweep import Recovery
+from omnigraph.recovery.sweep import PendingRecovery, Recovery
 
 __all__ = [
+    "PendingRecovery",
     "PlannedTable",
     "Recovery",
     "RecoveryKind",

@@ -20,6 +20,8 @@ FAILPOINTS: Final = (
     "write.sidecar_confirmed",
     "write.published",
     "write.sidecar_deleted",
+    "schema_apply.locked",
+    "schema_apply.published",
     "recovery.sidecar_list",
     "recovery.after_void",
     "recovery.after_announce",

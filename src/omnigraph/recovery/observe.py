@@ -45,7 +45,7 @@ def are_expectations_met(state: ManifestState, sidecar: Sidecar) -> bool:
     expected = sidecar.expected_head
     if expected is not None and content_commit(state, expected) != content_commit(state, head):
         return False
-    written = [(table.table_key, table.entry) for table in sidecar.tables]
+    written = sidecar.written.items()
     return all(is_published_entry(state, key, entry) for key, entry in written) and all(
         is_published_entry(state, key, entry) or is_only_maintenance(state, key, entry)
         for key, entry in sidecar.reads
@@ -62,7 +62,7 @@ def is_published_entry(state: ManifestState, table_key: str, entry: Entry | None
 
 def published_on_lineage(state: ManifestState, table: PlannedTable) -> Entry | None:
     """Return the published entry of a table if it lies on the lineage that the record moves."""
-    current = state.entries.get(table.table_key)
+    current = state.entries.get(table.accepted_key)
     if current is None:
         return None
     lineage = (current.location, current.table_branch)

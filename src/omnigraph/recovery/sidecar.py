@@ -8,6 +8,7 @@
      tables: [{table_key, table_path, table_branch?, fork_of?: {branch, version}, entry,
                expected_version, post_commit_pin, transaction_ids: [uuid], confirmed_version?}],
      merge_source_commit_id?, merged_into?, additional_registrations?, tombstones?, schema?,
+     adopted?: [{expected, entry}],
      commit: {graph_commit_id, merged_parent_commit_id?, operation, created_at, message?,
               properties?}}
 
@@ -89,6 +90,11 @@ class PlannedTable:
         """Whether the write makes this dataset."""
         return self.entry is None
 
+    @property
+    def accepted_key(self) -> str:
+        """The table's key as of now; the write may publish it under another one."""
+        return self.table_key if self.entry is None else self.entry.table_key
+
     def created_entry(self) -> Entry:
         """Return the first entry of a dataset that the write makes."""
         return Entry(
@@ -100,6 +106,23 @@ class PlannedTable:
             row_count=self.row_count,
             owner=self.owner,
         )
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """An entry that is published as it is, without moving its table.
+
+    `expected` is the entry that must be the published one until then: of the same table, or of the
+    table that is about to take another name; None where there must be none.
+    """
+
+    expected: Entry | None
+    entry: Entry
+
+    @property
+    def accepted_key(self) -> str:
+        """The table's key as of now."""
+        return self.entry.table_key if self.expected is None else self.expected.table_key
 
 
 @dataclass(frozen=True)
@@ -125,12 +148,19 @@ class Sidecar:
     additional_registrations: tuple[Registration, ...] = ()
     tombstones: tuple[str, ...] = ()
     schema: AcceptedSchema | None = None
+    adopted: tuple[Adoption, ...] = ()
     schema_version: int = SIDECAR_VERSION
 
     @property
     def path(self) -> str:
         """Where the record lies."""
         return f"{FOLDER}/{self.operation_id}.json"
+
+    @property
+    def written(self) -> dict[str, Entry | None]:
+        """The published entries that the write replaces, by the key that they have now."""
+        moved = {table.accepted_key: table.entry for table in self.tables}
+        return moved | {adoption.accepted_key: adoption.expected for adoption in self.adopted}
 
     @property
     def actor_id(self) -> str | None:
@@ -194,6 +224,10 @@ def _sidecar_json(record: Sidecar) -> dict[str, Any]:
         "additional_registrations": [vars(r) for r in record.additional_registrations],
         "tombstones": [{"table_key": key} for key in record.tombstones],
         "schema": record.schema and vars(record.schema),
+        "adopted": [
+            {"expected": _entry_json(a.expected), "entry": _entry_json(a.entry)}
+            for a in record.adopted
+        ],
     }
     return form | {name: value for name, value in optional.items() if value}
 
@@ -260,6 +294,9 @@ def _sidecar(form: Mapping[str, Any]) -> Sidecar:
         ),
         tombstones=tuple(t["table_key"] for t in form.get("tombstones", ())),
         schema=AcceptedSchema(**form["schema"]) if form.get("schema") else None,
+        adopted=tuple(
+            Adoption(_entry(a["expected"]), Entry(**a["entry"])) for a in form.get("adopted", ())
+        ),
     )
 
 
@@ -299,6 +336,7 @@ def _entry(form: Mapping[str, Any] | None) -> Entry | None:
 __all__ = [
     "FOLDER",
     "SIDECAR_VERSION",
+    "Adoption",
     "ForkOrigin",
     "PlannedTable",
     "Sidecar",

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from omnigraph.errors import CorruptError
+from omnigraph.errors import CorruptError, NotFoundError
 from omnigraph.manifest import CommitDraft, Requirements, Updates
 from omnigraph.manifest.errors import (
     CommitSettledError,
@@ -65,6 +65,25 @@ class RecoveryStoppedError(CorruptError):
         self.hint = f"`omnigraph recovery quarantine {operation_id} --confirm` after a look"
 
 
+class RecoveryNotFoundError(NotFoundError):
+    """Recovery has done nothing about this operation."""
+
+    code = "OG-RECOVERY-NOT-FOUND"
+    hint = "`omnigraph recovery list`"
+
+    def __init__(self, operation_id: str) -> None:
+        self.operation_id = operation_id
+        super().__init__(f"recovery has settled no operation '{operation_id}'")
+
+
+class PendingRecovery(NamedTuple):
+    """A record that nobody has settled yet, and what a sweep would do about it."""
+
+    sidecar: Sidecar
+    verdict: Verdict
+    classes: tuple[TableClass, ...]
+
+
 class Recovery:
     """Finds and settles the recovery records of one graph."""
 
@@ -85,12 +104,19 @@ class Recovery:
             if (sidecar := self._read(info.path)) is not None
         ]
 
-    def status(self) -> list[tuple[Sidecar, Verdict, tuple[TableClass, ...]]]:
+    def status(self) -> list[PendingRecovery]:
         """Return what a sweep would do about each record, without doing it."""
         return [
-            (sidecar, *judge(observe(self._repository, sidecar), sidecar))
+            PendingRecovery(sidecar, *judge(observe(self._repository, sidecar), sidecar))
             for sidecar in self.pending()
         ]
+
+    def show(self, operation_id: str) -> RecoveryRecord:
+        """Return what recovery did about one operation."""
+        record = self.log.find(operation_id)
+        if record is None:
+            raise RecoveryNotFoundError(operation_id)
+        return record
 
     def sweep(self) -> list[RecoveryRecord]:
         """Settle every record of the graph, each under the turn of its branch."""
@@ -199,13 +225,16 @@ class Recovery:
             draft=sidecar.commit,
             requirements=Requirements(
                 schema_hash=sidecar.schema_hash or None,
-                written={table.table_key: table.entry for table in sidecar.tables},
+                written=sidecar.written,
                 read=dict(sidecar.reads),
                 expected_head=sidecar.expected_head,
                 merged_into=sidecar.merged_into,
             ),
             updates=Updates(
-                entries=tuple(_entry_seen(seen) for seen in facts.tables),
+                entries=(
+                    *(_entry_seen(seen) for seen in facts.tables),
+                    *(adoption.entry for adoption in sidecar.adopted),
+                ),
                 registrations=sidecar.additional_registrations,
                 tombstones=sidecar.tombstones,
                 schema=sidecar.schema,
@@ -239,7 +268,7 @@ class Recovery:
         outcomes = _outcomes(facts.tables)
         if not state.is_published(sidecar.recovery_commit_id):
             published = {
-                table.table_key: entry
+                table.accepted_key: entry
                 for table in sidecar.tables
                 if (entry := published_on_lineage(state, table)) is not None
             }
@@ -316,6 +345,7 @@ def _entry_seen(seen: TableFacts) -> Entry:
     template = table.entry or table.created_entry()
     return replace(
         template,
+        table_key=table.table_key,
         location=table.table_path,
         table_branch=table.table_branch,
         table_version=seen.head or table.post_commit_pin,

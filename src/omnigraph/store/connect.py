@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from omnigraph.store.durability import DiskFlusher, Durability, NoFlusher, flusher_for
 from omnigraph.store.local_objects import LocalObjectStore
@@ -74,17 +73,16 @@ def open_objects(
     """Open the objects alone, without loading Lance."""
     if settings.root.is_local:
         return LocalObjectStore(settings.root, flusher)
-    cloud = import_module("omnigraph.store.cloud_objects")
-    return cast("ObjectStore", cloud.CloudObjectStore(settings.root, settings.storage_options))
+    from omnigraph.store.cloud_objects import CloudObjectStore  # noqa: PLC0415 - heavy, optional
+
+    return CloudObjectStore(settings.root, settings.storage_options)
 
 
 def _open_datasets(
     settings: StoreSettings, objects: ObjectStore, flusher: DiskFlusher | NoFlusher
 ) -> DatasetStore:
-    adapter = import_module("omnigraph.store.lance_store")
-    return cast(
-        "DatasetStore",
-        adapter.LanceStore(
-            settings.root, objects, storage_options=settings.storage_options, flusher=flusher
-        ),
+    from omnigraph.store.lance_store import LanceStore  # noqa: PLC0415 - heavy, not fork-safe
+
+    return LanceStore(
+        settings.root, objects, storage_options=settings.storage_options, flusher=flusher
     )

@@ -23,6 +23,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from omnigraph.store.filters import Filter
+from omnigraph.store.objects import ObjectInfo
 from omnigraph.store.records import (
     BranchInfo,
     CleanupReport,
@@ -287,6 +288,15 @@ class DatasetStore(Protocol):
         """
         ...
 
+    def following(
+        self, staged: StagedTransaction, previous: StagedTransaction
+    ) -> StagedTransaction:
+        """Return a transaction that was staged on the view of `previous` as its true successor.
+
+        Both are then committed one after the other, and nothing may come in between.
+        """
+        ...
+
     def discard_staged_view(self, at: DatasetVersion) -> None:
         """Remove what `open_staged` has made; the staged transaction itself stays."""
         ...
@@ -340,6 +350,13 @@ class DatasetStore(Protocol):
         preview: bool = True,
     ) -> CleanupReport:
         """Remove old versions and the files that only they need; by default only say what."""
+        ...
+
+    def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:
+        """Return files under a dataset that no version of any lineage needs.
+
+        Running jobs have such files too: spare young ones and what a job has declared.
+        """
         ...
 
     def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:

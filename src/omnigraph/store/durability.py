@@ -34,6 +34,10 @@ class Flusher(Protocol):
         """Flush these files, their directories and every new directory above them."""
         ...
 
+    def contents(self, path: Path) -> None:
+        """Flush the bytes of a file that is about to be renamed."""
+        ...
+
     def directories(self, paths: Iterable[Path]) -> None:
         """Flush directories whose entries have changed."""
         ...
@@ -43,6 +47,9 @@ class NoFlusher:
     """Flushes nothing: `process` durability and object stores."""
 
     def files(self, paths: Iterable[Path]) -> None:
+        """Do nothing."""
+
+    def contents(self, path: Path) -> None:
         """Do nothing."""
 
     def directories(self, paths: Iterable[Path]) -> None:
@@ -81,11 +88,15 @@ class DiskFlusher:
         """Flush these files, their directories and every new directory above them."""
         parents: dict[Path, None] = {}
         for path in paths:
-            _fsync(path)
-            with self._lock:
-                self._flushed_files.append(path)
+            self.contents(path)
             parents[path.parent] = None
         self.directories(parents)
+
+    def contents(self, path: Path) -> None:
+        """Flush the bytes of a file that is about to be renamed."""
+        _fsync(path)
+        with self._lock:
+            self._flushed_files.append(path)
 
     def directories(self, paths: Iterable[Path]) -> None:
         """Flush directories whose entries have changed."""

@@ -489,6 +489,12 @@ class FaultyDatasetStore:
             "open_staged", staged.base.location, lambda: self._inner.open_staged(staged)
         )
 
+    def following(
+        self, staged: StagedTransaction, previous: StagedTransaction
+    ) -> StagedTransaction:
+        """Return a staged transaction as the successor of another; no effect."""
+        return self._inner.following(staged, previous)
+
     def discard_staged_view(self, at: DatasetVersion) -> None:
         """Remove what `open_staged` has made."""
         self._effect(
@@ -555,6 +561,12 @@ class FaultyDatasetStore:
             "cleanup",
             location,
             lambda: self._inner.cleanup(location, request, branch=branch, preview=preview),
+        )
+
+    def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:
+        """Return files that no version needs."""
+        return self._read(
+            "unreferenced_files", location, lambda: self._inner.unreferenced_files(location)
         )
 
     def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:

@@ -17,7 +17,7 @@ from omnigraph.store.errors import (
     StagedFilesLostError,
     StaleBaseError,
 )
-from omnigraph.store.lance_errors import LANCE_FAILURES, certain_error, reason_of, write_error
+from omnigraph.store.lance_errors import certain_error, lance_failures, reason_of, write_error
 from omnigraph.store.lance_handle import LanceHandle
 from omnigraph.store.lance_layout import manifest_path, transaction_path
 from omnigraph.store.lance_opener import LanceOpener
@@ -68,7 +68,7 @@ class LanceCommitter:
             achieved = lance.LanceDataset.commit(
                 handle.dataset, transaction, max_retries=0, storage_options=self._opener.options
             )
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             self._after_failed_commit(staged, error)
             return self._settled(staged, staged.intended_version)
         at = DatasetVersion(base.location, base.branch, achieved.version)
@@ -98,7 +98,7 @@ class LanceCommitter:
             achieved = lance.LanceDataset.commit(
                 handle.dataset, transaction, max_retries=0, storage_options=self._opener.options
             ).version
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             if self._opener.uuid_at(intended) != uuid:
                 raise write_error(error, location) from error
             achieved = intended.version
@@ -118,7 +118,7 @@ class LanceCommitter:
                 detached=True,
                 storage_options=self._opener.options,
             )
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             raise stage_error(error, base.location) from error
         at = DatasetVersion(base.location, base.branch, detached.version)
         return LanceHandle(detached, at, missing=_never_missing)
@@ -149,7 +149,7 @@ class LanceCommitter:
                 enable_v2_manifest_paths=True,
                 enable_stable_row_ids=True,
             )
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             if self._opener.uuid_at(DatasetVersion(location, None, 1)) != staged.uuid:
                 if self._opener.exists(location):
                     raise DatasetExistsError(path=location) from error

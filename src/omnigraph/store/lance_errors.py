@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -18,8 +19,22 @@ from omnigraph.store.errors import (
     WriteOutcomeUnknownError,
 )
 
-LANCE_FAILURES: Final = (OSError, ValueError, RuntimeError, pa.ArrowException)
-"""Everything that pylance raises for a failed call; programming errors are not among them."""
+_PANIC: Final = ("pyo3_runtime", "PanicException")
+
+
+def lance_failures() -> tuple[type[BaseException], ...]:
+    """Return everything that pylance raises for a failed call.
+
+    A panic of its Rust half, which damaged files can cause, is an exception outside of `Exception`
+    whose class nobody can import; it is found among the subclasses at the moment of catching.
+    """
+    panics = [
+        kind
+        for kind in BaseException.__subclasses__()
+        if (kind.__module__, kind.__name__) == _PANIC
+    ]
+    return (OSError, ValueError, RuntimeError, pa.ArrowException, *panics)
+
 
 _NOT_FOUND: Final = ("was not found", "not found:", "no such file")
 _PERMISSION: Final = (
@@ -31,27 +46,38 @@ _PERMISSION: Final = (
     "401 unauthorized",
     "read-only file system",
 )
+_UNSENT: Final = re.compile(r" in ([0-9.]+)(ns|µs|ms|s) - HTTP error: error sending request")
+_SECONDS: Final = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+_GIVEN_UP_AFTER_S: Final = 0.2
 _NO_BUCKET: Final = ("nosuchbucket",)
 _TIMEOUT: Final = ("timed out", "timedout")
 _DAMAGE: Final = (
-    "invalid range",
-    "file size is too small",
-    "does not have sufficient data",
     "corrupt",
-    "magic",
-    "invalid protobuf",
+    "does not have sufficient data",
     "failed to decode",
-    "unexpected end",
+    "failed to fill whole buffer",
+    "file size is too small",
+    "invalid protobuf",
+    "invalid range",
+    "invalid seek",
+    "invalid user input",
+    "magic",
     "out of bounds",
     "parse error",
+    "parser error",
+    "task was aborted",
+    "terminated before end of stream",
+    "unexpected end",
 )
+"""An input that Lance calls the user's comes from a file when no user gave any."""
 _CALLER: Final = (
-    "invalid user input",
-    "no field named",
-    "schema error",
+    "contained null values",
     "different schema",
-    "contains null",
+    "error optimizing sql filter",
+    "error resolving filter",
+    "no field named",
     "non-nullable",
+    "schema error",
 )
 
 
@@ -75,6 +101,17 @@ def reason_of(error: BaseException) -> str:
     return first
 
 
+def _was_given_up(error: BaseException) -> bool:
+    """Tell a request that waited in vain from one that could not be sent.
+
+    Lance drops the cause and keeps the time it took: a refused connection fails at once.
+    """
+    found = _UNSENT.search(str(error))
+    if found is None:
+        return False
+    return float(found[1]) * _SECONDS[found[2]] >= _GIVEN_UP_AFTER_S
+
+
 def certain_error(error: BaseException, path: str) -> StorageError | None:
     """Return the error for a failure that certainly left nothing behind, if it is one."""
     if says(error, _PERMISSION):
@@ -91,9 +128,10 @@ def read_error(error: BaseException, path: str) -> StorageError:
         return certain
     if says(error, _NO_BUCKET):
         return StorageUnavailableError(path=path, reason="the bucket does not exist")
-    if says(error, _TIMEOUT):
+    if says(error, _TIMEOUT) or _was_given_up(error):
         return StorageTimeoutError(path=path, reason=reason_of(error))
-    if is_not_found(error) or says(error, _DAMAGE):
+    is_panic = (type(error).__module__, type(error).__name__) == _PANIC
+    if is_panic or is_not_found(error) or says(error, _DAMAGE):
         return CorruptObjectError(path=path, reason=reason_of(error))
     return StorageUnavailableError(path=path, reason=reason_of(error))
 
@@ -110,7 +148,7 @@ def read_failures(path: str) -> Iterator[None]:
     """Translate failures of a read."""
     try:
         yield
-    except LANCE_FAILURES as error:
+    except lance_failures() as error:
         raise read_error(error, path) from error
 
 
@@ -119,5 +157,5 @@ def write_failures(path: str) -> Iterator[None]:
     """Translate failures of a write whose outcome nobody checks."""
     try:
         yield
-    except LANCE_FAILURES as error:
+    except lance_failures() as error:
         raise write_error(error, path) from error

@@ -15,7 +15,7 @@ from lance.query import FullTextOperator, FullTextQuery, MatchQuery, PhraseQuery
 from omnigraph.names import nearest_name
 from omnigraph.store.errors import InvalidScanError, StorageError
 from omnigraph.store.filters import Filter, OneOf, filter_columns
-from omnigraph.store.lance_errors import LANCE_FAILURES, read_error
+from omnigraph.store.lance_errors import lance_failures, read_error
 from omnigraph.store.lance_sql import render_filter
 from omnigraph.store.records import (
     DISTANCE,
@@ -65,6 +65,14 @@ class LanceHandle:
     def dataset(self) -> lance.LanceDataset:
         """The library's object; for the other modules of the adapter only."""
         return self._dataset
+
+    def private_dataset(self) -> lance.LanceDataset:
+        """Return the same version as an object that nobody else has; costs no request.
+
+        Some calls of pylance (reading transactions, refs, building indexes) need an object for
+        themselves: on a shared one they fail, or make others fail, with "already borrowed".
+        """
+        return self._dataset.checkout_version(self._at.version)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -234,13 +242,13 @@ class LanceHandle:
     def _batches(self, open_reader: Callable[[], pa.RecordBatchReader]) -> Iterator[pa.RecordBatch]:
         try:
             yield from open_reader()
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             raise self._translated(error) from error
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             raise self._translated(error) from error
 
     def _translated(self, error: BaseException) -> StorageError:
@@ -277,10 +285,14 @@ def _text_query(search: TextSearch) -> FullTextQuery:
 
 def fragment_identity(metadata: lance.FragmentMetadata) -> str:
     """Name the files by which a fragment's content is fixed: equal names, equal rows."""
-    names = [str(file.path) for file in metadata.files]
+    names = [_data_identity(metadata)]
     if metadata.deletion_file is not None:
         names.append(metadata.deletion_file.path(metadata.id))
     return "|".join(names)
+
+
+def _data_identity(metadata: lance.FragmentMetadata) -> str:
+    return "|".join(str(file.path) for file in metadata.files)
 
 
 def _fragment_info(metadata: lance.FragmentMetadata) -> FragmentInfo:
@@ -290,6 +302,7 @@ def _fragment_info(metadata: lance.FragmentMetadata) -> FragmentInfo:
         deleted_rows=metadata.num_deletions,
         data_bytes=sum(file.file_size_bytes or 0 for file in metadata.files),
         identity=fragment_identity(metadata),
+        data_identity=_data_identity(metadata),
     )
 
 

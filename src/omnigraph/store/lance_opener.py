@@ -25,8 +25,8 @@ from omnigraph.store.errors import (
     StorageUnavailableError,
 )
 from omnigraph.store.lance_errors import (
-    LANCE_FAILURES,
     is_not_found,
+    lance_failures,
     read_error,
     read_failures,
 )
@@ -131,11 +131,11 @@ class LanceOpener:
         """Say whose commit a version is."""
         handle = self.open(at.location, branch=at.branch, version=at.version)
         try:
-            found = handle.dataset.read_transaction(at.version)
+            found = handle.private_dataset().read_transaction(at.version)
         except TypeError:
             # pylance cannot rebuild a compaction that rewrote an index as well.
             return self._transaction_from_file(at, handle)
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             raise read_error(error, self._version_name(at)) from error
         if found is None:
             raise CorruptObjectError(
@@ -156,12 +156,17 @@ class LanceOpener:
         return self.open(base.location, branch=base.branch, version=base.version)
 
     def any_main(self, location: str) -> lance.LanceDataset:
-        """Return any open handle of the main lineage: branches and tags belong to the dataset."""
+        """Open any version of the main lineage for the caller alone: refs belong to the dataset."""
         with self._lock:
-            for at, handle in reversed(self._handles.items()):
-                if at.location == location and at.branch is None:
-                    return handle.dataset
-        return self.open(location).dataset
+            kept = next(
+                (
+                    handle
+                    for at, handle in reversed(self._handles.items())
+                    if at.location == location and at.branch is None
+                ),
+                None,
+            )
+        return (kept or self.open(location)).private_dataset()
 
     def uri(self, location: str, branch: str | None) -> str:
         """Return the name under which Lance finds a lineage."""
@@ -207,22 +212,24 @@ class LanceOpener:
             self._known_heads.pop((location, branch), None)
 
     def io_counts(self) -> IoCounts:
-        """Add up what Lance has asked of the storage, over the datasets now cached."""
+        """Say what Lance has asked of the storage; the session counts for all its datasets."""
         with self._lock:
-            by_location = {at.location: handle for at, handle in self._handles.items()}
-        stats = [handle.dataset.io_stats_snapshot() for handle in by_location.values()]
+            handle = next(iter(self._handles.values()), None)
+        if handle is None:
+            return IoCounts()
+        stats = handle.dataset.io_stats_snapshot()
         return IoCounts(
-            reads=sum(entry.read_iops for entry in stats),
-            bytes_read=sum(entry.read_bytes for entry in stats),
-            writes=sum(entry.write_iops for entry in stats),
-            bytes_written=sum(entry.written_bytes for entry in stats),
+            reads=stats.read_iops,
+            bytes_read=stats.read_bytes,
+            writes=stats.write_iops,
+            bytes_written=stats.written_bytes,
         )
 
     def open_cold(self, at: DatasetVersion) -> LanceHandle:
         """Open a version without looking at what is kept."""
         try:
             dataset = self.load(at)
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             if is_not_found(error):
                 raise self._absent(at) from error
             raise read_error(error, self._version_name(at)) from error
@@ -304,7 +311,7 @@ class LanceOpener:
                 storage_options=self.options,
                 session=self._session,
             )
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             if is_not_found(error):
                 raise DatasetNotFoundError(path=location, branch=branch) from error
             failure = read_error(error, location)

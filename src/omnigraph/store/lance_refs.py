@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
 from omnigraph.store.durability import PathFlusher
 from omnigraph.store.errors import (
     InvalidLocationError,
@@ -11,8 +14,9 @@ from omnigraph.store.errors import (
     StorageError,
 )
 from omnigraph.store.lance_errors import (
-    LANCE_FAILURES,
-    read_failures,
+    is_not_found,
+    lance_failures,
+    read_error,
     reason_of,
     says,
     write_error,
@@ -28,6 +32,9 @@ from omnigraph.store.lance_opener import LanceOpener
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import BranchInfo, DatasetVersion, TagInfo
 from omnigraph.store.uri import checked_path
+
+_ATTEMPTS_MAX: Final = 100
+"""How often a look at all refs is repeated when one of them goes away in the middle of it."""
 
 
 class LanceRefs:
@@ -48,12 +55,20 @@ class LanceRefs:
         if self._objects.head(branch_ref_path(location, checked_path(name))) is not None:
             raise RefExistsError(path=location, kind="branch", name=name)
         source = self._opener.open(location, branch=from_branch, version=from_version)
+        reference = (from_branch, from_version)
+        options = self._opener.options
         try:
-            source.dataset.create_branch(
-                name, (from_branch, from_version), storage_options=self._opener.options
-            )
-        except LANCE_FAILURES as error:
-            raise _ref_error(error, location, kind="branch", name=name) from error
+            source.private_dataset().create_branch(name, reference, storage_options=options)
+        except lance_failures() as error:
+            if not says(error, ("clone operation should not enter",)):
+                raise _ref_error(error, location, kind="branch", name=name) from error
+            # Lance makes the files first and the ref last; whoever made these died in between.
+            self._objects.delete_prefix(lineage_path(location, name))
+            self._opener.forget_lineage(location, name)
+            try:
+                source.private_dataset().create_branch(name, reference, storage_options=options)
+            except lance_failures() as again:
+                raise _ref_error(again, location, kind="branch", name=name) from again
         self._flusher.files(
             [
                 branch_ref_path(location, name),
@@ -64,18 +79,22 @@ class LanceRefs:
 
     def delete_branch(self, location: str, name: str) -> None:
         """Remove a branch that nothing was cut from."""
-        dataset = self._opener.any_main(location)
-        try:
-            dataset.branches.delete(checked_path(name))
-        except LANCE_FAILURES as error:
-            raise _ref_error(error, location, kind="branch", name=name) from error
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            try:
+                self._opener.any_main(location).branches.delete(checked_path(name))
+                break
+            except lance_failures() as error:
+                if not _is_race(error) or attempt == _ATTEMPTS_MAX:
+                    raise _ref_error(error, location, kind="branch", name=name) from error
+            if not self.has_branch(location, name):
+                # The branch went and Lance met the race while tidying up: some files stay.
+                break
         self._opener.forget_lineage(location, name)
         self._flusher.directory_of(branch_ref_path(location, name))
 
     def list_branches(self, location: str) -> tuple[BranchInfo, ...]:
         """List the dataset's branches by name."""
-        with read_failures(location):
-            found = self._opener.any_main(location).branches.list()
+        found = self._listed(location, self._opener.any_main(location).branches.list)
         return tuple(
             BranchInfo(name, entry["parent_branch"], entry["parent_version"])
             for name, entry in sorted(found.items())
@@ -96,8 +115,8 @@ class LanceRefs:
         """Pin a version."""
         handle = self._opener.open(location, branch=branch, version=version)
         try:
-            handle.dataset.tags.create(checked_path(name), (branch, version))
-        except LANCE_FAILURES as error:
+            handle.private_dataset().tags.create(checked_path(name), (branch, version))
+        except lance_failures() as error:
             raise _ref_error(error, location, kind="tag", name=name) from error
         self._flusher.files([tag_ref_path(location, name)])
 
@@ -105,23 +124,36 @@ class LanceRefs:
         """Unpin a version."""
         try:
             self._opener.any_main(location).tags.delete(checked_path(name))
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             raise _ref_error(error, location, kind="tag", name=name) from error
         self._flusher.directory_of(tag_ref_path(location, name))
 
     def list_tags(self, location: str) -> tuple[TagInfo, ...]:
         """List the dataset's tags by name."""
-        with read_failures(location):
-            found = self._opener.any_main(location).tags.list()
+        found = self._listed(location, self._opener.any_main(location).tags.list)
         return tuple(
             TagInfo(name, entry["branch"], entry["version"])
             for name, entry in sorted(found.items())
         )
 
+    def _listed(self, location: str, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            try:
+                return look()
+            except lance_failures() as error:
+                if not _is_race(error) or attempt == _ATTEMPTS_MAX:
+                    raise read_error(error, location) from error
+        raise AssertionError("the last attempt returns or raises")
+
     def _files_of_branch(self, location: str, name: str) -> list[str]:
         if not self._is_local:
             return []
         return [info.path for info in self._objects.list(lineage_path(location, name))]
+
+
+def _is_race(error: BaseException) -> bool:
+    """Whether a ref went away between Lance's listing of them and its look at each."""
+    return is_not_found(error) and "/_refs/" in str(error)
 
 
 def _ref_error(error: BaseException, location: str, *, kind: str, name: str) -> StorageError:

@@ -19,7 +19,7 @@ from lance.fragment import RowIdSequence, write_fragments
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.errors import InvalidScanError, StorageError, StorageUnavailableError
-from omnigraph.store.lance_errors import LANCE_FAILURES, certain_error, reason_of
+from omnigraph.store.lance_errors import certain_error, lance_failures, reason_of
 from omnigraph.store.lance_layout import data_path, lineage_path
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import (
@@ -113,7 +113,7 @@ def write_rows(
             data_storage_version=DATA_FORMAT,
             storage_options=dict(storage_options) if storage_options else None,
         )
-    except LANCE_FAILURES as error:
+    except lance_failures() as error:
         if stream.failure is not None:
             raise stream.failure from None
         raise stage_error(error, base.location) from error
@@ -231,7 +231,7 @@ def _write_deletion(
     before = fragment.metadata
     try:
         trimmed = fragment.delete_rows(offsets)
-    except LANCE_FAILURES as error:
+    except lance_failures() as error:
         raise stage_error(error, base.location) from error
     left = 0 if trimmed is None else trimmed.num_rows
     if before.num_rows - left != len(offsets):
@@ -302,7 +302,13 @@ def update_transaction(
 
 def check_lineage(
     base: DatasetVersion,
-    parts: Sequence[WrittenFragment | WrittenDeletion | WrittenIndexSegment | CompactionResult],
+    parts: Sequence[
+        WrittenFragment
+        | WrittenDeletion
+        | WrittenIndexSegment
+        | CompactionResult
+        | StagedTransaction
+    ],
 ) -> None:
     """Refuse files that were written under another lineage, which could not read them."""
     for part in parts:
@@ -349,7 +355,7 @@ def upsert_transaction(
     builder = dataset.merge_insert(key).when_matched_update_all().when_not_matched_insert_all()
     try:
         transaction, counts = builder.execute_uncommitted(stream.reader())
-    except LANCE_FAILURES as error:
+    except lance_failures() as error:
         if stream.failure is not None:
             raise stream.failure from None
         raise stage_error(error, base.location) from error

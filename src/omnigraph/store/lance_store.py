@@ -25,12 +25,13 @@ from omnigraph.store import lance_upkeep as upkeep
 from omnigraph.store.durability import Flusher, NoFlusher, PathFlusher
 from omnigraph.store.errors import CorruptObjectError, InvalidScanError
 from omnigraph.store.lance_commit import LanceCommitter
-from omnigraph.store.lance_errors import LANCE_FAILURES, read_failures, write_error
+from omnigraph.store.lance_errors import lance_failures, read_failures, write_error
 from omnigraph.store.lance_handle import LanceHandle
 from omnigraph.store.lance_layout import manifest_path
 from omnigraph.store.lance_opener import HANDLES_MAX, IoCounts, LanceOpener
+from omnigraph.store.lance_orphans import unreferenced_files
 from omnigraph.store.lance_refs import LanceRefs
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects import ObjectInfo, ObjectStore
 from omnigraph.store.records import (
     ROW_ID,
     BranchInfo,
@@ -67,6 +68,7 @@ class LanceStore:
         flusher: Flusher | None = None,
         handles_max: int = HANDLES_MAX,
     ) -> None:
+        self._root = root
         self._objects = objects
         self._flusher = PathFlusher(root, flusher or NoFlusher())
         self._opener = LanceOpener(
@@ -174,7 +176,8 @@ class LanceStore:
         self, base: DatasetVersion, spec: IndexSpec, *, fragment_ids: Sequence[int] | None = None
     ) -> WrittenIndexSegment:
         """Build an index over some fragments (all when `None`) without publishing it."""
-        dataset = self._opener.at(base).dataset
+        # Building an index locks the library's object, and others read through the shared one.
+        dataset = self._opener.at(base).private_dataset()
         if fragment_ids is None:
             fragment_ids = [fragment.fragment_id for fragment in dataset.get_fragments()]
         written = upkeep.build_index_segment(dataset, spec, base=base, fragment_ids=fragment_ids)
@@ -331,6 +334,12 @@ class LanceStore:
         """Read what a staged transaction would make, without moving a head."""
         return self._committer.open_staged(staged)
 
+    def following(
+        self, staged: StagedTransaction, previous: StagedTransaction
+    ) -> StagedTransaction:
+        """Return a transaction that was staged on the view of `previous` as its true successor."""
+        return upkeep.following_transaction(staged, previous)
+
     def discard_staged_view(self, at: DatasetVersion) -> None:
         """Remove what `open_staged` has made; the staged transaction itself stays."""
         self._objects.delete(manifest_path(at.location, at.branch, at.version))
@@ -401,7 +410,7 @@ class LanceStore:
                 removed = dataset.explain_cleanup_old_versions(**options).stats
             else:
                 removed = dataset.cleanup_old_versions(**options)
-        except LANCE_FAILURES as error:
+        except lance_failures() as error:
             raise write_error(error, location) from error
         if not preview:
             self._opener.forget_lineage(location, branch)
@@ -409,6 +418,16 @@ class LanceStore:
             versions_removed=removed.old_versions,
             bytes_removed=removed.bytes_removed,
             files_removed=_files_removed(removed),
+        )
+
+    def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:
+        """Return files under a dataset that no version of any lineage needs."""
+        return unreferenced_files(
+            checked_path(location),
+            root=self._root,
+            opener=self._opener,
+            refs=self._refs,
+            objects=self._objects,
         )
 
     def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:
@@ -430,7 +449,7 @@ class LanceStore:
         self._opener.forget(location)
 
     def io_counts(self) -> IoCounts:
-        """Add up what Lance has asked of the storage, over the datasets now cached."""
+        """Say what Lance has asked of the storage since the store was opened."""
         return self._opener.io_counts()
 
     def _flush(self, files: Iterable[StagedFile]) -> None:

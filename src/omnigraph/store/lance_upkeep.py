@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import lance
 from lance import LanceOperation, optimize
 
 from omnigraph.store.errors import StaleBaseError
-from omnigraph.store.lance_errors import LANCE_FAILURES
+from omnigraph.store.lance_errors import lance_failures
 from omnigraph.store.lance_handle import fragment_identity
 from omnigraph.store.lance_layout import index_path, max_fragment_id
 from omnigraph.store.lance_staging import (
@@ -25,6 +26,7 @@ from omnigraph.store.lance_staging import (
     has_blob_columns,
     stage_error,
     staged_record,
+    transaction_of,
     unpickle,
 )
 from omnigraph.store.objects import ObjectStore
@@ -45,6 +47,7 @@ from omnigraph.store.records import (
 
 # The stubs of this module know neither `json`, `from_json` nor `original_fragments`.
 _COMPACTION: Final[Any] = optimize
+_FIRST_DETACHED_VERSION: Final = 1 << 63
 _VECTOR_KINDS: Final = frozenset({IndexKind.IVF_FLAT, IndexKind.IVF_PQ, IndexKind.IVF_HNSW_SQ})
 
 
@@ -72,7 +75,7 @@ def build_index_segment(
         if spec.kind is IndexKind.INVERTED:
             # A text segment is written in a staging form that only a merge makes readable.
             built = dataset.merge_existing_index_segments([built])
-    except LANCE_FAILURES as error:
+    except lance_failures() as error:
         raise stage_error(error, base.location) from error
     files = tuple(
         StagedFile(
@@ -123,6 +126,27 @@ def index_transaction(
     )
 
 
+def following_transaction(
+    staged: StagedTransaction, previous: StagedTransaction
+) -> StagedTransaction:
+    """Give a transaction that was staged on the view of another one its true base."""
+    base = replace(previous.base, version=previous.intended_version)
+    check_lineage(base, [staged])
+    transaction = transaction_of(staged)
+    operation = transaction.operation
+    if isinstance(operation, LanceOperation.CreateIndex):
+        # What was built on a view says so; Lance compares that number with true versions.
+        arriving = [_settled(index, base) for index in operation.new_indices]
+        operation = replace(operation, new_indices=arriving)
+    moved = replace(transaction, read_version=base.version, operation=operation)
+    return replace(staged, base=base, payload=pickle.dumps(moved))
+
+
+def _settled(built: lance.Index, base: DatasetVersion) -> lance.Index:
+    is_of_view = built.dataset_version >= _FIRST_DETACHED_VERSION
+    return replace(built, dataset_version=base.version) if is_of_view else built
+
+
 def segments_named(indexes: Sequence[IndexInfo], names: frozenset[str]) -> frozenset[str]:
     """Return the uuids of all segments of the indexes with these names."""
     return frozenset(
@@ -158,7 +182,7 @@ def run_compaction(
     """Rewrite the fragments of one task."""
     try:
         result = _COMPACTION.CompactionTask.from_json(task.payload).execute(dataset)
-    except LANCE_FAILURES as error:
+    except lance_failures() as error:
         raise stage_error(error, task.base.location) from error
     blobs_in = objects if has_blob_columns(dataset.schema) else None
     return CompactionResult(

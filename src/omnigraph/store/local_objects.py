@@ -131,7 +131,7 @@ class LocalObjectStore:
                     file.write(data)
                     file.flush()
                     status = os.fstat(file.fileno())
-                self._flusher.files([temporary])
+                self._flusher.contents(temporary)
             yield temporary, target, _tag(status)
         finally:
             temporary.unlink(missing_ok=True)

@@ -209,6 +209,8 @@ class FragmentInfo:
     data_bytes: int
     identity: str
     """Names the data and deletion files by which the fragment's content is fixed."""
+    data_identity: str = ""
+    """Names the data files alone: equal in two versions that differ only in deleted rows."""
 
     @property
     def rows(self) -> int:

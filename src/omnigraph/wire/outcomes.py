@@ -16,12 +16,14 @@ from omnigraph.errors import (
     NotFoundError,
     OmnigraphError,
     OutcomeUnknownError,
+    PreconditionError,
     UnavailableError,
 )
 
 EXIT_OK: Final = 0
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_PRECONDITION: Final = 4
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ OUTCOMES: Final[dict[type[OmnigraphError], Outcome]] = {
     NotFoundError: Outcome(404, EXIT_FAILURE),
     DeniedError: Outcome(403, EXIT_FAILURE),
     ConflictError: Outcome(409, EXIT_FAILURE),
+    PreconditionError: Outcome(412, EXIT_PRECONDITION),
     OutcomeUnknownError: Outcome(500, EXIT_FAILURE),
     CorruptError: Outcome(500, EXIT_FAILURE),
     UnavailableError: Outcome(503, EXIT_FAILURE),
@@ -59,3 +62,11 @@ def error_json(error: OmnigraphError) -> dict[str, str]:
     if error.hint:
         shape["hint"] = error.hint
     return shape
+
+
+def precondition_json(error: PreconditionError) -> dict[str, object]:
+    """Return the body of a lost compare-and-swap: `error` and `precondition_failure`."""
+    failure = {"expected": error.expected}
+    if error.actual is not None:
+        failure["actual"] = error.actual
+    return {"error": str(error), "precondition_failure": failure}

@@ -31,6 +31,11 @@ class TableDelta:
     `rows` has the stored columns in stored order, one row per id: the last one that the operation
     wrote. `positions` says, row by row, where each came from (a line, a record, a statement), or is
     None. `deleted` holds ids that go; no id is in both. `rows` and `deleted` are empty, not None.
+
+    `records` is what was written before it was folded by id, where that is more than `rows`: the
+    columns `id` and the members of keys and unique tuples, with `record_positions`. `ids_are_new`
+    says that the operation made every id itself, so that none can be stored or given twice.
+    `rows` may lie in a file that is mapped into memory: go through it by batches.
     """
 
     table_key: str
@@ -38,6 +43,9 @@ class TableDelta:
     rows: pa.Table
     deleted: pa.Array
     positions: pa.Array | None = None
+    records: pa.Table | None = None
+    record_positions: pa.Array | None = None
+    ids_are_new: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -14,17 +14,23 @@ until the operation is settled: by phase D, or by whoever takes the next turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import CorruptError, OmnigraphError
 from omnigraph.manifest import CommitDraft, Entry, Published, Registration, Requirements, Updates
-from omnigraph.manifest.errors import BranchGoneError, CommitSettledError
+from omnigraph.manifest.errors import (
+    BranchGoneError,
+    CommitSettledError,
+    SchemaApplyInProgressError,
+)
+from omnigraph.manifest.turn import TurnTimeoutError
 from omnigraph.recovery import PlannedTable, Recovery, Sidecar, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
 from omnigraph.recovery.failpoints import hit
-from omnigraph.recovery.sidecar import SIDECAR_VERSION, ForkOrigin
+from omnigraph.recovery.sidecar import SIDECAR_VERSION, Adoption, ForkOrigin
 from omnigraph.write.strays import put_back_strays
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.publish import Revalidate
     from omnigraph.manifest.rows import AcceptedSchema
     from omnigraph.manifest.turn import Turn
+    from omnigraph.names import BranchName
     from omnigraph.store.records import StagedTransaction
 
 _log = logging.getLogger(__name__)
@@ -58,7 +65,8 @@ class IncompleteWriteError(CorruptError):
 class TableWrite:
     """What a write does to one table: transactions that follow each other on one lineage.
 
-    `base` is None for a dataset that the write creates at `location`.
+    `base` is None for a dataset that the write creates at `location`. `table_key` is the key to
+    publish; while a type takes another name, the entry of `base` still has the old one.
     """
 
     table_key: str
@@ -100,7 +108,8 @@ class TableWrite:
     def published(self, version: int) -> Entry:
         """Return the entry to publish."""
         if self.base is not None:
-            return self.base.entry_at(version, self.row_count)
+            entry = self.base.entry_at(version, self.row_count)
+            return replace(entry, table_key=self.table_key)
         return replace(self.planned().created_entry(), table_version=version)
 
 
@@ -121,13 +130,17 @@ class WriteJob:
     registrations: tuple[Registration, ...] = ()
     tombstones: tuple[str, ...] = ()
     schema: AcceptedSchema | None = None
+    adopted: tuple[Adoption, ...] = ()
+    """Entries to publish as they are, beside the tables that move."""
 
     @property
     def requirements(self) -> Requirements:
         """What must still hold when the write is published."""
+        moved = {table.planned().accepted_key: table.expected for table in self.tables}
+        adopted = {adoption.accepted_key: adoption.expected for adoption in self.adopted}
         return Requirements(
             schema_hash=self.schema_hash,
-            written={table.table_key: table.expected for table in self.tables},
+            written=moved | adopted,
             read=self.reads,
             expected_head=self.expected_head,
             merged_into=self.merged_into,
@@ -143,6 +156,8 @@ class Committer:
         self._owner_id = owner_id
         self._datasets = repository.store.datasets
         self._objects = repository.store.objects
+        self.on_commit: Callable[[WriteJob], None] | None = None
+        """Hears of every write that has become visible, after its turn."""
 
     def commit(self, job: WriteJob, *, revalidate: Revalidate | None = None) -> Published:
         """Make a prepared write visible, or raise.
@@ -152,32 +167,73 @@ class Committer:
         """
         hit("write.post_stage")
         branch = job.incarnation.branch
-        with self._repository.turns.take(branch, operation_id=job.operation_id) as turn:
+        with self.turn(branch, operation_id=job.operation_id, operation=job.draft.operation) as it:
             hit("write.turn_taken")
             self._recovery.sweep_branch(branch)
-            self._require_ready(job, revalidate)
-            for staged in (staged for table in job.tables for staged in table.staged):
-                self._datasets.verify_staged_files(staged)
-            sidecar = self._sidecar(job)
-            self._objects.put_if_absent(sidecar.path, sidecar.to_json())
-            hit("write.sidecar_written")
-            published = self._run(job, sidecar, turn, revalidate)
-            self._forget(sidecar)
-            hit("write.sidecar_deleted")
+            published = self.commit_in_turn(job, it, revalidate=revalidate)
+        self.record(published)
+        if self.on_commit is not None:
+            self.on_commit(job)
+        return published
+
+    @contextmanager
+    def turn(self, branch: BranchName, *, operation_id: str, operation: str) -> Iterator[Turn]:
+        """Hold the turn of a branch; whoever would wait for a schema change is refused instead."""
+        turns = self._repository.turns
+        with ExitStack() as stack:
+            try:
+                held = stack.enter_context(
+                    turns.take(branch, operation_id=operation_id, wait_max_s=turns.takeover_s)
+                )
+            except TurnTimeoutError as busy:
+                if self._repository.branches.has_schema_lock():
+                    raise SchemaApplyInProgressError(operation) from busy
+                held = stack.enter_context(turns.take(branch, operation_id=operation_id))
+            yield held
+
+    def commit_in_turn(
+        self, job: WriteJob, turn: Turn, *, revalidate: Revalidate | None = None
+    ) -> Published:
+        """Do what `commit` does, under a turn that the caller holds and has swept."""
+        self._require_ready(job, revalidate)
+        for staged in (staged for table in job.tables for staged in table.staged):
+            self._datasets.verify_staged_files(staged)
+        sidecar = self._sidecar(job)
+        self._objects.put_if_absent(sidecar.path, sidecar.to_json())
+        hit("write.sidecar_written")
+        published = self._run(job, sidecar, turn, revalidate)
+        self._forget(sidecar)
+        hit("write.sidecar_deleted")
+        return published
+
+    def record(self, published: Published) -> None:
+        """Add a published commit to the derived tables, after the turn."""
         if published.commit is not None:
             self._repository.commit_tables.record([published.commit])
-        return published
 
     def _require_ready(self, job: WriteJob, revalidate: Revalidate | None) -> None:
         repository = self._repository
         if not repository.branches.is_alive(job.incarnation):
             raise BranchGoneError(job.incarnation.text)
         if job.kind is not WriterKind.SCHEMA_APPLY:
-            repository.branches.require_no_schema_apply(job.draft.operation)
+            self._require_no_schema_apply(job)
         repository.publisher.require(job.incarnation, job.requirements, revalidate)
-        for table in job.tables:
-            if table.base is not None and not table.base.is_fork:
-                put_back_strays(repository, self._recovery, job.incarnation, table.base.entry)
+        put_back = [
+            put_back_strays(repository, self._recovery, job.incarnation, table.base.entry)
+            for table in job.tables
+            if table.base is not None and not table.base.is_fork
+        ]
+        if any(put_back):
+            # What was put back has a new entry: the write has to be prepared again.
+            repository.publisher.require(job.incarnation, job.requirements, revalidate)
+
+    def _require_no_schema_apply(self, job: WriteJob) -> None:
+        branches = self._repository.branches
+        if not job.incarnation.is_main:
+            branches.require_no_schema_apply(job.draft.operation)
+        elif branches.has_schema_lock():
+            # Its owner would hold the turn that is held here: it is dead.
+            branches.clear_schema_lock()
 
     def _run(
         self, job: WriteJob, sidecar: Sidecar, turn: Turn, revalidate: Revalidate | None
@@ -194,7 +250,10 @@ class Committer:
                 draft=job.draft,
                 requirements=job.requirements,
                 updates=Updates(
-                    entries=tuple(t.published(reached[t.table_key]) for t in job.tables),
+                    entries=(
+                        *(table.published(reached[table.table_key]) for table in job.tables),
+                        *(adoption.entry for adoption in job.adopted),
+                    ),
                     registrations=job.registrations,
                     tombstones=job.tombstones,
                     schema=job.schema,
@@ -248,4 +307,5 @@ class Committer:
             additional_registrations=job.registrations,
             tombstones=job.tombstones,
             schema=job.schema,
+            adopted=job.adopted,
         )

@@ -39,12 +39,15 @@ class DriftNeedsRepairError(ConflictError):
 
 def put_back_strays(
     repository: Repository, recovery: Recovery, incarnation: Incarnation, entry: Entry
-) -> None:
-    """Undo late commits of settled operations on one table; the caller holds the turn."""
+) -> bool:
+    """Undo late commits of settled operations on one table; the caller holds the turn.
+
+    Returns whether there were any: the table then has another published entry.
+    """
     datasets = repository.store.datasets
     head = datasets.head_version(entry.location, branch=entry.table_branch)
     if head <= entry.table_version:
-        return
+        return False
     moves = datasets.transactions(
         entry.location, branch=entry.table_branch, first=entry.table_version + 1, last=head
     )
@@ -82,3 +85,4 @@ def put_back_strays(
             created_at=repository.clock.now_us(),
         )
     )
+    return True

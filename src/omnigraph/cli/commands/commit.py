@@ -31,7 +31,7 @@ def list_(
     """List the commits of a branch, newest first."""
     commits = open_graph(uri, store, read_only=True).list_commits(branch, limit=limit)
     text = "\n".join(_line(commit) for commit in commits)
-    Output(as_json=as_json).result(text, {"commits": [commit_json(c) for c in commits]})
+    Output(as_json=as_json).result(text, {"commits": [c.to_json() for c in commits]})
 
 
 @command.command("show")
@@ -40,22 +40,9 @@ def list_(
 @_json
 def show(uri: str | None, store: str | None, commit_id: str, as_json: bool) -> None:
     """Show one commit."""
-    shape = commit_json(open_graph(uri, store, read_only=True).get_commit(commit_id))
+    shape = open_graph(uri, store, read_only=True).get_commit(commit_id).to_json()
     text = "\n".join(f"{key}: {value}" for key, value in shape.items() if value is not None)
     Output(as_json=as_json).result(text, shape)
-
-
-def commit_json(commit: GraphCommit) -> dict[str, object]:
-    """Return the JSON form of a commit."""
-    return {
-        "graph_commit_id": commit.graph_commit_id,
-        "graph_branch": commit.graph_branch,
-        "graph_manifest_version": commit.manifest_version,
-        "parent_commit_id": commit.parent_commit_id,
-        "merged_parent_commit_id": commit.merged_parent_commit_id,
-        "actor_id": commit.actor_id,
-        "created_at": commit.created_at,
-    }
 
 
 def _line(commit: GraphCommit) -> str:

@@ -14,7 +14,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the result a
 
 @click.group("schema")
 def command() -> None:
-    """Show a schema, and plan its changes."""
+    """Show a schema, plan its changes and apply them."""
 
 
 @command.command("show")
@@ -45,3 +45,37 @@ def plan(
     planned = graph.plan_schema_file(schema_path, allow_data_loss=allow_data_loss).plan
     shape = {"uri": graph.uri, "step_count": len(planned.steps), **planned.to_json()}
     Output(as_json=as_json).result(planned.render(), shape)
+
+
+@command.command("apply")
+@graph_address(positional=True)
+@click.option(
+    "--schema",
+    "schema_path",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The desired schema (`.pg`).",
+)
+@click.option("--allow-data-loss", is_flag=True, help="Purge what drops remove.")
+@click.option("--as", "actor", metavar="ACTOR", help="Record who did it.")
+@_json
+def apply(
+    uri: str | None,
+    store: str | None,
+    schema_path: Path,
+    allow_data_loss: bool,
+    actor: str | None,
+    as_json: bool,
+) -> None:
+    """Make another schema the accepted one, with what it means for stored rows."""
+    with open_graph(uri, store, read_only=False) as graph:
+        out = Output(as_json=as_json)
+        out.write_target("schema apply", graph.uri)
+        result = graph.apply_schema_file(
+            schema_path, allow_data_loss=allow_data_loss, actor_id=actor
+        )
+        for warning in result.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        shape = {"uri": graph.uri, "step_count": len(result.plan.steps), **result.to_json()}
+        done = f"applied: {'yes' if result.applied else 'no'}"
+        out.result(f"{done}\n{result.plan.render()}", shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from omnigraph.query.check.cast import are_compatible, choices_beside, constant_beside, item_type
 from omnigraph.query.check.scope import Context
@@ -25,6 +26,7 @@ from omnigraph.query.language.tree import (
 from omnigraph.query.language.tree import (
     Predicate as WrittenPredicate,
 )
+from omnigraph.query.moments import parse_moments
 from omnigraph.query.plan.plan import (
     AllOf,
     AnyOf,
@@ -216,11 +218,18 @@ def moment_hint(expression: Expr, wanted: PropType) -> str | None:
     """Return how to write a String literal where a date or a moment is wanted."""
     if not isinstance(expression, Literal) or expression.kind != "string":
         return None
-    if wanted.scalar is Scalar.DATE:
-        return f'write `date("{expression.value}")`'
-    if wanted.scalar is Scalar.DATETIME:
-        return f'write `datetime("{expression.value}")`'
-    return None
+    if wanted.scalar not in _MOMENTS:
+        return None
+    function, example = _MOMENTS[wanted.scalar]
+    text = str(expression.value)
+    [moment] = parse_moments([text], wanted.scalar)
+    return f'write `{function}("{example if moment is None else text}")`'
+
+
+_MOMENTS: Final = {
+    Scalar.DATE: ("date", "2026-03-06"),
+    Scalar.DATETIME: ("datetime", "2026-03-06T12:00:00Z"),
+}
 
 
 def _is_text(prop_type: PropType) -> bool:

@@ -149,6 +149,13 @@ MISTAKES: Final = (
     ),
     _row(
         codes.FOREIGN,
+        "unexpected '{word}'",
+        "a read is written `match {{ … }} return {{ … }}`",
+        found=r"(?P<word>(?i:select)\b)",
+        expecting="`match`",
+    ),
+    _row(
+        codes.FOREIGN,
         "unexpected '{arrow}'",
         "a hop is written `$a edge $b`, or `$a <edge> $b` for both directions",
         found=r"(?P<arrow>-\[|<?-+>?)(?!\s*[0-9])",

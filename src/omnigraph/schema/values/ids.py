@@ -332,8 +332,12 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 # --- new ids ---------------------------------------------------------------------------------
 
-_DIGITS: Final = np.frombuffer(CROCKFORD.encode(), np.uint8)
-_TIME_DIGITS: Final = 10
+_DIGIT_PAIRS: Final = np.frombuffer(
+    "".join(first + second for first in CROCKFORD for second in CROCKFORD).encode(), np.uint16
+)
+"""The two characters of every number of 10 bits, as they lie in memory."""
+_TIME_PAIRS: Final = 5
+_HALF_PAIRS: Final = 4
 _HALF_BITS: Final = 40
 _HALF_MAX: Final = (1 << _HALF_BITS) - 1
 _ULID_LENGTH: Final = 26
@@ -356,20 +360,22 @@ def encode_ulids(*, time_ms: int, first: int, count: int) -> pa.Array:
     # 80 bits in two halves of 40, because NumPy has no wider number.
     low = np.uint64(first & _HALF_MAX) + np.arange(count, dtype=np.uint64)
     high = np.uint64(first >> _HALF_BITS) + (low >> np.uint64(_HALF_BITS))
-    time = np.full(count, time_ms, np.uint64)
-    characters = np.empty((count, _ULID_LENGTH), np.uint8)
-    _put_digits(characters[:, :_TIME_DIGITS], time)
-    _put_digits(characters[:, _TIME_DIGITS : _TIME_DIGITS + 8], high)
-    _put_digits(characters[:, _TIME_DIGITS + 8 :], low)
+    pairs = np.empty((count, _ULID_LENGTH // 2), np.uint16)
+    pairs[:, :_TIME_PAIRS] = _pairs_of(np.uint64(time_ms), _TIME_PAIRS)
+    if count and high[0] == high[-1]:
+        pairs[:, _TIME_PAIRS:-_HALF_PAIRS] = _pairs_of(high[0], _HALF_PAIRS)
+    else:
+        pairs[:, _TIME_PAIRS:-_HALF_PAIRS] = _pairs_of(high, _HALF_PAIRS)
+    pairs[:, -_HALF_PAIRS:] = _pairs_of(low, _HALF_PAIRS)
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(_ULID_LENGTH)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(characters))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(pairs))
 
 
-def _put_digits(places: npt.NDArray[np.uint8], numbers: npt.NDArray[np.uint64]) -> None:
-    width = places.shape[1]
-    for place in range(width):
-        shift = np.uint64(5 * (width - 1 - place))
-        places[:, place] = _DIGITS[(numbers >> shift) & np.uint64(31)]
+def _pairs_of(numbers: np.uint64 | npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint16]:
+    """Spell the lowest `10 * width` bits of numbers, two digits at a time."""
+    shifts = (np.arange(width - 1, -1, -1) * 10).astype(np.uint64)
+    parts = (np.asarray(numbers)[..., np.newaxis] >> shifts) & np.uint64(1023)
+    return _DIGIT_PAIRS[parts.astype(np.int64)]
 
 
 def _to_mask(column: pa.Array) -> Mask:

@@ -1,0 +1,266 @@
+"""Loads against their peers, on the same data in the same run.
+
+    .venv/bin/python bench/load.py [--scale 1.0] [--rounds 3] [mixed] [upsert] [parquet] [memory]
+
+| part | what | peer | bar |
+|---|---|---|---|
+| mixed | 100,000 records of graph JSONL, all checks | `pyarrow.json` + `lance.write_dataset` | 3.0 |
+| upsert | 100,000 rows into 1,000,000 | raw `merge_insert` without an index | 1.5 |
+| parquet | 1,000,000 Person + 10,000,000 Knows | Kuzu's `COPY`; without Kuzu, raw Lance writes | 1.0 |
+| memory | peak memory of a large JSONL load | its file | – |
+
+`--scale` makes everything smaller or larger. Times are medians of interleaved rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import multiprocessing
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
+from omnigraph.graph import Graph
+
+SCHEMA = """
+node Person {
+    name: String @key
+    age: I32
+    city: String?
+    mail: String? @unique
+    @range(age, 0..150)
+    @check(name, "^p")
+}
+edge Knows: Person -> Person { since: I32 }
+"""
+PLAIN_SCHEMA = """
+node Person { name: String @key  age: I32  city: String? }
+edge Knows: Person -> Person { since: I32 }
+"""
+
+Step = Callable[[], None]
+
+
+def names(numbers: np.ndarray) -> pa.Array:
+    return pa.array(np.char.add("p", numbers.astype(str)), pa.utf8())
+
+
+def people(first: int, count: int) -> pa.Table:
+    numbers = np.arange(first, first + count)
+    return pa.table(
+        {
+            "name": names(numbers),
+            "age": pa.array(numbers % 100, pa.int32()),
+            "city": pa.array(np.char.add("city-", (numbers % 997).astype(str)), pa.utf8()),
+        }
+    )
+
+
+def knows(people_count: int, count: int) -> pa.Table:
+    random = np.random.default_rng(7)
+    return pa.table(
+        {
+            "src": names(random.integers(0, people_count, count)),
+            "dst": names(random.integers(0, people_count, count)),
+            "since": pa.array(random.integers(1990, 2026, count), pa.int32()),
+        }
+    )
+
+
+def write_records(path: Path, count: int) -> None:
+    """Half nodes, half edges, mixed."""
+    random = np.random.default_rng(7)
+    half = count // 2
+    ends = random.integers(0, half, (half, 2)).tolist()
+    with path.open("wb") as file:
+        for i in range(half):
+            data = {"name": f"p{i}", "age": i % 100, "city": f"city-{i % 997}", "mail": f"{i}@x"}
+            file.write(orjson.dumps({"type": "Person", "data": data}) + b"\n")
+            source, target = ends[i]
+            edge = {"edge": "Knows", "from": f"p{source}", "to": f"p{target}"}
+            file.write(orjson.dumps({**edge, "data": {"since": 1990 + i % 36}}) + b"\n")
+
+
+def compared(title: str, bar: float, rounds: int, ours: Step, peer: Step, peer_name: str) -> None:
+    times: dict[str, list[float]] = {"ours": [], "peer": []}
+    for _ in range(rounds):
+        for name, step in (("ours", ours), ("peer", peer)):
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    mine, theirs = (statistics.median(times[name]) for name in ("ours", "peer"))
+    ratio = mine / theirs
+    mark = "ok" if ratio <= bar else "ABOVE THE BAR"
+    print(
+        f"{title}: ours {mine:.3f} s, {peer_name} {theirs:.3f} s, ratio {ratio:.2f} ({bar}) {mark}"
+    )
+
+
+class Folders:
+    """A new folder for every run."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._count = 0
+
+    def new(self) -> str:
+        self._count += 1
+        return str(self._root / str(self._count))
+
+
+def mixed(root: Path, scale: float, rounds: int) -> None:
+    path = root / "mixed.jsonl"
+    write_records(path, int(100_000 * scale))
+    folders = Folders(root)
+
+    def ours() -> None:
+        with Graph.init(folders.new(), SCHEMA) as graph:
+            graph.load(path, mode="append")
+
+    def peer() -> None:
+        rows = pj.read_json(path, read_options=pj.ReadOptions(block_size=4 << 20))
+        data = rows["data"].combine_chunks()
+        columns = {name: data.field(name) for name in ("name", "age", "city", "mail", "since")}
+        is_node = rows["type"].is_valid()
+        flat = pa.table({**columns, "src": rows["from"], "dst": rows["to"]})
+        lance.write_dataset(
+            flat.filter(is_node).select(["name", "age", "city", "mail"]), folders.new()
+        )
+        edges = flat.filter(rows["edge"].is_valid()).select(["src", "dst", "since"])
+        lance.write_dataset(edges, folders.new())
+
+    compared("mixed JSONL", 3.0, rounds, ours, peer, "pyarrow.json + Lance")
+
+
+def upsert(root: Path, scale: float, rounds: int) -> None:
+    stored, changed = int(1_000_000 * scale), int(100_000 * scale)
+    folders = Folders(root)
+    base = folders.new()
+    with Graph.init(base, PLAIN_SCHEMA) as graph:
+        graph.load_tables(nodes={"Person": people(0, stored)}, mode="append")
+    rows = people(stored - changed // 2, changed)
+    raw = rows.append_column("id", rows["name"])
+    raw_base = folders.new()
+    whole = people(0, stored)
+    lance.write_dataset(
+        whole.append_column("id", whole["name"]), raw_base, enable_stable_row_ids=True
+    )
+    copies: dict[str, str] = {}
+
+    def prepare() -> None:
+        for name, source in (("ours", base), ("peer", raw_base)):
+            copies[name] = folders.new()
+            shutil.copytree(source, copies[name])
+
+    times: dict[str, list[float]] = {"ours": [], "peer": []}
+    for _ in range(rounds):
+        prepare()
+        graph = Graph.open(copies["ours"])
+        start = time.perf_counter()
+        graph.load_tables(nodes={"Person": rows}, mode="merge")
+        times["ours"].append(time.perf_counter() - start)
+        dataset = lance.dataset(copies["peer"])
+        start = time.perf_counter()
+        dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(
+            raw
+        )
+        times["peer"].append(time.perf_counter() - start)
+    mine, theirs = (statistics.median(times[name]) for name in ("ours", "peer"))
+    ratio = mine / theirs
+    mark = "ok" if ratio <= 1.5 else "ABOVE THE BAR"
+    print(f"upsert: ours {mine:.3f} s, merge_insert {theirs:.3f} s, ratio {ratio:.2f} (1.5) {mark}")
+
+
+def parquet(root: Path, scale: float, rounds: int) -> None:
+    count = int(1_000_000 * scale)
+    person_path, knows_path = root / "person.parquet", root / "knows.parquet"
+    pq.write_table(people(0, count), person_path)
+    pq.write_table(knows(count, 10 * count), knows_path)
+    folders = Folders(root)
+
+    def ours() -> None:
+        with Graph.init(folders.new(), PLAIN_SCHEMA) as graph:
+            graph.load_tables(
+                nodes={"Person": person_path}, edges={"Knows": knows_path}, mode="append"
+            )
+
+    try:
+        kuzu = importlib.import_module("kuzu")
+    except ImportError:
+
+        def raw() -> None:
+            for path in (person_path, knows_path):
+                lance.write_dataset(pq.read_table(path), folders.new())
+
+        compared("parquet (no Kuzu here)", 1.0, rounds, ours, raw, "raw Lance")
+    else:
+
+        def peer() -> None:
+            database = kuzu.Database(folders.new())
+            connection = kuzu.Connection(database)
+            connection.execute(
+                "CREATE NODE TABLE Person(name STRING PRIMARY KEY, age INT32, city STRING)"
+            )
+            connection.execute("CREATE REL TABLE Knows(FROM Person TO Person, since INT32)")
+            connection.execute(f"COPY Person FROM '{person_path}'")
+            connection.execute(f"COPY Knows FROM '{knows_path}'")
+            connection.execute("CHECKPOINT")
+
+        compared("parquet", 1.0, rounds, ours, peer, "Kuzu COPY")
+
+
+def _load_once(path: Path, folder: str, results: multiprocessing.Queue[float]) -> None:
+    with Graph.init(folder, SCHEMA, durability="process") as graph:
+        graph.load(b"", mode="append")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        graph.load(path, mode="append")
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    results.put((after - before) / 1024)
+
+
+def memory(root: Path, scale: float, rounds: int) -> None:
+    del rounds
+    context = multiprocessing.get_context("spawn")
+    folders = Folders(root)
+    for records in (int(1_000_000 * scale), int(4_000_000 * scale)):
+        path = root / f"{records}.jsonl"
+        write_records(path, records)
+        results = context.Queue()
+        child = context.Process(target=_load_once, args=(path, folders.new(), results))
+        child.start()
+        growth = results.get()
+        child.join()
+        size = path.stat().st_size / 2**20
+        print(
+            f"memory: file {size:.0f} MB, peak grew by {growth:.0f} MB, {growth / size:.2f} of it"
+        )
+
+
+PARTS = {"mixed": mixed, "upsert": upsert, "parquet": parquet, "memory": memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("parts", nargs="*", default=[])
+    options = parser.parse_args()
+    for name in options.parts or PARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            PARTS[name](Path(folder), options.scale, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

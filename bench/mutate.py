@@ -1,0 +1,316 @@
+"""A durable, atomic node + edge mutation against two raw Lance appends with fsync.
+
+Both sides start from the same rows: people and who knows whom, with a BTREE on `id`. The peer
+appends one row to each of two datasets, flushes every new file and its directory, and makes neither
+append atomic with the other. Rounds alternate. The bar is a ratio of 2.5 at the median.
+
+The second table says where the time of one mutation goes: the phases are timed in a run of their
+own, because timing costs time.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+
+from omnigraph import Graph
+from omnigraph.manifest import CommitDraft, Requirements, Updates
+from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.manifest.turn import Turn, Turns
+from omnigraph.names import BranchName
+from omnigraph.store.records import IndexKind, IndexSpec
+from omnigraph.write import mutate as mutate_module
+from support.places import repository_of
+from support.writer import append
+
+PEOPLE = 100_000
+ROUNDS = 5
+WRITES = 30
+BAR = 2.5
+INDEXED = (("id", "name"), ("id", "src", "dst"))
+
+SCHEMA = """
+node Person { name: String @key   age: I32?   city: String? }
+edge Knows: Person -> Person { since: I32? }
+"""
+QUERY = """
+query add($name: String, $age: I32, $friend: String) {
+    insert Person { name: $name, age: $age, city: "Kiel" }
+    insert Knows { from: $name, to: $friend, since: 2024 }
+}
+"""
+KINDS = {
+    "insert node + edge": QUERY,
+    "insert edge": "query q($name: String, $age: I32, $friend: String) {"
+    " insert Knows { from: $friend, to: $friend, since: $age } }",
+    "update one node": "query q($name: String, $age: I32, $friend: String) {"
+    " update Person set { age: $age } where name = $friend }",
+    "upsert one node": "query q($name: String, $age: I32, $friend: String) {"
+    " upsert Person { name: $friend, age: $age } }",
+    "delete one node": "query q($name: String, $age: I32, $friend: String) {"
+    " delete Person where name = $friend }",
+}
+
+
+# -- the two sides ---------------------------------------------------------------------------------
+
+
+def person_rows(first: int, count: int, schema: pa.Schema) -> pa.Table:
+    """Return people `p<n>`."""
+    names = [f"p{number}" for number in range(first, first + count)]
+    ages = pa.array([number % 90 for number in range(first, first + count)], pa.int32())
+    return pa.table(
+        {"id": names, "age": ages, "city": ["Kiel"] * count, "name": names}, schema=schema
+    )
+
+
+def knows_rows(first: int, count: int, schema: pa.Schema) -> pa.Table:
+    """Return edges between people."""
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "id": [f"e{number}" for number in numbers],
+            "src": [f"p{number % PEOPLE}" for number in numbers],
+            "dst": [f"p{number * 7 % PEOPLE}" for number in numbers],
+            "since": pa.array([2024] * count, pa.int32()),
+        },
+        schema=schema,
+    )
+
+
+def make_graph(folder: str) -> Graph:
+    """Make the graph with its rows and the indexes that upkeep would have built."""
+    graph = Graph.init(f"{folder}/graph", SCHEMA, auto_optimize=False)
+    catalog = graph.catalog()
+    person = catalog.node_types["Person"].arrow_schema
+    knows = catalog.edge_types["Knows"].arrow_schema
+    append(
+        repository_of(graph),
+        {
+            "node:Person": person_rows(0, PEOPLE, person),
+            "edge:Knows": knows_rows(0, PEOPLE * 5, knows),
+        },
+    )
+    index(graph, "node:Person", INDEXED[0])
+    index(graph, "edge:Knows", INDEXED[1])
+    return graph
+
+
+def index(graph: Graph, table_key: str, columns: tuple[str, ...]) -> None:
+    """Build BTREEs and publish them."""
+    repository = repository_of(graph)
+    datasets = repository.store.datasets
+    entry = graph.snapshot().entry(table_key)
+    base = graph.snapshot().open(table_key).at
+    specs = [IndexSpec(column, IndexKind.BTREE) for column in columns]
+    landed = datasets.commit_staged(datasets.stage_create_index(base, specs))
+    repository.publisher.publish(
+        MAIN_INCARNATION,
+        draft=CommitDraft(
+            repository.clock.ulid(), "ensure_indices", None, repository.clock.now_us()
+        ),
+        requirements=Requirements(written={table_key: entry}),
+        updates=Updates(entries=(replace(entry, table_version=landed.version),)),
+    )
+
+
+class RawLance:
+    """Two datasets, one append each, every new file flushed."""
+
+    def __init__(self, folder: str, graph: Graph) -> None:
+        catalog = graph.catalog()
+        self._person = catalog.node_types["Person"].arrow_schema
+        self._knows = catalog.edge_types["Knows"].arrow_schema
+        self._roots = (f"{folder}/person.lance", f"{folder}/knows.lance")
+        rows = (
+            person_rows(0, PEOPLE, self._person),
+            knows_rows(0, PEOPLE * 5, self._knows),
+        )
+        self._datasets = [
+            lance.write_dataset(table, root, enable_stable_row_ids=True, data_storage_version="2.2")
+            for table, root in zip(rows, self._roots, strict=True)
+        ]
+        for dataset, columns in zip(self._datasets, INDEXED, strict=True):
+            for column in columns:
+                dataset.create_scalar_index(column, "BTREE")
+        self._datasets = [lance.dataset(root) for root in self._roots]
+        self._seen = self._files()
+
+    def write(self, number: int) -> float:
+        """Append a node and an edge; listing the new files is not timed."""
+        rows = (
+            person_rows(PEOPLE + number, 1, self._person),
+            knows_rows(PEOPLE * 5 + number, 1, self._knows),
+        )
+        start = time.perf_counter()
+        self._datasets = [
+            lance.write_dataset(table, dataset, mode="append")
+            for table, dataset in zip(rows, self._datasets, strict=True)
+        ]
+        taken = time.perf_counter() - start
+        files = self._files()
+        new, self._seen = files - self._seen, files
+        start = time.perf_counter()
+        for path in [*new, *sorted({path.parent for path in new})]:
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        return taken + time.perf_counter() - start
+
+    def _files(self) -> set[Path]:
+        return {path for root in self._roots for path in Path(root).rglob("*.*")}
+
+
+# -- phases ----------------------------------------------------------------------------------------
+
+
+class Phases:
+    """Adds up the time inside some calls, nested ones included in the outer."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self._undo: list[Callable[[], None]] = []
+
+    def watch(self, owner: object, name: str, label: str) -> None:
+        """Time every call of a function or method."""
+        original = getattr(owner, name)
+
+        def timed(*args: object, **kwargs: object) -> object:
+            start = time.perf_counter()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.seconds[label].append(time.perf_counter() - start)
+
+        setattr(owner, name, timed)
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def watch_turn(self, owner: Turns) -> None:
+        """Time taking and ending the turn, not what happens in it."""
+        original = owner.take
+
+        @contextmanager
+        def timed(
+            branch: BranchName, *, operation_id: str, wait_max_s: float = 60.0
+        ) -> Iterator[Turn]:
+            times = self.seconds["turn: take and end"]
+            start = time.perf_counter()
+            with original(branch, operation_id=operation_id, wait_max_s=wait_max_s) as turn:
+                times.append(time.perf_counter() - start)
+                yield turn
+                start = time.perf_counter()
+            times.append(time.perf_counter() - start)
+
+        setattr(owner, "take", timed)  # noqa: B010 - a method is replaced for the run
+        self._undo.append(lambda: setattr(owner, "take", original))
+
+    def stop(self) -> None:
+        """Put everything back."""
+        for undo in reversed(self._undo):
+            undo()
+
+
+def watch_all(phases: Phases, graph: Graph) -> None:
+    """Watch the steps of a mutation."""
+    repository = repository_of(graph)
+    committer, recovery = graph._committer, graph._recovery
+    phases.watch(repository.history, "snapshot", "snapshot: probe and read the manifest")
+    phases.watch(mutate_module.Mutations, "_change", "statements in memory")
+    phases.watch(mutate_module, "validate", "validate: endpoints, keys, rules")
+    phases.watch(mutate_module, "prepare", "prepare: look up ids, stage, flush")
+    phases.watch_turn(repository.turns)
+    phases.watch(recovery, "sweep_branch", "turn: list and sweep recovery records")
+    phases.watch(committer, "_require_ready", "turn: branch, schema lock, requirements, strays")
+    phases.watch(repository.store.datasets, "verify_staged_files", "phase A: verify staged files")
+    phases.watch(repository.store.objects, "put_if_absent", "phase A: write the sidecar")
+    phases.watch(committer, "_phase_b", "phase B: commit the tables")
+    phases.watch(repository.publisher, "publish", "phase C: publish")
+    phases.watch(committer, "_forget", "phase D: delete the sidecar")
+    phases.watch(committer, "record", "derived commit tables")
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def write_ours(graph: Graph, text: str, number: int) -> float:
+    """Run one mutation."""
+    params = {"name": f"n{number}", "age": number % 90, "friend": f"p{number * 31 % PEOPLE}"}
+    start = time.perf_counter()
+    graph.mutate(text, params=params)
+    return time.perf_counter() - start
+
+
+def compare(graph: Graph, raw: RawLance) -> tuple[list[float], list[float]]:
+    """Alternate rounds of both sides; return all times in ms."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for round_number in range(ROUNDS):
+        numbers = range(round_number * WRITES, (round_number + 1) * WRITES)
+        theirs += [raw.write(number) * 1e3 for number in numbers]
+        ours += [write_ours(graph, QUERY, number) * 1e3 for number in numbers]
+    return ours, theirs
+
+
+def main() -> None:
+    """Print both tables."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = make_graph(folder)
+        raw = RawLance(folder, graph)
+        for number in range(5):
+            raw.write(-1 - number)
+            write_ours(graph, QUERY, -1 - number)
+        ours, theirs = compare(graph, raw)
+        mine, peer = statistics.median(ours), statistics.median(theirs)
+        print("| node + edge, durable | first 10, ms | p50, ms | p95, ms | ratio | bar |")
+        print("|---|---|---|---|---|---|")
+        for label, times, ratio in (
+            ("two Lance appends + fsync", theirs, "1"),
+            ("one mutation", ours, f"{mine / peer:.2f}"),
+        ):
+            first, p95 = statistics.median(times[:10]), sorted(times)[int(len(times) * 0.95)]
+            p50 = statistics.median(times)
+            print(f"| {label} | {first:.1f} | {p50:.1f} | {p95:.1f} | {ratio} | {BAR} |")
+        _print_kinds(folder)
+        _print_phases(folder)
+
+
+def _print_kinds(folder: str) -> None:
+    graph = make_graph(f"{folder}/kinds")
+    print("\n| mutation | p50, ms |\n|---|---|")
+    for offset, (label, text) in enumerate(KINDS.items()):
+        first = 10_000 * (offset + 1)
+        times = [write_ours(graph, text, first + number) * 1e3 for number in range(WRITES)]
+        print(f"| {label} | {statistics.median(times):.1f} |")
+
+
+def _print_phases(folder: str) -> None:
+    graph = make_graph(f"{folder}/phases")
+    for number in range(5):
+        write_ours(graph, QUERY, -1 - number)
+    phases = Phases()
+    watch_all(phases, graph)
+    times = [write_ours(graph, QUERY, number) * 1e3 for number in range(WRITES)]
+    phases.stop()
+    print("\n| phase of one mutation | ms | calls | share |\n|---|---|---|---|")
+    whole = statistics.mean(times)
+    rest = whole
+    for label, seconds in phases.seconds.items():
+        mean, calls = sum(seconds) * 1e3 / WRITES, len(seconds) / WRITES
+        rest -= mean
+        print(f"| {label} | {mean:.2f} | {calls:g} | {mean / whole:.0%} |")
+    print(f"| everything else | {rest:.2f} | | {rest / whole:.0%} |")
+    print(f"| whole | {whole:.2f} | | |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""`omnigraph cleanup`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.cli.address import graph_address, open_graph, resolve_address
+from omnigraph.cli.consent import require_consent
+from omnigraph.cli.durations import Duration
+from omnigraph.cli.output import Output, type_label
+
+if TYPE_CHECKING:
+    from omnigraph.graph import DatasetCleanup
+
+
+@click.command("cleanup")
+@graph_address(positional=True)
+@click.option("--keep", type=click.IntRange(min=1), help="Keep this many versions; 10 is good.")
+@click.option("--older-than", type=Duration(), help="Remove only what is older, such as 30d.")
+@click.option(
+    "--orphan-age",
+    type=Duration(),
+    default="24h",
+    show_default=True,
+    help="Leave files, forks and datasets alone that are younger.",
+)
+@click.option("--confirm", is_flag=True, help="Remove; without it nothing is removed.")
+@click.option("--yes", is_flag=True, help="Do not ask on remote storage.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    uri: str | None,
+    store: str | None,
+    keep: int | None,
+    older_than: int | None,
+    orphan_age: int,
+    confirm: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Remove old versions and leftovers that nothing needs."""
+    if keep is None and older_than is None:
+        raise click.UsageError("give --keep N, --older-than D, or both")
+    out = Output(as_json=as_json)
+    address = resolve_address(uri, store)
+    if confirm:
+        require_consent("cleanup", address, yes=yes, as_json=as_json)
+    with open_graph(uri, store, read_only=not confirm) as graph:
+        out.write_target("cleanup", graph.uri)
+        result = graph.cleanup(
+            keep_versions=keep, older_than_s=older_than, orphan_age_s=orphan_age, confirm=confirm
+        )
+        if result.warning:
+            click.echo(f"warning: {result.warning}", err=True)
+        lines = [_line(each, confirm=confirm) for each in result.datasets]
+        if not confirm:
+            what = result.policy.describe()
+            click.echo(f"would remove {what}; --confirm removes them", err=True)
+            click.echo("\n".join(lines), err=True)
+            return
+        out.result("\n".join(lines), {"uri": graph.uri, **result.to_json()})
+
+
+def _line(dataset: DatasetCleanup, *, confirm: bool) -> str:
+    label = type_label(dataset.type_key)
+    if dataset.error is not None:
+        return f"{label}: {dataset.error}"
+    verb = "removed" if confirm else "would remove"
+    parts = [f"{dataset.old_versions_removed} versions", f"{dataset.bytes_removed} bytes"]
+    if dataset.forks_removed:
+        parts.append(f"{dataset.forks_removed} forks")
+    if dataset.dataset_removed:
+        parts.append("the whole dataset")
+    return f"{label}: {verb} {', '.join(parts)}"

@@ -1,0 +1,40 @@
+"""`omnigraph ingest`: the old name of `load`, with the compatible reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.commands.load_output import load_text
+from omnigraph.cli.output import Output
+
+
+@click.command("ingest", hidden=True)
+@graph_address(positional=True)
+@click.option("--data", required=True, metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--mode", default="merge", type=click.Choice(["overwrite", "append", "merge"]))
+@click.option("--branch", default="main", show_default=True)
+@click.option("--from", "base", default="main", show_default=True)
+@click.option("--as", "actor", metavar="ACTOR")
+@click.option("--json", "as_json", is_flag=True)
+def command(
+    uri: str | None,
+    store: str | None,
+    data: Path,
+    mode: str,
+    branch: str,
+    base: str,
+    actor: str | None,
+    as_json: bool,
+) -> None:
+    """Load a stream of JSON values; unknown fields are ignored, wrong values become null."""
+    click.echo("warning: `omnigraph ingest` is deprecated; use `omnigraph load`", err=True)
+    graph = open_graph(uri, store, read_only=False)
+    out = Output(as_json=as_json)
+    out.write_target("ingest", graph.uri)
+    result = graph.load(
+        data, mode=mode, branch=branch, from_branch=base, actor_id=actor, reader="compatible"
+    )
+    out.result(load_text(result), {"uri": graph.uri, **result.to_json(), "actor_id": actor})

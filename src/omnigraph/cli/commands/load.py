@@ -1,0 +1,52 @@
+"""`omnigraph load`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.commands.load_output import load_text
+from omnigraph.cli.output import Output
+
+
+@click.command("load")
+@graph_address(positional=True)
+@click.option(
+    "--data",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Graph records, one JSON object per line.",
+)
+@click.option(
+    "--mode",
+    required=True,
+    type=click.Choice(["overwrite", "append", "merge"]),
+    help="What happens to rows that are stored already.",
+)
+@click.option("--branch", default="main", show_default=True, help="The branch to load into.")
+@click.option("--from", "base", metavar="BASE", help="Cut the branch from this one if missing.")
+@click.option("--as", "actor", metavar="ACTOR", help="Record who did it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    uri: str | None,
+    store: str | None,
+    data: Path,
+    mode: str,
+    branch: str,
+    base: str | None,
+    actor: str | None,
+    as_json: bool,
+) -> None:
+    """Load a file of nodes and edges as one commit, or not at all."""
+    graph = open_graph(uri, store, read_only=False)
+    out = Output(as_json=as_json)
+    out.write_target("load", graph.uri)
+    result = graph.load(data, mode=mode, branch=branch, from_branch=base, actor_id=actor)
+    shape = {"uri": graph.uri, **result.to_json()}
+    if base is None:
+        del shape["base_branch"]
+    shape.pop("actor_id", None)
+    out.result(load_text(result), shape)

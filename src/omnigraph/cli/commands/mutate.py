@@ -1,0 +1,68 @@
+"""`omnigraph mutate`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.cli.address import open_graph
+from omnigraph.cli.output import Output
+from omnigraph.cli.query_input import query_input, read_params, read_query
+from omnigraph.errors import PreconditionError
+from omnigraph.wire import outcome_of, precondition_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from omnigraph.graph import MutationResult
+
+
+@click.command("mutate")
+@query_input
+@click.option("--store", metavar="URI", help="Address one graph by its root.")
+@click.option("--branch", default="main", show_default=True)
+@click.option(
+    "--if-commit", "expected_head", metavar="ID", help="Only if this is the branch's head."
+)
+@click.option("--as", "actor", metavar="ACTOR", help="Record who did it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    name: str | None,
+    query_path: Path | None,
+    query_text: str | None,
+    params_text: str | None,
+    params_path: Path | None,
+    store: str | None,
+    branch: str,
+    expected_head: str | None,
+    actor: str | None,
+    as_json: bool,
+) -> None:
+    """Run a mutation query as one commit.
+
+    NAME picks one of several queries. With --if-commit a lost race ends with exit code 4.
+    """
+    text = read_query(name=name, query_path=query_path, query_text=query_text)
+    params = read_params(params_text=params_text, params_path=params_path)
+    out = Output(as_json=as_json)
+    graph = open_graph(None, store, read_only=False)
+    try:
+        result = graph.mutate(
+            text, name, params, branch=branch, expected_head=expected_head, actor_id=actor
+        )
+    except PreconditionError as error:
+        if not as_json:
+            raise
+        out.result("", precondition_json(error))
+        sys.exit(outcome_of(error).exit_code)
+    out.result(_text(result), result.to_json())
+
+
+def _text(result: MutationResult) -> str:
+    line = (
+        f"changed {result.branch} via {result.query_name}:"
+        f" {result.affected_nodes} nodes, {result.affected_edges} edges"
+    )
+    return f"{line}\nactor_id: {result.actor_id}" if result.actor_id else line

@@ -1,0 +1,42 @@
+"""`omnigraph optimize`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.output import Output, type_label
+
+if TYPE_CHECKING:
+    from omnigraph.graph import TableReport
+
+
+@click.command("optimize")
+@graph_address(positional=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(uri: str | None, store: str | None, as_json: bool) -> None:
+    """Compact and index every table of main, in one commit."""
+    with open_graph(uri, store, read_only=False) as graph:
+        out = Output(as_json=as_json)
+        out.write_target("optimize", graph.uri)
+        report = graph.optimize()
+        text = "\n".join(_line(table) for table in report.tables)
+        out.result(text, {"uri": graph.uri, **report.to_json()})
+
+
+def _line(table: TableReport) -> str:
+    label = type_label(table.table_key)
+    if table.skipped is not None:
+        return (
+            f"{label}: skipped, {table.skipped} (published {table.published_version},"
+            f" head {table.head_version}); see `omnigraph repair`"
+        )
+    done = "nothing to do"
+    if table.committed:
+        done = f"{table.fragments_removed} fragments became {table.fragments_added}"
+        if not table.fragments_removed:
+            done = "indexes brought up to date"
+    pending = "".join(f"; index on {p.property} pending: {p.reason}" for p in table.pending_indexes)
+    return f"{label}: {done}{pending}"

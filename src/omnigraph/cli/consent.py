@@ -1,0 +1,33 @@
+"""Asking before something is destroyed that is not on this machine."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from omnigraph.errors import InvalidInputError
+
+
+class ConsentMissingError(InvalidInputError):
+    """A destructive command on remote storage was not confirmed."""
+
+    code = "OG-CONSENT"
+    hint = "give --yes"
+
+    def __init__(self, command: str, uri: str) -> None:
+        self.command = command
+        self.uri = uri
+        super().__init__(f"refusing destructive `{command}` on {uri} without --yes")
+
+
+def require_consent(command: str, uri: str, *, yes: bool, as_json: bool) -> None:
+    """Ask before a destructive command touches remote storage; local targets need no consent."""
+    is_local = "://" not in uri or uri.startswith("file://")
+    if yes or is_local:
+        return
+    if as_json or not sys.stdin.isatty():
+        raise ConsentMissingError(command, uri)
+    answer = click.prompt(f"{command} on {uri}: type yes to proceed", default="no", err=True)
+    if answer.strip().lower() not in ("yes", "y"):
+        raise ConsentMissingError(command, uri)

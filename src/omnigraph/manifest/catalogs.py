@@ -1,0 +1,38 @@
+"""The catalog of an accepted schema, compiled once per process.
+
+Every snapshot carries its own schema, and hardly any of them differ: reading the stored form again
+for each snapshot would cost more than a small write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.schema import compile_stored, read_ir
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.rows import AcceptedSchema
+    from omnigraph.schema import Catalog
+
+_CATALOGS_MAX: Final = 32
+
+
+def catalog_of(schema: AcceptedSchema) -> Catalog:
+    """Return what a schema declares; equal schemas share one catalog."""
+    return _compiled(_Key(schema.source, schema.schema_hash, schema))
+
+
+@dataclass(frozen=True)
+class _Key:
+    """Text and hash stand for the schema, which is costly to compare itself."""
+
+    source: str
+    schema_hash: str
+    schema: AcceptedSchema = field(compare=False)
+
+
+@lru_cache(maxsize=_CATALOGS_MAX)
+def _compiled(key: _Key) -> Catalog:
+    return compile_stored(key.source, read_ir(key.schema.ir)).catalog

@@ -1,0 +1,1 @@
+"""Runs a typed read plan on one snapshot and yields Arrow batches."""

@@ -1,0 +1,138 @@
+"""Groups and aggregates.
+
+1. Null is a group of its own. Without grouping keys there is exactly one group, also of no rows.
+2. Aggregates skip nulls; over nothing `count` is 0 and every other one is null.
+3. `sum` and `avg` are doubles that do not depend on the order of the rows: whole numbers are added
+   exactly, floats in ascending order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.query.plan.plan import AggregateValue, EntityId, ReadPlan, Value
+from omnigraph.read.codes import NULL_CODE, coded, group_codes
+from omnigraph.read.context import Context
+from omnigraph.read.project import fetch_together, values_of
+from omnigraph.read.rows import NULL, RowTable
+
+_Codes = npt.NDArray[np.int64]
+_LOW_BITS = 32
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Which group each row belongs to, and the first row of each group."""
+
+    codes: _Codes
+    first: npt.NDArray[np.intp]
+    count: int
+
+
+def aggregate(context: Context, rows: RowTable, plan: ReadPlan) -> list[pa.Array]:
+    """Return the result columns: one row per group."""
+    fetch_together(context, rows, plan.columns)
+    keys = [plan.columns[index].expression for index in plan.group_keys]
+    groups = _groups([_codes(context, rows, key) for key in keys], rows.count, bool(keys))
+    table: list[pa.Array] = []
+    for column in plan.columns:
+        value = column.expression
+        if isinstance(value, AggregateValue):
+            table.append(_aggregated(context, rows, value, groups))
+        else:
+            table.append(values_of(context, rows.at(groups.first), value))
+    return table
+
+
+def distinct(table: list[pa.Array], count: int) -> npt.NDArray[np.intp]:
+    """Return the positions of the distinct rows of a result."""
+    groups = _groups([coded(column).codes for column in table], count, has_keys=True)
+    return np.sort(groups.first)
+
+
+def _groups(keys: list[_Codes], count: int, has_keys: bool) -> _Groups:
+    codes = group_codes(keys, count)
+    _, first = np.unique(codes, return_index=True)
+    return _Groups(codes, first.astype(np.intp), len(first) if has_keys else 1)
+
+
+def _codes(context: Context, rows: RowTable, value: Value) -> _Codes:
+    if isinstance(value, EntityId):
+        # Row ids tell entities apart as well as texts do.
+        row_ids = rows.row_ids(value.variable)
+        distinct_ids = np.unique(row_ids, return_inverse=True)[1].astype(np.int64)
+        return np.where(row_ids == NULL, NULL_CODE, distinct_ids)
+    return coded(values_of(context, rows, value)).codes
+
+
+def _aggregated(
+    context: Context, rows: RowTable, value: AggregateValue, groups: _Groups
+) -> pa.Array:
+    if value.function == "count":
+        return _count(_codes(context, rows, value.argument), value.distinct, groups)
+    column = values_of(context, rows, value.argument)
+    codes, members = groups.codes, column
+    if value.distinct:
+        numbered = coded(column)
+        _, first = np.unique(group_codes([codes, numbered.codes], rows.count), return_index=True)
+        codes, members = codes[first], column.take(pa.array(first))
+    if value.function in ("min", "max"):
+        return _extreme(members, codes, groups.count, is_largest=value.function == "max")
+    sums, counts = _sums(members, codes, groups.count)
+    if value.function == "avg":
+        sums = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+    return pa.array(sums, pa.float64(), mask=counts == 0)
+
+
+def _count(codes: _Codes, is_distinct: bool, groups: _Groups) -> pa.Array:
+    is_value = codes != NULL_CODE
+    members = groups.codes[is_value]
+    if is_distinct:
+        pairs = group_codes([members, codes[is_value]], len(members))
+        members = members[np.unique(pairs, return_index=True)[1]]
+    return pa.array(np.bincount(members, minlength=groups.count).astype(np.int64))
+
+
+def _sums(column: pa.Array, codes: _Codes, count: int) -> tuple[npt.NDArray[np.float64], _Codes]:
+    is_value = column.is_valid().to_numpy(zero_copy_only=False)
+    members = codes[is_value]
+    counts = np.bincount(members, minlength=count).astype(np.int64)
+    present = column.drop_null()
+    if pa.types.is_integer(column.type):
+        return _whole_sums(present, members, count), counts
+    values = present.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    order = np.lexsort((values, members))
+    sums = np.bincount(members[order], weights=values[order], minlength=count)
+    return sums.astype(np.float64), counts
+
+
+def _whole_sums(column: pa.Array, members: _Codes, count: int) -> npt.NDArray[np.float64]:
+    """Add whole numbers in two halves, each of which cannot overflow, and round once."""
+    wide = column.cast(pa.uint64() if pa.types.is_unsigned_integer(column.type) else pa.int64())
+    values = wide.to_numpy(zero_copy_only=False)
+    high = np.zeros(count, np.int64)
+    low = np.zeros(count, np.int64)
+    np.add.at(high, members, (values >> _LOW_BITS).astype(np.int64))
+    np.add.at(low, members, (values & ((1 << _LOW_BITS) - 1)).astype(np.int64))
+    pairs = zip(high.tolist(), low.tolist(), strict=True)
+    return np.array([float((h << _LOW_BITS) + rest) for h, rest in pairs], np.float64)
+
+
+def _extreme(column: pa.Array, codes: _Codes, count: int, *, is_largest: bool) -> pa.Array:
+    numbered = coded(column)
+    is_value = numbered.codes != NULL_CODE
+    members, values = codes[is_value], numbered.codes[is_value]
+    if is_largest:
+        best = np.full(count, NULL_CODE, np.int64)
+        np.maximum.at(best, members, values)
+    else:
+        best = np.full(count, len(numbered.values), np.int64)
+        np.minimum.at(best, members, values)
+        best[best == len(numbered.values)] = NULL_CODE
+    picks = pa.array(best, mask=best == NULL_CODE)
+    return pc.take(numbered.values, picks)

@@ -1,0 +1,93 @@
+"""The values of one request: its parameters and its moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.query.params import Params, ParamValue
+from omnigraph.query.plan.plan import (
+    DATETIME_TYPE,
+    Constant,
+    ConstantValue,
+    CurrentTime,
+    ParameterValue,
+)
+from omnigraph.values import PropType, Scalar
+
+Bound: TypeAlias = Constant | ParameterValue | CurrentTime
+"""A value that does not depend on the row."""
+
+
+@dataclass(frozen=True)
+class BoundValue:
+    """A value of the request; None is null."""
+
+    value: ConstantValue | None
+    prop_type: PropType
+
+    @property
+    def constant(self) -> Constant | None:
+        """The same as a constant of a plan; None when it is null."""
+        return None if self.value is None else Constant(self.value, self.prop_type)
+
+    @property
+    def arrow(self) -> pa.Scalar:
+        """The value in the Arrow type of its declaration."""
+        if self.prop_type.scalar is Scalar.BLOB:
+            return pa.scalar(self.value, pa.utf8())
+        return pa.scalar(self.value, self.prop_type.arrow_type)
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """What parameters and `now()` stand for during one request.
+
+    >>> from omnigraph.query.params import Params
+    >>> Bindings(Params(()), now_ms=5).value_of(CurrentTime()).value
+    5
+    """
+
+    params: Params
+    now_ms: int
+    """`now()` in milliseconds since 1970-01-01 UTC: one moment, also across retries."""
+
+    def value_of(self, value: Bound) -> BoundValue:
+        """Return what a value of the plan stands for."""
+        match value:
+            case Constant(constant, prop_type):
+                return BoundValue(constant, prop_type)
+            case CurrentTime():
+                return BoundValue(self.now_ms, DATETIME_TYPE)
+            case ParameterValue(name):
+                given: ParamValue = self.params[name]
+                return BoundValue(given.value, given.prop_type)
+
+    def integer(self, value: Bound) -> int | None:
+        """Return a whole number of the request; null is None."""
+        found = self.value_of(value).value
+        return None if found is None else int(_single(found))
+
+    def text(self, value: Bound) -> str | None:
+        """Return a text of the request; null is None."""
+        found = self.value_of(value).value
+        return None if found is None else str(found)
+
+
+def no_bindings(now_ms: int) -> Bindings:
+    """Return the values of a request without parameters."""
+    return Bindings(Params(()), now_ms)
+
+
+def _single(value: ConstantValue) -> str | int | float | bool:
+    if isinstance(value, tuple):
+        raise TypeError("a list is not a single value")
+    return value
+
+
+def param_values(params: Mapping[str, ParamValue]) -> dict[str, object]:
+    """Return the plain values by name, for messages and records."""
+    return {name: value.value for name, value in params.items()}

@@ -1,0 +1,224 @@
+"""Runs a read plan on one snapshot.
+
+The steps: arrange the pipeline, run its operators over a table of row ids, fuse a fused ranking,
+then group or de-duplicate or sort, cut, and fetch what is returned.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from omnigraph.clock import Clock
+from omnigraph.manifest import Snapshot
+from omnigraph.query.plan.plan import (
+    AntiJoin,
+    Expand,
+    Filter,
+    NodeScan,
+    Operator,
+    OptionalMatch,
+    ReadPlan,
+    RrfRanking,
+    SameId,
+)
+from omnigraph.read.aggregate import aggregate, distinct
+from omnigraph.read.anti_join import anti_join
+from omnigraph.read.bindings import Bindings
+from omnigraph.read.context import Context, Embed
+from omnigraph.read.expand import close_cycle, expand_rows
+from omnigraph.read.explain import describe, explain_plan
+from omnigraph.read.filter import filter_rows
+from omnigraph.read.join import cross_join
+from omnigraph.read.limits import NO_LIMITS, Guard, Limits
+from omnigraph.read.optional import optional_match
+from omnigraph.read.order import order_result, order_rows
+from omnigraph.read.paths import PathChooser, TraversalSettings
+from omnigraph.read.planner import Statistics, arrange
+from omnigraph.read.profile import OperatorTrace, Profile
+from omnigraph.read.project import project
+from omnigraph.read.rank import fuse, ranked_scan
+from omnigraph.read.result import QueryResult, Target
+from omnigraph.read.rows import ONE_ROW, Entities, RowTable
+from omnigraph.read.scan import scan_nodes
+from omnigraph.read.table_keys import node_key
+from omnigraph.read.tables import TableReader
+from omnigraph.read.text import StoreTextMatcher
+from omnigraph.search.coverage import IndexFacts
+from omnigraph.search.topology_cache import Topologies
+
+
+@dataclass(frozen=True, eq=False)
+class ReadRequest:
+    """One read: what to run, on what, with which values and limits."""
+
+    plan: ReadPlan
+    snapshot: Snapshot
+    bindings: Bindings
+    target: Target
+    limits: Limits = NO_LIMITS
+    embed: Embed | None = None
+    cancelled: threading.Event | None = None
+    explain: bool = False
+    profile: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Executor:
+    """Runs reads of one graph. Safe to share between threads."""
+
+    topologies: Topologies
+    clock: Clock
+    settings: TraversalSettings | None = None
+    """None reads the environment for each query."""
+    indexes: IndexFacts = field(default_factory=IndexFacts)
+
+    def run(self, request: ReadRequest) -> QueryResult:
+        """Answer a read, or with `explain` say how it would be answered."""
+        context = self._context(request)
+        plan = arrange(request.plan, _statistics(context), request.bindings)
+        if request.explain and not request.profile:
+            return _result(request, plan, _no_rows(plan), explain_plan(context, plan), ())
+        began_s = self.clock.monotonic_s()
+        columns = _Run(context, plan).columns()
+        elapsed_ms = (self.clock.monotonic_s() - began_s) * 1000
+        estimates = explain_plan(context, plan) if request.profile else ()
+        measured = tuple(context.profile.traces) if request.profile else ()
+        found = _result(request, plan, columns, estimates, measured)
+        return replace(found, elapsed_ms=round(elapsed_ms, 3))
+
+    def _context(self, request: ReadRequest) -> Context:
+        guard = Guard(request.limits, self.clock, request.cancelled)
+        tables = TableReader(request.snapshot, guard)
+        profile = Profile(self.clock, is_on=request.profile)
+        settings = self.settings or TraversalSettings.from_environment()
+        return Context(
+            tables=tables,
+            bindings=request.bindings,
+            guard=guard,
+            adjacency=PathChooser(tables, self.topologies, self.indexes, settings, guard, profile),
+            texts=StoreTextMatcher(tables),
+            profile=profile,
+            embed=request.embed,
+        )
+
+
+def _statistics(context: Context) -> Statistics:
+    return Statistics(context.tables.row_count)
+
+
+def _no_rows(plan: ReadPlan) -> list[pa.Array]:
+    return [pa.array([], column.prop_type.arrow_type) for column in plan.columns]
+
+
+def _result(
+    request: ReadRequest,
+    plan: ReadPlan,
+    columns: list[pa.Array],
+    estimates: tuple[OperatorTrace, ...],
+    measured: tuple[OperatorTrace, ...],
+) -> QueryResult:
+    return QueryResult(
+        query_name=plan.name,
+        columns=plan.columns,
+        arrays=tuple(columns),
+        target=request.target,
+        graph_commit_id=request.snapshot.commit_id,
+        estimates=estimates,
+        measured=measured,
+    )
+
+
+@dataclass(eq=False)
+class _Run:
+    """One plan that is running."""
+
+    context: Context
+    plan: ReadPlan
+
+    def columns(self) -> list[pa.Array]:
+        rows = self._pipeline(self.plan.pipeline, ONE_ROW)
+        if isinstance(self.plan.ranking, RrfRanking):
+            fuse(self.context, rows, self.plan.ranking)
+        with self.context.profile.operator("Return") as trace:
+            found = self._returned(rows)
+            trace.rows = len(found[0])
+        self.context.guard.check_result(len(found[0]))
+        return found
+
+    def _returned(self, rows: RowTable) -> list[pa.Array]:
+        if self.plan.is_aggregate:
+            return self._page(aggregate(self.context, rows, self.plan))
+        if self.plan.distinct:
+            table = project(self.context, rows, self.plan.columns)
+            picks = pa.array(distinct(table, rows.count))
+            return self._page([column.take(picks) for column in table])
+        kept = order_rows(self.context, rows, self.plan)
+        self.context.guard.check_result(kept.count)
+        return project(self.context, kept, self.plan.columns)
+
+    def _page(self, table: list[pa.Array]) -> list[pa.Array]:
+        picks = pa.array(order_result(table, len(table[0]), self.plan))
+        return [column.take(picks) for column in table]
+
+    # -- the pipeline ---------------------------------------------------------------------------
+
+    def _pipeline(self, pipeline: tuple[Operator, ...], rows: RowTable) -> RowTable:
+        position = 0
+        while position < len(pipeline):
+            operator = pipeline[position]
+            closed = _closed_variable(pipeline, position)
+            self.context.guard.check()
+            shown = describe(operator) if self.context.profile.is_on else ""
+            with self.context.profile.operator(shown) as trace:
+                if isinstance(operator, Expand) and closed is not None:
+                    rows = close_cycle(self.context, rows, operator, closed)
+                    position += 1
+                else:
+                    rows = self._operator(operator, rows)
+                trace.rows = rows.count
+            position += 1
+        return rows
+
+    def _operator(self, operator: Operator, rows: RowTable) -> RowTable:
+        match operator:
+            case NodeScan():
+                return self._scan(operator, rows)
+            case Expand():
+                return expand_rows(self.context, rows, operator)
+            case Filter(predicate):
+                return filter_rows(self.context, rows, (predicate,))
+            case AntiJoin():
+                return anti_join(self.context, rows, operator, self._pipeline)
+            case OptionalMatch():
+                return optional_match(self.context, rows, operator, self._pipeline)
+
+    def _scan(self, scan: NodeScan, rows: RowTable) -> RowTable:
+        ranking = self.plan.ranking
+        if ranking is not None and scan.variable == ranking.variable:
+            found = ranked_scan(self.context, scan, ranking, self.plan.candidates)
+        else:
+            found = scan_nodes(self.context, scan, self._prefetch(scan))
+        entities = Entities(node_key(scan.type_name), found)
+        return cross_join(self.context.guard, rows, scan.variable, entities)
+
+    def _prefetch(self, scan: NodeScan) -> tuple[str, ...]:
+        """Return the columns that every row of a scan will need, so that one scan reads all."""
+        is_alone = self.plan.pipeline == (scan,)
+        is_cut = self.plan.limit is not None and not self.plan.is_aggregate
+        return scan.properties if is_alone and not is_cut else ()
+
+
+def _closed_variable(pipeline: tuple[Operator, ...], position: int) -> str | None:
+    """Return the variable that an expansion into a temporary is compared with right after it."""
+    expand = pipeline[position]
+    if not isinstance(expand, Expand) or expand.edge_variable is not None or expand.target_filters:
+        return None
+    follower = pipeline[position + 1] if position + 1 < len(pipeline) else None
+    if isinstance(follower, Filter) and isinstance(follower.predicate, SameId):
+        same = follower.predicate
+        if same.right == expand.target and "@" in same.right:
+            return same.left
+    return None

@@ -1,0 +1,151 @@
+"""How a query is going to be answered, and how it was: records, and lines of text.
+
+An explained operator has `estimated_rows`; a scan also `pushed_filters` and `residual_filters` as
+text and the `indexes` that the store may probe; an expansion its `access_path`. A profiled one has
+the measured `rows` and `elapsed_ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omnigraph.query.plan.plan import (
+    AntiJoin,
+    Expand,
+    Filter,
+    NodeScan,
+    Operator,
+    OptionalMatch,
+    Predicate,
+    ReadPlan,
+    TextMatch,
+)
+from omnigraph.query.plan.print_plan import operator_line, predicate_text
+from omnigraph.read.columns import stored_column
+from omnigraph.read.context import Context
+from omnigraph.read.filter import stored_values
+from omnigraph.read.planner import Statistics, estimated_fanout, estimated_nodes
+from omnigraph.read.predicates import conjuncts, push_down
+from omnigraph.read.profile import OperatorTrace
+from omnigraph.read.table_keys import node_key
+
+_FILTER_SHARE = 0.5
+
+
+def explain_plan(context: Context, plan: ReadPlan) -> tuple[OperatorTrace, ...]:
+    """Describe how a plan would run; reads no data."""
+    statistics = Statistics(context.tables.row_count)
+    traces, _ = _Explanation(context, statistics, plan).pipeline(plan.pipeline, 1.0)
+    return tuple(traces)
+
+
+class _Explanation:
+    def __init__(self, context: Context, statistics: Statistics, plan: ReadPlan) -> None:
+        self._context = context
+        self._statistics = statistics
+        self._plan = plan
+
+    def pipeline(
+        self, pipeline: tuple[Operator, ...], rows: float
+    ) -> tuple[list[OperatorTrace], float]:
+        traces: list[OperatorTrace] = []
+        for operator in pipeline:
+            trace, rows = self._operator(operator, rows)
+            trace.details = {"estimated_rows": round(rows), **trace.details}
+            traces.append(trace)
+        return traces, rows
+
+    def _operator(self, operator: Operator, rows: float) -> tuple[OperatorTrace, float]:
+        trace = OperatorTrace(operator_line(operator))
+        match operator:
+            case NodeScan():
+                trace.details = self._scan_details(operator)
+                return trace, rows * self._scanned(operator)
+            case Expand():
+                chosen = self._context.adjacency.path(operator, round(rows))
+                trace.details = {"access_path": chosen}
+                if operator.target_filters:
+                    trace.details |= self._filter_details(
+                        operator.target_type, operator.target_filters
+                    )
+                return trace, rows * self._expanded(operator)
+            case Filter():
+                return trace, rows * _FILTER_SHARE
+            case AntiJoin():
+                trace.inner, _ = self.pipeline(operator.pipeline, rows)
+                return trace, rows * _FILTER_SHARE
+            case OptionalMatch():
+                trace.inner, inner_rows = self.pipeline(operator.pipeline, rows)
+                return trace, max(rows, inner_rows)
+
+    def _scanned(self, scan: NodeScan) -> float:
+        found = estimated_nodes(
+            self._statistics, scan.type_name, scan.filters, self._context.bindings
+        )
+        is_ranked = self._plan.ranking is not None and self._plan.ranking.variable == scan.variable
+        if is_ranked and self._plan.candidates is not None:
+            return min(found, float(self._plan.candidates))
+        return found
+
+    def _expanded(self, expand: Expand) -> float:
+        reached = estimated_fanout(self._statistics, expand)
+        everything = max(self._statistics.nodes(expand.target_type), 1)
+        passing = estimated_nodes(
+            self._statistics, expand.target_type, expand.target_filters, self._context.bindings
+        )
+        return reached * passing / everything
+
+    def _scan_details(self, scan: NodeScan) -> dict[str, object]:
+        details: dict[str, object] = {"columns": list(scan.properties)}
+        return details | self._filter_details(scan.type_name, scan.filters)
+
+    def _filter_details(self, type_name: str, filters: tuple[Predicate, ...]) -> dict[str, object]:
+        pushed, residual = self._split(filters)
+        return {
+            "pushed_filters": [predicate_text(predicate) for predicate in pushed],
+            "residual_filters": [predicate_text(predicate) for predicate in residual],
+            "indexes": self._indexes(type_name, filters),
+        }
+
+    def _split(self, filters: tuple[Predicate, ...]) -> tuple[list[Predicate], list[Predicate]]:
+        pushed: list[Predicate] = []
+        residual: list[Predicate] = []
+        for predicate in conjuncts(filters):
+            goes_down = isinstance(predicate, TextMatch) or push_down(
+                predicate, self._context.bindings
+            )
+            (pushed if goes_down else residual).append(predicate)
+        return pushed, residual
+
+    def _indexes(self, type_name: str, filters: Iterable[Predicate]) -> list[str]:
+        columns = {stored_column(value) for value in stored_values(filters)}
+        if not columns:
+            return []
+        handle = self._context.tables.handle(node_key(type_name))
+        return [index.name for index in handle.indexes() if columns & set(index.columns)]
+
+
+def describe(operator: Operator) -> str:
+    """Return one operator as a line."""
+    return operator_line(operator)
+
+
+def trace_lines(traces: Iterable[OperatorTrace], indent: str = "") -> list[str]:
+    """Return traces as lines of text, inner ones indented."""
+    lines: list[str] = []
+    for trace in traces:
+        facts = {**trace.details}
+        if trace.rows is not None:
+            facts["rows"] = trace.rows
+        if trace.elapsed_ms is not None:
+            facts["elapsed_ms"] = trace.elapsed_ms
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in facts.items() if value != [])
+        lines.append(f"{indent}{trace.operator}" + (f"  ({shown})" if shown else ""))
+        lines += trace_lines(trace.inner, indent + "  ")
+    return lines
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(str(item) for item in value) + "]"
+    return str(value)

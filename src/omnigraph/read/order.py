@@ -1,0 +1,83 @@
+"""The total order of a result, and its first rows.
+
+Null is the smallest value. Keys are fetched only for rows that can still be among those kept, so
+`limit 10` of many rows reads the first key of all, and every other key of few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.query.plan.plan import ReadPlan, ResultColumn, RrfRanking, Score, SortKey
+from omnigraph.read.codes import coded
+from omnigraph.read.context import Context
+from omnigraph.read.project import values_of
+from omnigraph.read.rows import Positions, RowTable
+
+SortCodes: TypeAlias = npt.NDArray[np.int64]
+KeyCodes: TypeAlias = Callable[[int, Positions], SortCodes]
+"""Returns the codes of a key, by its position in the order, for some rows."""
+
+
+def order_rows(context: Context, rows: RowTable, plan: ReadPlan) -> RowTable:
+    """Sort the rows of a plain query and keep the wanted page."""
+    if not plan.order and plan.limit is None and plan.offset is None:
+        return rows
+
+    def codes(key: int, positions: Positions) -> SortCodes:
+        return _row_codes(context, rows.at(positions), plan.order[key])
+
+    return rows.at(page(rows.count, len(plan.order), codes, plan))
+
+
+def order_result(table: list[pa.Array], count: int, plan: ReadPlan) -> Positions:
+    """Return the positions of the wanted page of a result table."""
+
+    def codes(key: int, positions: Positions) -> SortCodes:
+        sort_key = plan.order[key]
+        if not isinstance(sort_key.expression, ResultColumn):
+            raise TypeError(f"{sort_key.expression!r} is no column of the result")
+        column = table[sort_key.expression.index].take(pa.array(positions))
+        return _directed(coded(column).codes, sort_key)
+
+    return page(count, len(plan.order), codes, plan)
+
+
+def page(count: int, keys: int, codes: KeyCodes, plan: ReadPlan) -> Positions:
+    """Return the positions of the rows to keep, in order."""
+    skipped = plan.offset or 0
+    wanted = count if plan.limit is None else min(skipped + plan.limit, count)
+    everything = np.arange(count, dtype=np.intp)
+    candidates = _best_by_first(everything, codes, wanted) if keys else everything
+    columns = [codes(key, candidates) for key in range(keys)]
+    order = np.lexsort(columns[::-1]) if columns else np.arange(len(candidates))
+    return candidates[order][skipped:wanted]
+
+
+def _best_by_first(everything: Positions, codes: KeyCodes, wanted: int) -> Positions:
+    """Drop the rows that the first key alone puts behind the wanted ones."""
+    if wanted >= len(everything):
+        return everything
+    if wanted == 0:
+        return everything[:0]
+    first = codes(0, everything)
+    bound = np.partition(first, wanted - 1)[wanted - 1]
+    return np.asarray(everything[first <= bound], np.intp)
+
+
+def _row_codes(context: Context, rows: RowTable, key: SortKey) -> SortCodes:
+    value = key.expression
+    if isinstance(value, Score) and isinstance(value.ranking, RrfRanking):
+        # The places hold the score, and what breaks its ties.
+        return context.scores[value.ranking].places_of(rows.row_ids(value.ranking.variable))
+    return _directed(coded(values_of(context, rows, value)).codes, key)
+
+
+def _directed(codes: SortCodes, key: SortKey) -> SortCodes:
+    directed: SortCodes = -codes if key.descending else codes
+    return directed

@@ -1,0 +1,258 @@
+"""Arranges the operators of a plan: the most selective start, everything else as it follows.
+
+The rows do not change, only the way to them. A part is a scan and the expansions that grow from
+it; its hops form a tree, so it may start at any of its nodes: the expansions on the way from the
+new start to the old one turn round. A ranked variable stays where its part starts.
+
+Estimates come from row counts of the manifest and from the form of the filters; nothing is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from omnigraph.query.plan.plan import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Constant,
+    CurrentTime,
+    Direction,
+    EntityId,
+    Expand,
+    Filter,
+    InList,
+    IsNull,
+    NodeScan,
+    Operator,
+    ParameterValue,
+    Predicate,
+    PropertyValue,
+    ReadPlan,
+    TextMatch,
+)
+from omnigraph.query.plan.walk import predicate_variables
+from omnigraph.read.bindings import Bindings
+from omnigraph.read.table_keys import edge_key, node_key
+
+EQUALITY_ROWS: Final = 10.0
+"""Rows that an equality is expected to leave, at most; a hundredth of large types."""
+_EQUALITY_SHARE: Final = 0.01
+_RANGE_SHARE: Final = 0.3
+_TEXT_SHARE: Final = 0.05
+_NULL_SHARE: Final = 0.1
+_OTHER_SHARE: Final = 0.5
+_GAIN_MIN: Final = 2.0
+"""A part is turned round only when that promises at least this many times fewer rows."""
+
+_REVERSED: Final[dict[Direction, Direction]] = {"out": "in", "in": "out", "both": "both"}
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known about a snapshot without reading data."""
+
+    row_count: Callable[[str], int]
+
+    def nodes(self, type_name: str) -> int:
+        """Return how many nodes of a type there are."""
+        return self.row_count(node_key(type_name))
+
+    def edges(self, type_name: str) -> int:
+        """Return how many edges of a type there are."""
+        return self.row_count(edge_key(type_name))
+
+
+# -- estimates ----------------------------------------------------------------------------------
+
+
+def estimated_nodes(
+    statistics: Statistics, type_name: str, filters: tuple[Predicate, ...], bindings: Bindings
+) -> float:
+    """Estimate how many nodes of a type pass filters."""
+    rows = float(statistics.nodes(type_name))
+    for predicate in filters:
+        rows = min(rows, _estimate(predicate, rows, bindings))
+    return rows
+
+
+def _estimate(  # noqa: PLR0911 - one line per kind of predicate
+    predicate: Predicate, rows: float, bindings: Bindings
+) -> float:
+    match predicate:
+        case Compare(left, "=", right) if _is_lookup(left, right) or _is_lookup(right, left):
+            return min(EQUALITY_ROWS, max(rows * _EQUALITY_SHARE, 1.0))
+        case InList(_, choices, False):
+            items = bindings.value_of(choices).value
+            count = len(items) if isinstance(items, tuple) else 1
+            return count * min(EQUALITY_ROWS, max(rows * _EQUALITY_SHARE, 1.0))
+        case Compare(_, operator, _) if operator != "!=":
+            return rows * _RANGE_SHARE
+        case TextMatch():
+            return rows * _TEXT_SHARE
+        case IsNull(_, negated):
+            return rows if negated else rows * _NULL_SHARE
+        case AllOf(operands):
+            for operand in operands:
+                rows = min(rows, _estimate(operand, rows, bindings))
+            return rows
+        case AnyOf(operands):
+            return min(rows, sum(_estimate(operand, rows, bindings) for operand in operands))
+        case _:
+            return rows * _OTHER_SHARE
+
+
+def _is_lookup(stored: object, value: object) -> bool:
+    return isinstance(stored, PropertyValue | EntityId) and isinstance(
+        value, Constant | ParameterValue | CurrentTime
+    )
+
+
+def estimated_fanout(statistics: Statistics, expand: Expand) -> float:
+    """Estimate how many nodes one source reaches."""
+    edges = statistics.edges(expand.edge) * (2 if expand.direction == "both" else 1)
+    degree = edges / max(statistics.nodes(expand.source_type), 1)
+    reached = sum(degree**hop for hop in range(max(expand.min, 1), expand.max + 1))
+    return min(reached, float(statistics.nodes(expand.target_type)))
+
+
+# -- arranging ----------------------------------------------------------------------------------
+
+
+def arrange(plan: ReadPlan, statistics: Statistics, bindings: Bindings) -> ReadPlan:
+    """Return a plan with the same rows that starts each part where the fewest nodes are."""
+    ranked = plan.ranking.variable if plan.ranking is not None else None
+    arranged: list[Operator] = []
+    known: set[str] = set()
+    rest = list(plan.pipeline)
+    while rest:
+        part = _leading_part(rest)
+        if part is None:
+            arranged.append(rest.pop(0))
+            continue
+        del rest[: len(part.operators)]
+        root = _best_root(part, statistics, bindings, ranked)
+        arranged += part.operators if root is None else _rooted_at(part, root, known)
+        known |= _possible_scans(part).keys()
+        known |= {e.edge_variable for e in part.expands if e.edge_variable is not None}
+    return replace(plan, pipeline=tuple(arranged))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A scan, the expansions from its variables, and the filters between them."""
+
+    scan: NodeScan
+    expands: tuple[Expand, ...]
+    others: tuple[Operator, ...]
+    """Filters, and expansions that close a cycle, in their order."""
+    operators: tuple[Operator, ...]
+
+
+def _leading_part(pipeline: list[Operator]) -> _Part | None:
+    """Return the part that a pipeline starts with; None when it does not start with a scan."""
+    scan = pipeline[0]
+    if not isinstance(scan, NodeScan):
+        return None
+    known = {scan.variable}
+    taken: list[Operator] = [scan]
+    expands: list[Expand] = []
+    others: list[Operator] = []
+    for operator in pipeline[1:]:
+        if isinstance(operator, Expand) and operator.source in known:
+            if "@" in operator.target:
+                others.append(operator)
+                known |= _introduced(operator)
+            else:
+                expands.append(operator)
+                known |= _introduced(operator)
+        elif isinstance(operator, Filter):
+            others.append(operator)
+        else:
+            break
+        taken.append(operator)
+    return _Part(scan, tuple(expands), tuple(others), tuple(taken))
+
+
+def _introduced(expand: Expand) -> set[str]:
+    return {name for name in (expand.target, expand.edge_variable) if name is not None}
+
+
+def _best_root(
+    part: _Part, statistics: Statistics, bindings: Bindings, ranked: str | None
+) -> str | None:
+    """Return the variable to start a part with; None when it is well as it is."""
+    if not part.expands or part.scan.variable == ranked:
+        return None
+    sizes = {
+        name: estimated_nodes(statistics, scan.type_name, scan.filters, bindings)
+        for name, scan in _possible_scans(part).items()
+    }
+    best = min(sizes, key=lambda name: sizes[name])
+    return best if sizes[best] * _GAIN_MIN <= sizes[part.scan.variable] else None
+
+
+def _possible_scans(part: _Part) -> dict[str, NodeScan]:
+    """Return what scanning each node variable of a part would look like, the present one first."""
+    scans = {part.scan.variable: part.scan}
+    for expand in part.expands:
+        scans[expand.target] = NodeScan(
+            expand.target, expand.target_type, expand.target_filters, expand.properties
+        )
+    return scans
+
+
+def _rooted_at(part: _Part, root: str, before: set[str]) -> tuple[Operator, ...]:
+    """Grow the tree of a part from another of its nodes; `before` lists earlier variables."""
+    scans = _possible_scans(part)
+    operators: list[Operator] = [scans[root]]
+    known = {root, *before}
+    waiting = list(part.expands)
+    others = list(part.others)
+    _place(others, known, operators)
+    while waiting:
+        expand = next(e for e in waiting if e.source in known or e.target in known)
+        waiting.remove(expand)
+        turned = expand if expand.source in known else _turned(expand, scans[expand.source])
+        operators.append(turned)
+        known |= _introduced(turned)
+        _place(others, known, operators)
+    return (*operators, *others)
+
+
+def _turned(expand: Expand, source: NodeScan) -> Expand:
+    """Walk an expansion from its target to its source."""
+    is_chain = expand.source_type == expand.target_type
+    return replace(
+        expand,
+        source=expand.target,
+        source_type=expand.target_type,
+        target=expand.source,
+        target_type=expand.source_type,
+        direction=_REVERSED[expand.direction],
+        target_filters=source.filters,
+        properties=source.properties,
+        is_reversed=not expand.is_reversed and is_chain and expand.min > 1,
+    )
+
+
+def _place(others: list[Operator], known: set[str], operators: list[Operator]) -> None:
+    """Add the filters and cycle closings whose variables are known, in their order."""
+    for operator in tuple(others):
+        if not _needs(operator) <= known:
+            continue
+        if isinstance(operator, Expand):
+            known |= _introduced(operator)
+        others.remove(operator)
+        operators.append(operator)
+
+
+def _needs(operator: Operator) -> frozenset[str]:
+    if isinstance(operator, Filter):
+        return predicate_variables(operator.predicate)
+    if isinstance(operator, Expand):
+        # Closing a cycle waits for both ends: `b@1` is compared with `b`.
+        return frozenset({operator.source, operator.target.rpartition("@")[0]})
+    return frozenset()

@@ -1,0 +1,60 @@
+"""What each operator did, measured while the query runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from omnigraph.clock import Clock
+
+
+@dataclass
+class OperatorTrace:
+    """One operator as it ran."""
+
+    operator: str
+    details: dict[str, object] = field(default_factory=dict)
+    rows: int | None = None
+    elapsed_ms: float | None = None
+    inner: list[OperatorTrace] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the record of this operator and those inside of it."""
+        shape: dict[str, object] = {"operator": self.operator, **self.details}
+        if self.rows is not None:
+            shape["rows"] = self.rows
+        if self.elapsed_ms is not None:
+            shape["elapsed_ms"] = self.elapsed_ms
+        if self.inner:
+            shape["inner"] = [trace.as_json() for trace in self.inner]
+        return shape
+
+
+@dataclass(eq=False)
+class Profile:
+    """Collects the traces of one query, in the order in which its operators ran."""
+
+    clock: Clock
+    is_on: bool = False
+    """Whether anybody wants to see more than that operators ran."""
+    traces: list[OperatorTrace] = field(default_factory=list)
+    _open: list[OperatorTrace] = field(default_factory=list)
+
+    @contextmanager
+    def operator(self, name: str) -> Iterator[OperatorTrace]:
+        """Measure one operator; operators that run inside become its parts."""
+        trace = OperatorTrace(name)
+        (self._open[-1].inner if self._open else self.traces).append(trace)
+        self._open.append(trace)
+        began_s = self.clock.monotonic_s()
+        try:
+            yield trace
+        finally:
+            trace.elapsed_ms = round((self.clock.monotonic_s() - began_s) * 1000, 3)
+            self._open.pop()
+
+    def note(self, **details: object) -> None:
+        """Add facts to the operator that is running."""
+        if self._open:
+            self._open[-1].details.update(details)

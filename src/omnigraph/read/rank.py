@@ -1,0 +1,287 @@
+"""Rankings: the best nodes of a scan, and scores as columns.
+
+1. Filters of the ranked variable apply before the ranking cuts.
+2. A score is what the store says: a distance of the property's metric, or a BM25 relevance.
+3. Nodes of equal score stand in the order of their ids.
+4. In a fused ranking the place of a node in an arm counts only nodes that reach the end of the
+   pipeline, so the fusion happens there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.errors import InvalidInputError, UnavailableError
+from omnigraph.query.plan.plan import (
+    Bm25Ranking,
+    NearestRanking,
+    NodeScan,
+    Ranking,
+    RrfRanking,
+)
+from omnigraph.read.columns import ID
+from omnigraph.read.context import Context, ScoreMap
+from omnigraph.read.rows import NULL, RowIds, RowTable
+from omnigraph.read.scan import scan_nodes, split_filters
+from omnigraph.read.table_keys import node_key
+from omnigraph.store.filters import Filter
+from omnigraph.store.records import DISTANCE, ROW_ID, ScanRequest, TextSearch, VectorSearch
+
+_Scores = npt.NDArray[np.float64]
+Arm = NearestRanking | Bm25Ranking
+
+RRF_K_MIN: Final = 1
+
+
+class QueryVectorError(InvalidInputError):
+    """A query vector does not fit its property."""
+
+    code = "OG-QUERY-VECTOR"
+
+    def __init__(self, *, property_name: str, expected: str, found: str) -> None:
+        self.property_name = property_name
+        self.expected = expected
+        self.found = found
+        super().__init__(f"nearest on '{property_name}' needs {expected}, and got {found}")
+
+
+class FusionConstantError(InvalidInputError):
+    """The constant of a rank fusion is not a positive whole number."""
+
+    code = "OG-QUERY-RRF-K"
+
+    def __init__(self, value: int | None) -> None:
+        self.value = value
+        super().__init__(f"k of rrf must be a positive integer, and is {value}")
+
+
+class EmbeddingMissingError(UnavailableError):
+    """A text was given where a vector is needed, and nothing turns texts into vectors."""
+
+    code = "OG-EMBEDDING-MISSING"
+    hint = (
+        "give a vector, or set OMNIGRAPH_EMBED_PROVIDER (openai-compatible, openai, gemini,"
+        " local or mock) and its key"
+    )
+
+    def __init__(self, property_name: str) -> None:
+        self.property_name = property_name
+        super().__init__(
+            f"nearest on '{property_name}' with a text needs an embedding provider, and none is"
+            " configured"
+        )
+
+
+# -- at the scan --------------------------------------------------------------------------------
+
+
+def ranked_scan(
+    context: Context, scan: NodeScan, ranking: Ranking, candidates: int | None
+) -> RowIds:
+    """Return the best nodes that pass the filters of a scan, and remember their scores."""
+    table_key = node_key(scan.type_name)
+    split = split_filters(scan.filters, context.bindings)
+    # Only the store can filter before it ranks; what it cannot say is answered with row ids.
+    among = None if split.is_exact else scan_nodes(context, scan)
+    row_filter = split.pushed if split.is_exact else None
+    for arm in _arms(ranking):
+        context.scores[arm] = _arm_scores(
+            context, table_key, arm, row_filter=row_filter, among=among, keep=candidates
+        )
+    return np.unique(np.concatenate([context.scores[arm].row_ids for arm in _arms(ranking)]))
+
+
+def _arms(ranking: Ranking) -> tuple[Arm, ...]:
+    return (ranking.first, ranking.second) if isinstance(ranking, RrfRanking) else (ranking,)
+
+
+def _arm_scores(
+    context: Context,
+    table_key: str,
+    arm: Arm,
+    *,
+    row_filter: Filter | None,
+    among: RowIds | None,
+    keep: int | None,
+) -> ScoreMap:
+    if among is not None and not len(among):
+        return _placed(context, table_key, among, np.empty(0), is_ascending=True, keep=None)
+    if isinstance(arm, NearestRanking):
+        found, scores = _distances(
+            context, table_key, arm, row_filter=row_filter, among=among, keep=keep
+        )
+        return _placed(context, table_key, found, scores, is_ascending=True, keep=keep)
+    query = context.bindings.text(arm.query)
+    if query is None:
+        return _placed(
+            context, table_key, np.empty(0, np.int64), np.empty(0), is_ascending=True, keep=None
+        )
+    search = TextSearch(arm.property, query)
+    found, scores = context.texts.ranked(table_key, search, row_filter, among)
+    return _placed(context, table_key, found, scores, is_ascending=False, keep=keep)
+
+
+def _distances(
+    context: Context,
+    table_key: str,
+    arm: NearestRanking,
+    *,
+    row_filter: Filter | None,
+    among: RowIds | None,
+    keep: int | None,
+) -> tuple[RowIds, _Scores]:
+    vector = query_vector(context, arm)
+    rows = context.tables.row_count(table_key) if among is None else len(among)
+    wanted = rows if keep is None else min(keep, rows)
+    if vector is None or wanted == 0:
+        return np.empty(0, np.int64), np.empty(0)
+    search = VectorSearch(
+        arm.property, vector, wanted, metric=arm.metric, use_index=keep is not None
+    )
+    request = ScanRequest(
+        columns=(DISTANCE,),
+        row_filter=row_filter,
+        with_row_id=True,
+        row_ids=None if among is None else tuple(among.tolist()),
+        nearest=search,
+    )
+    table = context.tables.scan(table_key, request)
+    table = table.filter(table[DISTANCE].is_valid())
+    return (
+        table[ROW_ID].to_numpy().astype(np.int64),
+        table[DISTANCE].cast(pa.float64()).to_numpy(),
+    )
+
+
+def query_vector(context: Context, arm: NearestRanking) -> tuple[float, ...] | None:
+    """Return the vector that a ranking compares with; a text is embedded, null is None."""
+    bound = context.bindings.value_of(arm.query).value
+    if bound is None:
+        return None
+    if isinstance(bound, str):
+        if context.embed is None:
+            raise EmbeddingMissingError(arm.property)
+        vector = context.embed(arm, bound)
+    elif isinstance(bound, tuple):
+        vector = tuple(float(item) for item in bound if isinstance(item, int | float))
+    else:
+        raise TypeError(f"{bound!r} is no vector")
+    if len(vector) != arm.dimension:
+        raise QueryVectorError(
+            property_name=arm.property,
+            expected=f"{arm.dimension} numbers",
+            found=str(len(vector)),
+        )
+    if not all(math.isfinite(item) for item in vector):
+        raise QueryVectorError(
+            property_name=arm.property, expected="finite numbers", found="NaN or infinity"
+        )
+    if arm.metric == "cosine" and not any(vector):
+        raise QueryVectorError(
+            property_name=arm.property,
+            expected="a vector with a direction",
+            found="zeros only, which have no cosine",
+        )
+    return vector
+
+
+def _placed(
+    context: Context,
+    table_key: str,
+    row_ids: RowIds,
+    scores: _Scores,
+    *,
+    is_ascending: bool,
+    keep: int | None,
+) -> ScoreMap:
+    """Order nodes by score, then id, and keep the best."""
+    keys = scores if is_ascending else -scores
+    order = np.argsort(keys, kind="stable")
+    if len(np.unique(keys)) < len(keys):
+        ids = context.tables.fetch(table_key, row_ids, [ID])[ID]
+        order = np.lexsort((_text_ranks(ids), keys))
+    order = order[:keep]
+    by_row_id = np.argsort(row_ids[order], kind="stable")
+    best = order[by_row_id]
+    return ScoreMap(row_ids[best], scores[best], by_row_id.astype(np.int64))
+
+
+def _text_ranks(ids: pa.Array) -> npt.NDArray[np.int64]:
+    order = pa.compute.sort_indices(ids).to_numpy()
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+# -- at the end ---------------------------------------------------------------------------------
+
+
+def fuse(context: Context, rows: RowTable, ranking: RrfRanking) -> None:
+    """Compute the fused score of every node that has reached the end of the pipeline."""
+    survivors = np.unique(rows.row_ids(ranking.variable))
+    survivors = survivors[survivors != NULL]
+    k = context.bindings.integer(ranking.k)
+    if k is None or k < RRF_K_MIN:
+        raise FusionConstantError(k)
+    absent = len(survivors)
+    scores = np.zeros(absent)
+    places: list[RowIds] = []
+    for arm in _arms(ranking):
+        arm_places = _places_among(context.scores[arm], survivors, absent)
+        is_ranked = arm_places < absent
+        scores += np.where(is_ranked, 1.0 / (k + arm_places + 1.0), 0.0)
+        places.append(arm_places)
+    order = np.lexsort((places[1], places[0], -scores))
+    fused = np.empty(absent, np.int64)
+    fused[order] = np.arange(absent)
+    context.scores[ranking] = ScoreMap(survivors, scores, fused)
+
+
+def _places_among(scores: ScoreMap, survivors: RowIds, absent: int) -> RowIds:
+    """Return the place of each survivor in one arm, from 0; others get `absent`."""
+    places = np.full(len(survivors), absent, np.int64)
+    is_ranked = np.isin(survivors, scores.row_ids)
+    if is_ranked.any():
+        found = scores.places_of(survivors[is_ranked])
+        renumbered = np.empty(len(found), np.int64)
+        renumbered[np.argsort(found)] = np.arange(len(found))
+        places[is_ranked] = renumbered
+    return places
+
+
+# -- as a column --------------------------------------------------------------------------------
+
+
+def score_column(context: Context, rows: RowTable, ranking: Ranking) -> pa.Array:
+    """Return the score of each row; null where the ranking says nothing about its node."""
+    entities = rows.entities[ranking.variable]
+    if ranking not in context.scores:
+        _score_present(context, rows, ranking)
+    found = context.scores[ranking]
+    if not len(found.row_ids):
+        return pa.nulls(rows.count, pa.float64())
+    scores, is_known = found.of(entities.row_ids)
+    return pa.array(scores, mask=~is_known)
+
+
+def _score_present(context: Context, rows: RowTable, ranking: Ranking) -> None:
+    """Compute a ranking that decides nothing, for the nodes that are there."""
+    entities = rows.entities[ranking.variable]
+    present = np.unique(entities.row_ids)
+    present = present[present != NULL]
+    for arm in _arms(ranking):
+        context.scores[arm] = _arm_scores(
+            context, entities.table_key, arm, row_filter=None, among=present, keep=None
+        )
+    if isinstance(ranking, RrfRanking):
+        fuse(context, rows, ranking)
+        fused = context.scores[ranking]
+        is_ranked = fused.scores > 0
+        context.scores[ranking] = ScoreMap(
+            fused.row_ids[is_ranked], fused.scores[is_ranked], fused.places[is_ranked]
+        )

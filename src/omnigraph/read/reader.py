@@ -1,0 +1,122 @@
+"""Reads of one graph: from a text and parameters to a result."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from omnigraph.clock import Clock
+from omnigraph.manifest import Snapshot
+from omnigraph.query.cache import TextCache
+from omnigraph.query.compile import compile_query
+from omnigraph.query.language.parse import parse_queries
+from omnigraph.query.language.tree import QueryDecl, QueryFile
+from omnigraph.query.params import coerce_params
+from omnigraph.query.plan.plan import NearestRanking, ReadPlan
+from omnigraph.query.stored import QueryKindError, require_kind, select_query
+from omnigraph.read.bindings import Bindings
+from omnigraph.read.context import Embed
+from omnigraph.read.execute import Executor, ReadRequest
+from omnigraph.read.limits import Limits
+from omnigraph.read.result import QueryResult, Target
+from omnigraph.schema import Catalog, compile_stored, read_ir
+from omnigraph.search.embedding import LazyEmbeddingClient
+from omnigraph.search.topology_cache import Topologies
+
+_MICROSECONDS_PER_MILLISECOND = 1000
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How one read is to be done."""
+
+    limits: Limits
+    explain: bool = False
+    profile: bool = False
+    cancelled: threading.Event | None = None
+    """Set it from another thread to stop the read."""
+
+
+class Reader:
+    """Answers reads of one graph. Safe to share between threads.
+
+    Plans are remembered by text and schema, topologies by the files that they were made from.
+    """
+
+    def __init__(
+        self,
+        topologies: Topologies,
+        clock: Clock,
+        *,
+        embeddings: LazyEmbeddingClient | None = None,
+    ) -> None:
+        self._clock = clock
+        self._embed = None if embeddings is None else _embed_with(embeddings)
+        self._executor = Executor(topologies, clock)
+        self._catalogs: TextCache[Catalog] = TextCache()
+        self._plans: TextCache[ReadPlan] = TextCache()
+
+    def catalog(self, snapshot: Snapshot) -> Catalog:
+        """Return what the schema of a snapshot declares; the same schema again is a look-up."""
+        schema = snapshot.schema
+        return self._catalogs.get_or_compute(
+            (schema.schema_hash, schema.source),
+            len(schema.source),
+            lambda: compile_stored(schema.source, read_ir(schema.ir)).catalog,
+        )
+
+    def run(
+        self,
+        snapshot: Snapshot,
+        text: str,
+        *,
+        name: str | None,
+        params: object,
+        target: Target,
+        options: ReadOptions,
+    ) -> QueryResult:
+        """Answer one query of a text on one snapshot."""
+        file = parse_queries(text)
+        query = select_query(file, name)
+        require_kind(query, expect_mutation=False)
+        plan = self._plan(file, query, snapshot)
+        bindings = Bindings(
+            coerce_params(query.parameters, params),
+            self._clock.now_us() // _MICROSECONDS_PER_MILLISECOND,
+        )
+        request = ReadRequest(
+            plan,
+            snapshot,
+            bindings,
+            target,
+            limits=options.limits,
+            embed=self._embed,
+            cancelled=options.cancelled,
+            explain=options.explain,
+            profile=options.profile,
+        )
+        return self._executor.run(request)
+
+    def _plan(self, file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> ReadPlan:
+        text = file.source.text
+        return self._plans.get_or_compute(
+            (text, query.name, snapshot.schema.schema_hash),
+            len(text),
+            lambda: self._compiled(file, query, snapshot),
+        )
+
+    def _compiled(self, file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> ReadPlan:
+        plan = compile_query(query, self.catalog(snapshot), file.source)
+        if not isinstance(plan, ReadPlan):
+            raise QueryKindError(query.name, is_mutation=True)
+        return plan
+
+
+def _embed_with(embeddings: LazyEmbeddingClient) -> Embed:
+    def embed(ranking: NearestRanking, text: str) -> tuple[float, ...]:
+        client = embeddings.get()
+        client.require_model(ranking.property, ranking.model)
+        vector = client.embed_query(text, dimension=ranking.dimension)
+        return tuple(float(item) for item in vector.tolist())
+
+    return embed

@@ -1,0 +1,196 @@
+"""The answer to a read: Arrow first, everything else from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from omnigraph.errors import UnavailableError
+from omnigraph.query.plan.plan import OutputColumn
+from omnigraph.read.explain import trace_lines
+from omnigraph.read.profile import OperatorTrace
+from omnigraph.schema.values.to_json import to_json_values
+from omnigraph.values import Scalar
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+BATCH_ROWS_DEFAULT: Final = 65_536
+
+
+class LibraryMissingError(UnavailableError):
+    """A result was asked for in a form that needs a library that is not installed."""
+
+    code = "OG-LIBRARY-MISSING"
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+        self.hint = f"pip install {library}"
+        super().__init__(f"this needs {library}, which is not installed")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What was read, as it was asked for."""
+
+    branch: str | None = None
+    snapshot: str | None = None
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return the JSON form."""
+        return {"branch": self.branch, "snapshot": self.snapshot}
+
+
+@dataclass(frozen=True, eq=False)
+class QueryResult:
+    """Rows of one read.
+
+    Any library that speaks the Arrow C stream interface takes a result as it is. Headers may
+    repeat: in Python dictionaries and JSON rows the later column wins.
+    """
+
+    query_name: str
+    columns: tuple[OutputColumn, ...]
+    arrays: tuple[pa.Array, ...]
+    target: Target
+    graph_commit_id: str
+    """The commit that was read."""
+    estimates: tuple[OperatorTrace, ...] = ()
+    measured: tuple[OperatorTrace, ...] = ()
+    elapsed_ms: float | None = None
+
+    @property
+    def column_names(self) -> list[str]:
+        """The headers, in order."""
+        return [column.header for column in self.columns]
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return len(self.arrays[0])
+
+    def __len__(self) -> int:
+        return self.row_count
+
+    # -- Arrow ----------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema."""
+        return pa.schema(
+            [pa.field(c.header, a.type) for c, a in zip(self.columns, self.arrays, strict=True)]
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table."""
+        return pa.Table.from_arrays(list(self.arrays), schema=self.schema)
+
+    def batches(self, rows_max: int = BATCH_ROWS_DEFAULT) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches of at most `rows_max`."""
+        yield from self.to_arrow().to_batches(max_chunksize=rows_max)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows to another library without copying them."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the rows as a pandas data frame."""
+        try:
+            return self.to_arrow().to_pandas(date_as_object=False)
+        except ImportError as error:
+            raise LibraryMissingError("pandas") from error
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the rows as a polars data frame; repeated headers get a number."""
+        try:
+            import polars  # noqa: PLC0415 - an optional library
+        except ImportError as error:
+            raise LibraryMissingError("polars") from error
+        table = self.to_arrow().rename_columns(_numbered(self.column_names))
+        frame = polars.from_arrow(table)
+        if not isinstance(frame, polars.DataFrame):
+            raise TypeError(f"expected a data frame, got {type(frame)}")
+        return frame
+
+    # -- Python and JSON ------------------------------------------------------------------------
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries of Python values: dates are `datetime` objects."""
+        columns = [
+            (column.header, _python_values(array, column))
+            for column, array in zip(self.columns, self.arrays, strict=True)
+        ]
+        return _row_dictionaries(columns, self.row_count)
+
+    def json_rows(self) -> list[dict[str, object]]:
+        """Return the rows as JSON objects, keys in the order of the headers."""
+        columns = [
+            (column.header, to_json_values(array, column.prop_type))
+            for column, array in zip(self.columns, self.arrays, strict=True)
+        ]
+        return _row_dictionaries(columns, self.row_count)
+
+    def envelope(self) -> dict[str, object]:
+        """Return the whole answer as one JSON object."""
+        return {
+            "query_name": self.query_name,
+            "target": self.target.as_json(),
+            "row_count": self.row_count,
+            "columns": self.column_names,
+            "rows": self.json_rows(),
+            "graph_commit_id": self.graph_commit_id,
+        }
+
+    # -- how it was answered --------------------------------------------------------------------
+
+    def explanation(self) -> dict[str, object]:
+        """Return the explained and the measured operators as one JSON object."""
+        shape: dict[str, object] = {
+            "query_name": self.query_name,
+            "plan": [trace.as_json() for trace in self.estimates],
+        }
+        if self.measured:
+            shape["profile"] = [trace.as_json() for trace in self.measured]
+            shape["elapsed_ms"] = self.elapsed_ms
+        return shape
+
+    def explanation_text(self) -> str:
+        """Return the explained and the measured operators as text."""
+        lines = ["plan", *trace_lines(self.estimates, "  ")]
+        if self.measured:
+            lines += [f"profile ({self.elapsed_ms} ms)", *trace_lines(self.measured, "  ")]
+        return "\n".join(lines)
+
+
+def _row_dictionaries(columns: list[tuple[str, list[Any]]], count: int) -> list[dict[str, Any]]:
+    headers = [header for header, _ in columns]
+    if not headers:
+        return [{} for _ in range(count)]
+    rows = zip(*(values for _, values in columns), strict=True)
+    return [dict(zip(headers, row, strict=True)) for row in rows]
+
+
+def _python_values(array: pa.Array, column: OutputColumn) -> list[Any]:
+    if column.prop_type.scalar is not Scalar.DATETIME:
+        values: list[Any] = array.to_pylist()
+        return values
+    # Arrow's own 64-bit dates lose the time of day on their way to Python.
+    moment = pa.timestamp("ms", tz="UTC")
+    if column.prop_type.is_list:
+        lists: list[Any] = array.cast(pa.list_(pa.int64())).cast(pa.list_(moment)).to_pylist()
+        return lists
+    moments: list[Any] = array.cast(pa.int64()).cast(moment).to_pylist()
+    return moments
+
+
+def _numbered(headers: list[str]) -> list[str]:
+    seen: dict[str, int] = {}
+    names: list[str] = []
+    for header in headers:
+        seen[header] = seen.get(header, 0) + 1
+        names.append(header if seen[header] == 1 else f"{header}_{seen[header]}")
+    return names

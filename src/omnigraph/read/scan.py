@@ -1,0 +1,134 @@
+"""Nodes of one type that pass filters, as row ids.
+
+Filters that the store can say exactly go to the store; the others are evaluated on the columns
+that they need. Nothing else is read, except columns that the caller asks for because it knows
+that all of these rows reach the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.query.plan.plan import NodeScan, Predicate, TextMatch
+from omnigraph.read.bindings import Bindings
+from omnigraph.read.columns import stored_column
+from omnigraph.read.context import Context
+from omnigraph.read.filter import stored_values, true_rows
+from omnigraph.read.predicates import conjuncts, push_down
+from omnigraph.read.rows import Entities, RowIds, RowTable
+from omnigraph.read.table_keys import node_key
+from omnigraph.store.filters import AllOf, Filter
+from omnigraph.store.records import ROW_ID, ScanRequest
+
+
+@dataclass(frozen=True)
+class SplitFilters:
+    """The filters of one variable, by who applies them."""
+
+    pushed: Filter | None
+    texts: tuple[TextMatch, ...]
+    """Full-text predicates that must hold, each answered by a search of its own."""
+    residual: tuple[Predicate, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the store applies everything."""
+        return not self.texts and not self.residual
+
+
+def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> SplitFilters:
+    """Say who applies each filter of a variable."""
+    pushed: list[Filter] = []
+    texts: list[TextMatch] = []
+    residual: list[Predicate] = []
+    for predicate in conjuncts(predicates):
+        if isinstance(predicate, TextMatch):
+            texts.append(predicate)
+            continue
+        row_filter = push_down(predicate, bindings)
+        if row_filter is None:
+            residual.append(predicate)
+        else:
+            pushed.append(row_filter)
+    joined = None if not pushed else pushed[0] if len(pushed) == 1 else AllOf(tuple(pushed))
+    return SplitFilters(joined, tuple(texts), tuple(residual))
+
+
+def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ()) -> RowIds:
+    """Return the row ids of the nodes that pass the filters; keep `prefetch` columns for later."""
+    table_key = node_key(scan.type_name)
+    split = split_filters(scan.filters, context.bindings)
+    allowed = _text_matches(context, table_key, split.texts)
+    if allowed is not None and not len(allowed):
+        return allowed
+    return _scanned(context, scan, split, allowed, prefetch)
+
+
+def _text_matches(context: Context, table_key: str, texts: tuple[TextMatch, ...]) -> RowIds | None:
+    allowed: RowIds | None = None
+    for predicate in texts:
+        matches = context.texts.matches(table_key, predicate, context.bindings)
+        found = np.empty(0, np.int64) if matches is None else matches
+        allowed = found if allowed is None else np.intersect1d(allowed, found)
+    return allowed
+
+
+def _scanned(
+    context: Context,
+    scan: NodeScan,
+    split: SplitFilters,
+    allowed: RowIds | None,
+    prefetch: tuple[str, ...],
+) -> RowIds:
+    table_key = node_key(scan.type_name)
+    needed = {stored_column(value) for value in stored_values(split.residual)}
+    columns = tuple(sorted({*needed, *prefetch}))
+    request = ScanRequest(columns=columns, row_filter=split.pushed, with_row_id=True)
+    table = context.tables.scan(table_key, request)
+    if columns:
+        is_whole = split.pushed is None
+        context.tables.remember(table_key, table, is_whole=is_whole)
+    row_ids = np.sort(_numbers(table))
+    if allowed is not None:
+        row_ids = np.intersect1d(row_ids, allowed)
+    if split.residual:
+        rows = RowTable(len(row_ids), {scan.variable: Entities(table_key, row_ids)})
+        row_ids = row_ids[true_rows(context, rows, split.residual)]
+    context.profile.note(
+        pushed=split.pushed is not None,
+        residual_filters=len(split.residual),
+        text_filters=len(split.texts),
+        columns=list(columns),
+    )
+    return row_ids
+
+
+def _numbers(table: pa.Table) -> RowIds:
+    return np.asarray(table[ROW_ID].to_numpy(), np.int64)
+
+
+def passing(
+    context: Context,
+    variable: str,
+    table_key: str,
+    predicates: tuple[Predicate, ...],
+    row_ids: RowIds,
+) -> RowIds:
+    """Return which of some distinct nodes pass filters, ascending.
+
+    Few nodes are looked at one by one. For many, the filters are asked of the whole dataset.
+    """
+    if not predicates or not len(row_ids):
+        return row_ids
+    if len(row_ids) * _SCAN_SHARE_MAX > context.tables.row_count(table_key):
+        scan = NodeScan(variable, table_key.partition(":")[2], predicates)
+        return np.intersect1d(scan_nodes(context, scan), row_ids)
+    rows = RowTable(len(row_ids), {variable: Entities(table_key, row_ids)})
+    return row_ids[true_rows(context, rows, predicates)]
+
+
+_SCAN_SHARE_MAX = 8
+"""Nodes are looked at one by one while they are fewer than one in this many."""

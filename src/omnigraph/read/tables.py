@@ -1,0 +1,181 @@
+"""The datasets of one snapshot, as one query reads them.
+
+Columns are fetched for row ids. What was read once stays for the rest of the query; few rows are
+taken one by one, many come from one scan of the columns that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.manifest import Snapshot
+from omnigraph.read.columns import ID
+from omnigraph.read.limits import Guard
+from omnigraph.read.rows import NULL, RowIds
+from omnigraph.store.datasets import DatasetHandle
+from omnigraph.store.filters import Filter, OneOf
+from omnigraph.store.records import ROW_ID, ScanRequest
+
+TAKE_SHARE_MAX: Final = 8
+"""Rows are taken one by one while they are fewer than one in this many; else all are scanned."""
+
+LOOKUP_MAX: Final = 10_000
+"""Ids that one `in` filter asks for; more are found by reading the id column."""
+
+
+@dataclass(eq=False)
+class _Held:
+    """Columns of some rows of one dataset, by ascending row id."""
+
+    row_ids: RowIds
+    columns: dict[str, pa.Array]
+    is_whole: bool
+
+    def positions(self, row_ids: RowIds) -> RowIds | None:
+        """Return where rows are, or None when one of them is not held."""
+        if not len(row_ids) or np.array_equal(self.row_ids, row_ids):
+            return np.arange(len(row_ids), dtype=np.int64)
+        if not len(self.row_ids):
+            return None
+        found = np.searchsorted(self.row_ids, row_ids)
+        found[found == len(self.row_ids)] = 0
+        return found if (self.row_ids[found] == row_ids).all() else None
+
+
+@dataclass(eq=False)
+class TableReader:
+    """Reads the datasets of one snapshot."""
+
+    snapshot: Snapshot
+    guard: Guard
+    _handles: dict[str, DatasetHandle] = field(default_factory=dict)
+    _held: dict[str, list[_Held]] = field(default_factory=dict)
+
+    def handle(self, table_key: str) -> DatasetHandle:
+        """Open a dataset at its published version."""
+        if table_key not in self._handles:
+            self._handles[table_key] = self.snapshot.open(table_key)
+        return self._handles[table_key]
+
+    def row_count(self, table_key: str) -> int:
+        """Return how many rows the manifest says there are."""
+        return self.snapshot.entry(table_key).row_count
+
+    def scan(self, table_key: str, request: ScanRequest) -> pa.Table:
+        """Read rows to the end, within the limits of the query."""
+        reader = self.handle(table_key).scan(request)
+        return self.guard.watched(reader, reader.schema)
+
+    def fetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> dict[str, pa.Array]:
+        """Return columns for row ids, which may repeat; null where the id is `NULL`."""
+        if not columns:
+            return {}
+        if len(row_ids) and row_ids[0] != NULL and (np.diff(row_ids) > 0).all():
+            return self._distinct(table_key, row_ids, columns)
+        wanted, inverse = np.unique(row_ids, return_inverse=True)
+        has_null = len(wanted) > 0 and wanted[0] == NULL
+        present = wanted[1:] if has_null else wanted
+        values = self._distinct(table_key, present, columns)
+        positions = inverse - 1 if has_null else inverse
+        picks = pa.array(positions, mask=positions < 0) if has_null else pa.array(positions)
+        return {name: column.take(picks) for name, column in values.items()}
+
+    def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
+        """Read columns of rows in one go and keep them, so that fetching them costs no I/O."""
+        wanted = np.unique(row_ids)
+        present = wanted[1:] if len(wanted) and wanted[0] == NULL else wanted
+        missing = [
+            name for name in dict.fromkeys(columns) if not self._holds(table_key, present, name)
+        ]
+        if missing and len(present):
+            found = self._read(table_key, present, missing)
+            self._held.setdefault(table_key, []).append(_Held(present, found, is_whole=False))
+
+    def _holds(self, table_key: str, row_ids: RowIds, column: str) -> bool:
+        return any(
+            column in held.columns and held.positions(row_ids) is not None
+            for held in self._held.get(table_key, ())
+        )
+
+    def remember(self, table_key: str, table: pa.Table, *, is_whole: bool) -> None:
+        """Keep the columns of a scan that had `_rowid`, for later fetches."""
+        row_ids = table[ROW_ID].to_numpy().astype(np.int64)
+        columns = {name: _one_array(table[name]) for name in table.column_names if name != ROW_ID}
+        order = np.argsort(row_ids, kind="stable")
+        if not (order == np.arange(len(order))).all():
+            picks = pa.array(order)
+            columns = {name: column.take(picks) for name, column in columns.items()}
+        held = _Held(row_ids[order], columns, is_whole)
+        self._held.setdefault(table_key, []).append(held)
+
+    def row_ids_of(self, table_key: str, ids: pa.Array) -> RowIds:
+        """Return the row id of each id text, `NULL` where there is no such row."""
+        distinct = pc.unique(ids)
+        if len(distinct) > LOOKUP_MAX:
+            found = self._whole(table_key, [ID])
+            known, row_ids = found.columns[ID], found.row_ids
+        else:
+            row_filter = OneOf(ID, tuple(distinct.to_pylist()))
+            table = self._matching(table_key, [ID], row_filter)
+            known, row_ids = _one_array(table[ID]), table[ROW_ID].to_numpy().astype(np.int64)
+        places = pc.fill_null(pc.index_in(ids, value_set=known), NULL)
+        places = places.to_numpy(zero_copy_only=False)
+        padded = np.append(row_ids, NULL)
+        return np.asarray(padded[places], np.int64)
+
+    def whole(self, table_key: str, columns: Sequence[str]) -> tuple[RowIds, dict[str, pa.Array]]:
+        """Return columns of all rows, by ascending row id."""
+        held = self._whole(table_key, columns)
+        return held.row_ids, held.columns
+
+    def _distinct(
+        self, table_key: str, row_ids: RowIds, columns: Sequence[str]
+    ) -> dict[str, pa.Array]:
+        found: dict[str, pa.Array] = {}
+        missing = list(dict.fromkeys(columns))
+        for held in self._held.get(table_key, ()):
+            usable = [name for name in missing if name in held.columns]
+            positions = held.positions(row_ids) if usable else None
+            if positions is not None:
+                picks = pa.array(positions)
+                found |= {name: held.columns[name].take(picks) for name in usable}
+                missing = [name for name in missing if name not in usable]
+        if missing:
+            found |= self._read(table_key, row_ids, missing)
+        return found
+
+    def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:
+        if len(row_ids) * TAKE_SHARE_MAX > self.row_count(table_key):
+            held = self._whole(table_key, columns)
+            positions = held.positions(row_ids)
+            if positions is not None:
+                picks = pa.array(positions)
+                return {name: held.columns[name].take(picks) for name in columns}
+        self.guard.check()
+        table = self.handle(table_key).take(row_ids.tolist(), columns)
+        return {name: _one_array(table[name]) for name in columns}
+
+    def _whole(self, table_key: str, columns: Sequence[str]) -> _Held:
+        wanted = frozenset(columns)
+        for held in self._held.get(table_key, ()):
+            if held.is_whole and wanted <= held.columns.keys():
+                return held
+        table = self._matching(table_key, columns, None)
+        self.remember(table_key, table, is_whole=True)
+        return self._held[table_key][-1]
+
+    def _matching(
+        self, table_key: str, columns: Iterable[str], row_filter: Filter | None
+    ) -> pa.Table:
+        request = ScanRequest(columns=tuple(columns), row_filter=row_filter, with_row_id=True)
+        return self.scan(table_key, request)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

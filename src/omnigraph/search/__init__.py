@@ -1,0 +1,1 @@
+"""Indexes, embeddings, rank fusion and edge topology: derived state that reads can do without."""

@@ -1,0 +1,65 @@
+"""Reciprocal rank fusion: several rankings of the same entities become one.
+
+An entity of 1-based rank `r` in an arm gets `weight / (k + r)` from it, and nothing from an arm
+that lacks it. The best sum comes first. Equal sums keep the order of first appearance: the first
+arm in its order, then what only later arms have, in theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+DEFAULT_K: Final = 60.0
+_DEPTH_FACTOR: Final = 4
+_DEPTH_MIN: Final = 100
+
+Entities = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """Entities, best first, each with its score."""
+
+    entities: Entities
+    scores: NDArray[np.float64]
+
+
+def arm_depth(limit: int) -> int:
+    """Return how many entities an arm must yield for a query with this limit.
+
+    >>> arm_depth(5), arm_depth(50)
+    (100, 200)
+    """
+    return max(limit * _DEPTH_FACTOR, _DEPTH_MIN)
+
+
+def distinct_in_order(entities: Entities) -> Entities:
+    """Return each entity once, in order of first appearance: what its rank counts."""
+    _, first = np.unique(entities, return_index=True)
+    return entities[np.sort(first)]
+
+
+def fuse(
+    arms: Sequence[Entities],
+    *,
+    k: float = DEFAULT_K,
+    weights: Sequence[float] | None = None,
+    limit: int | None = None,
+) -> Fused:
+    """Fuse rankings; an entity that an arm repeats counts where it comes first."""
+    ranked = [distinct_in_order(np.asarray(arm)) for arm in arms]
+    shares = [1.0] * len(ranked) if weights is None else list(weights)
+    entities = distinct_in_order(np.concatenate(ranked))
+    # `entities` is in order of first appearance; `order` sorts it for the look-up of each arm.
+    order = np.argsort(entities, kind="stable")
+    scores = np.zeros(len(entities), dtype=np.float64)
+    for arm, weight in zip(ranked, shares, strict=True):
+        places = order[np.searchsorted(entities, arm, sorter=order)]
+        scores[places] += weight / (k + np.arange(1, len(arm) + 1))
+    best = np.argsort(-scores, kind="stable")[:limit]
+    return Fused(entities[best], scores[best])

@@ -1,0 +1,418 @@
+"""`cleanup`: removing what nothing needs any more.
+
+First old versions of `__manifest`, so that no snapshot can be found which cannot be read; then, per
+dataset, forks that nothing refers to, old versions, and files of dead attempts; datasets of which
+nothing is needed go as a whole. `omnigraph.write.cleanup_plan` says what is needed.
+
+Whatever is younger than the orphan age is left alone, be it a file, a fork or a dataset: a running
+operation may be about to name it. A problem with one dataset is reported with it and stops nothing
+else. Without confirmation everything is only counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from omnigraph.errors import NotFoundError, OmnigraphError
+from omnigraph.manifest.layout import (
+    COMMIT_ACTORS,
+    COMMITS,
+    MAIN_INCARNATION,
+    MANIFEST,
+    RECOVERIES,
+    Incarnation,
+)
+from omnigraph.store.errors import RefNotFoundError
+from omnigraph.store.records import CleanupRequest
+from omnigraph.write.cleanup_plan import (
+    CleanupPolicy,
+    Needs,
+    need_published,
+    published_entries,
+    removable,
+    removable_manifest_versions,
+    ulid_time_us,
+)
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Repository
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.recovery import Recovery, Sidecar
+    from omnigraph.schema.compiled.jsonform import JsonObject
+    from omnigraph.store.objects import ObjectInfo
+    from omnigraph.store.records import BranchInfo
+
+STAGING_FOLDER: Final = "__staging"
+_TABLE_FOLDERS: Final = ("nodes", "edges")
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
+_PIN_PREFIX: Final = "omnigraph."
+
+
+@dataclass
+class DatasetCleanup:
+    """What went from one dataset, or would go; `error` is why not all of it did."""
+
+    type_key: str
+    bytes_removed: int = 0
+    old_versions_removed: int = 0
+    forks_removed: int = 0
+    files_removed: int = 0
+    dataset_removed: bool = False
+    error: str | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the dataset as the command line shows it."""
+        return {
+            "type_key": self.type_key,
+            "bytes_removed": self.bytes_removed,
+            "old_versions_removed": self.old_versions_removed,
+            "forks_removed": self.forks_removed,
+            "files_removed": self.files_removed,
+            "dataset_removed": self.dataset_removed,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True)
+class CleanupResult:
+    """What a cleanup has removed, or would remove when it was not confirmed."""
+
+    policy: CleanupPolicy
+    confirmed: bool
+    datasets: tuple[DatasetCleanup, ...]
+
+    @property
+    def warning(self) -> str | None:
+        """What the caller should know about the policy."""
+        return self.policy.warning
+
+    def to_json(self) -> JsonObject:
+        """Return `{keep_versions, older_than_secs, datasets}`."""
+        return {
+            "keep_versions": self.policy.keep_versions,
+            "older_than_secs": self.policy.older_than_s,
+            "datasets": [dataset.to_json() for dataset in self.datasets],
+        }
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """What running bulk jobs have set aside."""
+
+    bases: tuple[tuple[str, str | None, int], ...] = ()
+    files: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Plan:
+    """Everything that was decided before anything goes."""
+
+    needs: Needs
+    manifest: dict[str | None, tuple[int, ...]]
+    """Versions of `__manifest` that go, by lineage."""
+    names: dict[str, str] = field(default_factory=dict)
+    """The newest table key of each dataset location."""
+    declared: _Declared = field(default_factory=_Declared)
+    pins: frozenset[str] = frozenset()
+    """Lance tags that belong to tags of the graph."""
+
+
+class Cleanup:
+    """Removes what one graph no longer needs."""
+
+    def __init__(self, repository: Repository, recovery: Recovery) -> None:
+        self._repository = repository
+        self._recovery = recovery
+        self._datasets = repository.store.datasets
+        self._objects = repository.store.objects
+
+    def run(self, policy: CleanupPolicy, *, confirm: bool = False) -> CleanupResult:
+        """Remove old versions and leftovers, or only count them without `confirm`."""
+        self._repository.branches.require_no_schema_apply("cleanup")
+        now = self._repository.clock.now_us()
+        plan = self._plan(policy, now)
+        work = _Work(self._repository, policy, plan, now, confirm=confirm)
+        datasets = [work.manifest(), *work.tables()]
+        work.derived()
+        return CleanupResult(policy, confirm, tuple(datasets))
+
+    # -- deciding ---------------------------------------------------------------------------------
+
+    def _plan(self, policy: CleanupPolicy, now: int) -> _Plan:
+        # Records first: an operation that finishes after this look has published, and is seen then.
+        pending = self._recovery.pending()
+        declared = self._declared(policy, now)
+        branches = self._repository.branches.incarnations()
+        states = {each: self._repository.reader.latest(each) for each in branches}
+        plan = _Plan(Needs(), {}, declared=declared)
+        kept_commits = self._kept_commits(states)
+        needed = self._needed_manifest_versions(kept_commits)
+        for incarnation, state in states.items():
+            lineage = incarnation.lance_branch
+            going = removable_manifest_versions(
+                self._datasets.versions(MANIFEST, branch=lineage),
+                needed=needed.get(lineage, frozenset()),
+                committed_at={c.manifest_version: c.created_at for c in state.commits()},
+                policy=policy,
+                now=now,
+            )
+            plan.manifest[lineage] = going
+            self._need_tables(plan, lineage, state, policy, now)
+        self._need_commits(plan.needs, kept_commits)
+        _need_sidecars(plan.needs, pending)
+        for location, branch, version in declared.bases:
+            plan.needs.add_version(location, branch, version)
+        tags = states[MAIN_INCARNATION].tags.values()
+        plan.pins = frozenset(tag.pin for tag in tags)
+        return plan
+
+    def _need_tables(
+        self,
+        plan: _Plan,
+        lineage: str | None,
+        state: ManifestState,
+        policy: CleanupPolicy,
+        now: int,
+    ) -> None:
+        stored = {info.version for info in self._datasets.versions(MANIFEST, branch=lineage)}
+        retained = sorted(stored - set(plan.manifest[lineage]))
+        committed_at = {c.manifest_version: c.created_at for c in state.commits()}
+        for key, history in state.entry_history().items():
+            published = published_entries(history, committed_at)
+            for each in reversed(published):
+                plan.names[each.entry.location] = key
+            need_published(plan.needs, published, retained=retained, policy=policy, now=now)
+
+    def _kept_commits(self, states: Mapping[Incarnation, ManifestState]) -> set[str]:
+        """Return the commits of tags and merge bases."""
+        commits = {tag.commit_id for tag in states[MAIN_INCARNATION].tags.values()}
+        for one, other in combinations(states, 2):
+            base = self._repository.history.merge_base(one, other)
+            if base is not None:
+                commits.add(base.graph_commit_id)
+        return commits
+
+    def _needed_manifest_versions(
+        self, kept_commits: Iterable[str]
+    ) -> dict[str | None, frozenset[int]]:
+        needed: dict[str | None, set[int]] = defaultdict(set)
+        for branch in self._datasets.list_branches(MANIFEST):
+            needed[branch.parent_branch].add(branch.parent_version)
+        for pin in self._datasets.list_tags(MANIFEST):
+            needed[pin.branch].add(pin.version)
+        for commit_id in kept_commits:
+            try:
+                commit = self._repository.history.get(commit_id)
+            except NotFoundError:
+                continue
+            needed[commit.manifest_branch].add(commit.manifest_version)
+        return {lineage: frozenset(versions) for lineage, versions in needed.items()}
+
+    def _need_commits(self, needs: Needs, commits: Iterable[str]) -> None:
+        for commit_id in commits:
+            try:
+                snapshot = self._repository.history.snapshot_of_commit(commit_id)
+            except NotFoundError:
+                continue
+            for entry in snapshot.entries.values():
+                needs.add(entry)
+
+    def _declared(self, policy: CleanupPolicy, now: int) -> _Declared:
+        """Read the records of bulk jobs that have been renewed within the orphan age."""
+        bases: list[tuple[str, str | None, int]] = []
+        files: set[str] = set()
+        for info in self._objects.list(STAGING_FOLDER):
+            if now - info.modified_us > policy.orphan_age_s * 1_000_000:
+                continue
+            record = orjson.loads(self._objects.get(info.path).data)
+            files.update(record.get("files", ()))
+            bases += [
+                (base["table_path"], base.get("table_branch"), base["version"])
+                for base in record.get("tables", ())
+            ]
+        return _Declared(tuple(bases), frozenset(files))
+
+
+def _need_sidecars(needs: Needs, pending: Iterable[Sidecar]) -> None:
+    for sidecar in pending:
+        for table in sidecar.tables:
+            needs.add_version(table.table_path, table.table_branch, table.expected_version)
+            if table.fork_of is not None:
+                needs.add_version(table.table_path, table.fork_of.branch, table.fork_of.version)
+        for entry in (*sidecar.written.values(), *(a.entry for a in sidecar.adopted)):
+            if entry is not None:
+                needs.add(entry)
+
+
+# -- removing --------------------------------------------------------------------------------------
+
+
+class _Work:
+    """Carries a plan out, one dataset after the other."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        policy: CleanupPolicy,
+        plan: _Plan,
+        now: int,
+        *,
+        confirm: bool,
+    ) -> None:
+        self._datasets = repository.store.datasets
+        self._objects = repository.store.objects
+        self._policy = policy
+        self._plan = plan
+        self._now = now
+        self._confirm = confirm
+
+    def manifest(self) -> DatasetCleanup:
+        """Remove old versions of `__manifest`, lineage by lineage, and files of dead attempts."""
+        report = DatasetCleanup(MANIFEST)
+        with _reporting(report):
+            for lineage, versions in self._plan.manifest.items():
+                self._remove_versions(report, MANIFEST, lineage, versions)
+            self._remove_dead_files(report, MANIFEST)
+        return report
+
+    def tables(self) -> Iterator[DatasetCleanup]:
+        """Clean up every dataset of a node or edge type, known or not."""
+        for location, objects in sorted(self._stored_datasets().items()):
+            report = DatasetCleanup(self._plan.names.get(location, location))
+            with _reporting(report):
+                if location in self._plan.needs.locations:
+                    self._clean(report, location)
+                elif self._is_old(max(info.modified_us for info in objects)):
+                    self._remove_dataset(report, location, objects)
+            yield report
+
+    def derived(self) -> None:
+        """Remove old versions of the derived tables; they hold nothing that a snapshot needs."""
+        for location in _DERIVED:
+            report = DatasetCleanup(location)
+            with _reporting(report):
+                if self._confirm and self._datasets.exists(location):
+                    request = CleanupRequest(
+                        keep_versions=self._policy.keep_versions,
+                        older_than_s=self._policy.older_than_s,
+                    )
+                    self._datasets.cleanup(location, request, preview=False)
+
+    def _stored_datasets(self) -> dict[str, list[ObjectInfo]]:
+        found: dict[str, list[ObjectInfo]] = defaultdict(list)
+        for folder in _TABLE_FOLDERS:
+            for info in self._objects.list(folder):
+                parts = info.path.split("/", 2)
+                if len(parts) == 3:
+                    found["/".join(parts[:2])].append(info)
+        return found
+
+    def _is_old(self, since_us: int) -> bool:
+        return self._now - since_us >= self._policy.orphan_age_s * 1_000_000
+
+    def _remove_dataset(
+        self, report: DatasetCleanup, location: str, objects: Sequence[ObjectInfo]
+    ) -> None:
+        made = ulid_time_us(location)
+        if made is not None and not self._is_old(made):
+            return
+        report.dataset_removed = True
+        report.bytes_removed += sum(info.size for info in objects)
+        report.files_removed += len(objects)
+        if self._confirm:
+            self._objects.delete_prefix(location)
+            self._datasets.forget(location)
+
+    def _clean(self, report: DatasetCleanup, location: str) -> None:
+        self._remove_pins(location)
+        forks = self._remove_forks(report, location)
+        needs = self._plan.needs
+        for fork in forks:
+            needs.add_version(location, fork.parent_branch, fork.parent_version)
+        for pin in self._datasets.list_tags(location):
+            needs.add_version(location, pin.branch, pin.version)
+        for name in (None, *(fork.name for fork in forks)):
+            if not self._datasets.exists(location, branch=name):
+                continue
+            stored = self._datasets.versions(location, branch=name)
+            going = removable(stored, (location, name), needs)
+            self._remove_versions(report, location, name, going)
+        self._remove_dead_files(report, location)
+
+    def _remove_pins(self, location: str) -> None:
+        """Let go of pins whose tag never came to be, or is gone."""
+        if not self._confirm:
+            return
+        for pin in self._datasets.list_tags(location):
+            made = ulid_time_us(pin.name)
+            is_ours = pin.name.startswith(_PIN_PREFIX) and made is not None
+            if is_ours and pin.name not in self._plan.pins and self._is_old(made or 0):
+                self._datasets.delete_tag(location, pin.name)
+
+    def _remove_forks(self, report: DatasetCleanup, location: str) -> list[BranchInfo]:
+        """Remove forks that nothing refers to, leaves first; return those that stay."""
+        forks = {fork.name: fork for fork in self._datasets.list_branches(location)}
+        while True:
+            parents = {fork.parent_branch for fork in forks.values()}
+            free = [n for n in forks if n not in parents and self._is_free(location, n)]
+            if not free:
+                return list(forks.values())
+            for name in free:
+                del forks[name]
+                report.forks_removed += 1
+                if self._confirm:
+                    self._delete_fork(location, name)
+
+    def _is_free(self, location: str, name: str) -> bool:
+        made = ulid_time_us(name)
+        is_needed = (location, name) in self._plan.needs.versions
+        return not is_needed and made is not None and self._is_old(made)
+
+    def _delete_fork(self, location: str, name: str) -> None:
+        try:
+            self._datasets.delete_branch(location, name)
+        except RefNotFoundError:
+            return
+
+    def _remove_versions(
+        self, report: DatasetCleanup, location: str, branch: str | None, versions: tuple[int, ...]
+    ) -> None:
+        if not versions:
+            return
+        removed = self._datasets.cleanup(
+            location,
+            CleanupRequest(versions=versions),
+            branch=branch,
+            preview=not self._confirm,
+        )
+        report.old_versions_removed += removed.versions_removed
+        report.bytes_removed += removed.bytes_removed
+        report.files_removed += removed.files_removed
+
+    def _remove_dead_files(self, report: DatasetCleanup, location: str) -> None:
+        for info in self._datasets.unreferenced_files(location):
+            if not self._is_old(info.modified_us) or info.path in self._plan.declared.files:
+                continue
+            report.bytes_removed += info.size
+            report.files_removed += 1
+            if self._confirm:
+                self._objects.delete(info.path)
+
+
+@contextmanager
+def _reporting(report: DatasetCleanup) -> Iterator[None]:
+    """Keep an error with the dataset that it belongs to."""
+    try:
+        yield
+    except OmnigraphError as error:
+        report.error = str(error)
+
+
+__all__ = ["Cleanup", "CleanupPolicy", "CleanupResult", "DatasetCleanup"]

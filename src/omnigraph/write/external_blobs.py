@@ -1,0 +1,93 @@
+"""Blobs that lie outside of the graph: taken only from listed places, and copied in.
+
+1. A URI is allowed when it lies below one of the bases, by whole path segments; `..` and empty
+   segments are never followed.
+2. The bytes are read once, when the row is read, and kept by the graph from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import OmnigraphError, UnavailableError
+from omnigraph.schema.values.blobs import blob_column
+from omnigraph.schema.values.numeric import valid_mask
+from omnigraph.schema.values.row_errors import Mask
+from omnigraph.store.connect import StoreSettings, open_objects
+from omnigraph.store.uri import parse_root
+
+if TYPE_CHECKING:
+    from omnigraph.store.objects import ObjectStore
+
+
+class BlobSourceUnreadableError(UnavailableError):
+    """An external object that a row names cannot be read; nothing was written."""
+
+    code = "OG-BLOB-SOURCE"
+    hint = "check that the object exists and may be read from here"
+
+    def __init__(self, uri: str, problem: str) -> None:
+        self.uri = uri
+        self.problem = problem
+        super().__init__(f"external blob {uri} cannot be read: {problem}")
+
+
+class ExternalBlobs:
+    """Reads external objects below some bases."""
+
+    def __init__(
+        self, bases: Sequence[str] = (), storage_options: Mapping[str, str] | None = None
+    ) -> None:
+        self._bases = tuple(base.rstrip("/") + "/" for base in bases)
+        self._options = dict(storage_options or {})
+        self._stores: dict[str, ObjectStore] = {}
+
+    def denied(self, column: pa.Array) -> Mask:
+        """Return which rows of a blob column name an object that is not allowed."""
+        _, uris = column.flatten()
+        denied = np.zeros(len(column), np.bool_)
+        for row in np.flatnonzero(valid_mask(uris)).tolist():
+            denied[row] = self._base_of(uris[row].as_py()) is None
+        return denied
+
+    def copied(self, column: pa.Array, rows: Mask) -> pa.Array:
+        """Return the column with the bytes in place of the URIs of the given rows."""
+        data, uris = column.flatten()
+        wanted = np.flatnonzero(valid_mask(uris) & rows).tolist()
+        if not wanted:
+            return column
+        contents, addresses = data.to_pylist(), uris.to_pylist()
+        for row in wanted:
+            contents[row] = self._read(addresses[row])
+            addresses[row] = None
+        return blob_column(
+            pa.array(contents, data.type), pa.array(addresses, uris.type), valid_mask(column)
+        )
+
+    def _base_of(self, uri: str) -> str | None:
+        for base in self._bases:
+            rest = uri.removeprefix(base)
+            if rest != uri and all(part not in {"", ".", ".."} for part in _path(rest).split("/")):
+                return base
+        return None
+
+    def _read(self, uri: str) -> bytes:
+        base = self._base_of(uri)
+        if base is None:
+            raise BlobSourceUnreadableError(uri, "it is not below an allowed base")
+        try:
+            if base not in self._stores:
+                settings = StoreSettings(parse_root(base), self._options)
+                self._stores[base] = open_objects(settings)
+            return self._stores[base].get(_path(uri.removeprefix(base))).data
+        except OmnigraphError as error:
+            raise BlobSourceUnreadableError(uri, str(error)) from error
+
+
+def _path(rest: str) -> str:
+    return unquote(rest)

@@ -1,0 +1,150 @@
+"""Finding stored rows: by an index for a few values, by one pass over the column for many.
+
+1. Only the columns that were asked for are read.
+2. A few values become a filter, which an index answers where there is one. Many are joined with a
+   scan of the column: probing an index a hundred thousand times costs more than reading it all.
+3. Rows that a scan does not match are never kept: memory follows the number of hits and one slab.
+4. An empty table is not opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.store.filters import OneOf
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
+from omnigraph.write.columns import Column, Mask, flat, is_in, places_in, slabs
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Entry, Snapshot
+    from omnigraph.store.datasets import DatasetHandle
+
+PROBES_MAX: Final = 2_048
+"""At most so many values become a filter."""
+_PROBES_ALWAYS: Final = 64
+_ROWS_PER_PROBE: Final = 100
+
+
+@dataclass(frozen=True)
+class Located:
+    """For each of some ids: whether it is stored, and as which row. Zero where it is not."""
+
+    found: Mask
+    row_ids: npt.NDArray[np.uint64]
+    addresses: npt.NDArray[np.uint64]
+
+    @property
+    def count(self) -> int:
+        """How many are stored."""
+        return int(np.count_nonzero(self.found))
+
+
+class StoredRows:
+    """Looks up the rows of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def entry(self, table_key: str) -> Entry:
+        """Return the published entry of a table."""
+        return self.snapshot.entry(table_key)
+
+    def row_count(self, table_key: str) -> int:
+        """How many rows a table has, from the manifest alone."""
+        return self.entry(table_key).row_count
+
+    def contains(self, table_key: str, ids: Column) -> Mask:
+        """Return which ids are stored."""
+        if not len(ids) or not self.row_count(table_key):
+            return np.zeros(len(ids), np.bool_)
+        return is_in(ids, self.where(table_key, "id", ids, columns=("id",))["id"])
+
+    def locate(self, table_key: str, ids: Column) -> Located:
+        """Find rows by id; `ids` are distinct."""
+        located = Located(
+            np.zeros(len(ids), np.bool_),
+            np.zeros(len(ids), np.uint64),
+            np.zeros(len(ids), np.uint64),
+        )
+        if not len(ids) or not self.row_count(table_key):
+            return located
+        if self._few(len(ids), table_key):
+            hits = self.where(table_key, "id", ids, columns=("id",), with_rows=True)
+            _note(located, hits, places_in(hits["id"], ids))
+            return located
+        request = ScanRequest(columns=("id",), with_row_id=True, with_row_address=True)
+        reader = self.snapshot.open(table_key).scan(request)
+        for slab in slabs(reader, reader.schema):
+            _note(located, slab, places_in(slab["id"], ids))
+        return located
+
+    def where(
+        self,
+        table_key: str,
+        column: str,
+        values: Column,
+        *,
+        columns: tuple[str, ...],
+        with_rows: bool = False,
+    ) -> pa.Table:
+        """Read the rows whose `column` has one of the values; null is none of them.
+
+        `with_rows` adds stable row ids and addresses.
+        """
+        handle = self.snapshot.open(table_key)
+        distinct = pc.unique(flat(values)).drop_null()
+        if self._few(len(distinct), table_key):
+            request = ScanRequest(
+                columns=columns,
+                row_filter=OneOf(column, tuple(distinct)),
+                with_row_id=with_rows,
+                with_row_address=with_rows,
+            )
+            return handle.scan(request).read_all()
+        return _joined(handle, column, distinct, columns=columns, with_rows=with_rows)
+
+    def scan(self, table_key: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+        """Read columns of the whole table, slab by slab."""
+        if not self.row_count(table_key):
+            return
+        reader = self.snapshot.open(table_key).scan(ScanRequest(columns=columns))
+        yield from slabs(reader, reader.schema)
+
+    def _few(self, count: int, table_key: str) -> bool:
+        if count <= _PROBES_ALWAYS:
+            return True
+        return count <= PROBES_MAX and count * _ROWS_PER_PROBE <= self.row_count(table_key)
+
+
+def _note(located: Located, rows: pa.Table, places: pa.Array) -> None:
+    """Enter rows at their places; rows without one are not looked for."""
+    hits = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+    at = places.drop_null().to_numpy()
+    located.found[at] = True
+    located.row_ids[at] = flat(rows[ROW_ID]).to_numpy()[hits]
+    located.addresses[at] = flat(rows[ROW_ADDRESS]).to_numpy()[hits]
+
+
+def _joined(
+    handle: DatasetHandle,
+    column: str,
+    values: pa.Array,
+    *,
+    columns: tuple[str, ...],
+    with_rows: bool,
+) -> pa.Table:
+    asked = columns if column in columns else (*columns, column)
+    request = ScanRequest(columns=asked, with_row_id=with_rows, with_row_address=with_rows)
+    reader = handle.scan(request)
+    kept = [
+        slab.filter(pa.array(is_in(slab[column], values))) for slab in slabs(reader, reader.schema)
+    ]
+    table = pa.concat_tables(kept) if kept else reader.schema.empty_table()
+    return table if column in columns else table.drop_columns([column])

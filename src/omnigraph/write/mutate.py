@@ -1,0 +1,240 @@
+"""One mutation query, one commit.
+
+1. An attempt captures one snapshot, compiles the query against the schema of that snapshot, runs
+   the statements in memory, validates and stages the net change, and commits it through the write
+   protocol. Nothing before the commit moves a head.
+2. Parameters are bound, and `now()` is read, once per request: attempts differ only in what they
+   find.
+3. A query that only inserts or upserts and loses a race is prepared again, a bounded number of
+   times. A query with an update or delete depends on what it found: it is handed back, unless
+   nothing but upkeep has moved the tables that it looked at.
+4. `expected_head` is a demand of the caller: it is checked against the captured snapshot and again
+   in the commit, and never retried.
+5. A net change of nothing publishes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.manifest import CommitDraft, GraphCommit
+from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
+from omnigraph.manifest.publish import is_only_maintenance, mismatch, require_head
+from omnigraph.query import MutationPlan, compile_query, parse_queries
+from omnigraph.query.params import coerce_params
+from omnigraph.query.stored import QueryKindError, require_kind, select_query
+from omnigraph.read.bindings import Bindings
+from omnigraph.recovery import WriterKind
+from omnigraph.write.mutation_staging import MutationStaging
+from omnigraph.write.mutation_statements import Affected, StatementRunner
+from omnigraph.write.prepare import prepare
+from omnigraph.write.protocol import WriteJob
+from omnigraph.write.validate import validate
+from omnigraph.write.violations import ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.manifest import Entry, Repository, Snapshot
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.manifest.publish import Revalidate
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.query import QueryDecl, QueryFile
+    from omnigraph.write.delta import GraphDelta
+    from omnigraph.write.protocol import Committer
+    from omnigraph.write.validate import Validated
+
+RETRIES_MAX: Final = 5
+_PAUSE_S: Final = 0.005
+
+
+@dataclass(frozen=True)
+class MutationResult:
+    """What a mutation has done; `commit` is None when nothing changed."""
+
+    branch: str
+    query_name: str
+    affected_nodes: int
+    affected_edges: int
+    actor_id: str | None
+    commit: GraphCommit | None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the envelope of a mutation."""
+        return {
+            "branch": self.branch,
+            "query_name": self.query_name,
+            "affected_nodes": self.affected_nodes,
+            "affected_edges": self.affected_edges,
+            "actor_id": self.actor_id,
+            "commit": self.commit and self.commit.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class MutationRequest:
+    """A mutation query of a text, with everything that a caller says about it."""
+
+    query_text: str
+    name: str | None
+    params: Mapping[str, object] | None
+    incarnation: Incarnation
+    expected_head: str | None = None
+    actor_id: str | None = None
+
+
+class Mutations:
+    """Runs mutation queries on one graph."""
+
+    def __init__(self, repository: Repository, committer: Committer) -> None:
+        self._repository = repository
+        self._committer = committer
+
+    def run(self, request: MutationRequest) -> MutationResult:
+        """Run one query as one commit, or raise and change nothing."""
+        file = parse_queries(request.query_text)
+        query = select_query(file, request.name)
+        require_kind(query, expect_mutation=True)
+        clock = self._repository.clock
+        params = coerce_params(query.parameters, request.params)
+        bindings = Bindings(params, clock.now_us() // 1_000)
+        decided: Mapping[str, Entry] = {}
+        for retry in range(RETRIES_MAX + 1):
+            snapshot = self._repository.history.snapshot(request.incarnation)
+            _require_unmoved(snapshot.state, decided)
+            if request.expected_head is not None:
+                require_head(snapshot.state, request.expected_head)
+            plan = _plan(file, query, snapshot)
+            change = self._change(plan, bindings, snapshot)
+            if change.delta.is_empty:
+                return _result(request, plan, change, commit=None)
+            try:
+                commit = self._commit(request, change, snapshot)
+                return _result(request, plan, change, commit=commit)
+            except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
+                if retry == RETRIES_MAX or (plan.is_strict and not _is_upkeep(lost)):
+                    raise
+            decided = change.rests_on(snapshot) if plan.is_strict else {}
+            clock.sleep(clock.jitter(0.0, _PAUSE_S * 2**retry))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _change(self, plan: MutationPlan, bindings: Bindings, snapshot: Snapshot) -> _Change:
+        """Run the statements in memory."""
+        staging = MutationStaging(snapshot, catalog_of(snapshot.schema))
+        runner = StatementRunner(staging, bindings, self._repository.clock)
+        affected = Affected()
+        for number, statement in enumerate(plan.statements, start=1):
+            affected += runner.run(statement, number)
+        return _Change(affected, staging.delta(), staging.decisive_entries())
+
+    def _commit(
+        self, request: MutationRequest, change: _Change, snapshot: Snapshot
+    ) -> GraphCommit | None:
+        """Validate, stage and publish a change."""
+        clock = self._repository.clock
+        validated = validate(
+            change.delta, snapshot, catalog_of(snapshot.schema), operation="mutation"
+        )
+        operation_id = clock.ulid()
+        tables = prepare(
+            change.delta,
+            snapshot,
+            request.incarnation,
+            self._repository,
+            operation_id=operation_id,
+        )
+        written = {table.table_key for table in tables}
+        reads = {**validated.reads, **change.decisive}
+        job = WriteJob(
+            kind=WriterKind.MUTATION,
+            incarnation=request.incarnation,
+            operation_id=operation_id,
+            draft=CommitDraft(
+                graph_commit_id=clock.ulid(),
+                operation="mutation",
+                actor_id=request.actor_id,
+                created_at=clock.now_us(),
+            ),
+            schema_hash=snapshot.state.head.schema_hash,
+            tables=tables,
+            reads={key: entry for key, entry in reads.items() if key not in written},
+            expected_head=request.expected_head,
+        )
+        published = self._committer.commit(job, revalidate=_revalidation(validated, change))
+        return published.commit
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What the statements of a query amount to.
+
+    `decisive` are the entries of tables whose stored rows have decided what a statement does.
+    """
+
+    affected: Affected
+    delta: GraphDelta
+    decisive: Mapping[str, Entry]
+
+    def rests_on(self, snapshot: Snapshot) -> dict[str, Entry]:
+        """Return the entries that a strict query must find again, upkeep aside."""
+        return {key: snapshot.entry(key) for key in sorted({*self.decisive, *self.delta.tables})}
+
+
+def _plan(file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> MutationPlan:
+    plan = compile_query(query, catalog_of(snapshot.schema), file.source)
+    if not isinstance(plan, MutationPlan):
+        raise QueryKindError(query.name, is_mutation=False)
+    return plan
+
+
+def _result(
+    request: MutationRequest, plan: MutationPlan, change: _Change, *, commit: GraphCommit | None
+) -> MutationResult:
+    return MutationResult(
+        branch=str(request.incarnation.branch),
+        query_name=plan.name,
+        affected_nodes=change.affected.nodes,
+        affected_edges=change.affected.edges,
+        actor_id=request.actor_id,
+        commit=commit,
+    )
+
+
+def _is_upkeep(lost: ExpectedVersionMismatchError | SchemaMovedError) -> bool:
+    return isinstance(lost, ExpectedVersionMismatchError) and lost.is_only_maintenance
+
+
+def _require_unmoved(state: ManifestState, decided: Mapping[str, Entry]) -> None:
+    """Refuse to repeat a strict query on tables that more than upkeep has moved.
+
+    The conflict that sent it back names one table; others may have moved as well.
+    """
+    for key, expected in decided.items():
+        actual = state.entries.get(key)
+        is_same = actual is not None and actual.state == expected.state
+        if not is_same and not is_only_maintenance(state, key, expected):
+            raise mismatch(state, key, expected)
+
+
+def _revalidation(validated: Validated, change: _Change) -> Revalidate:
+    """Return the check of tables that were only read and have moved.
+
+    What decided must not have moved. Whether the rest still holds is looked up again: the nodes of
+    new edges are there, deleted nodes have no edge that somebody else added. The latter is a race
+    that was lost, not a mistake in the request.
+    """
+
+    def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
+        for key in sorted(moved & change.decisive.keys()):
+            raise mismatch(state, key, change.decisive[key])
+        try:
+            validated.revalidate(state, moved)
+        except ValidationError as error:
+            edges = sorted(key for key in moved if key.startswith("edge:"))
+            if not edges:
+                raise
+            raise mismatch(state, edges[0], validated.reads[edges[0]]) from error
+
+    return revalidate

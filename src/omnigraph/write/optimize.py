@@ -1,0 +1,376 @@
+"""`optimize` and `ensure_indices`: upkeep of all tables in one commit.
+
+Planning and rewriting happen before the turn, several tables at once. A table that moved meanwhile
+is prepared again, on what is rewritten already where that still fits; the last attempt prepares
+under the turn, so a busy table cannot put upkeep off for ever. A run with nothing to do publishes
+nothing, and no version is ever removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
+
+from omnigraph.errors import ConflictError, CorruptError, OmnigraphError
+from omnigraph.manifest import CommitDraft
+from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
+from omnigraph.manifest.layout import (
+    COMMIT_ACTORS,
+    COMMITS,
+    MAIN_INCARNATION,
+    MANIFEST,
+    RECOVERIES,
+)
+from omnigraph.manifest.repository import reconcile_commits
+from omnigraph.manifest.tidy import tidy
+from omnigraph.recovery import WriterKind
+from omnigraph.schema import compile_stored, read_ir
+from omnigraph.store.records import CompactionOptions
+from omnigraph.write.protocol import WriteJob
+from omnigraph.write.upkeep import (
+    TableUpkeep,
+    UpkeepRequest,
+    declared_type,
+    prepare_table,
+    tidy_dataset,
+)
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Entry, GraphCommit, Repository
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.recovery import Recovery
+    from omnigraph.schema.compiled.jsonform import JsonObject
+    from omnigraph.write.indices import PendingIndex
+    from omnigraph.write.protocol import Committer
+
+CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
+CONCURRENCY_DEFAULT: Final = 8
+_ATTEMPTS_MAX: Final = 4
+"""How often a run is prepared outside the turn before it is prepared inside."""
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
+
+_log = logging.getLogger(__name__)
+
+Skipped = Literal["drift_needs_repair"]
+
+
+class UncleanRecoveryError(ConflictError):
+    """A dead write could not be settled; upkeep must not build on what it left."""
+
+    code = "OG-UNCLEAN-RECOVERY"
+    hint = "`omnigraph recovery status` shows what is pending"
+
+    def __init__(self, operation: str, problem: str) -> None:
+        self.operation = operation
+        self.problem = problem
+        super().__init__(f"{operation} requires a clean recovery state: {problem}")
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What upkeep did to one table."""
+
+    table_key: str
+    fragments_removed: int
+    fragments_added: int
+    committed: bool
+    skipped: Skipped | None
+    published_version: int
+    head_version: int
+    pending_indexes: tuple[PendingIndex, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        """Return the table as the command line shows it."""
+        return {
+            "type_key": self.table_key,
+            "fragments_removed": self.fragments_removed,
+            "fragments_added": self.fragments_added,
+            "committed": self.committed,
+            "skipped": self.skipped,
+            "published_dataset_version": self.published_version,
+            "lance_head_version": self.head_version,
+            "pending_indexes": [
+                {"property": pending.property, "reason": pending.reason}
+                for pending in self.pending_indexes
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class UpkeepReport:
+    """What a run did; `commit` is None when there was nothing to do."""
+
+    tables: tuple[TableReport, ...]
+    commit: GraphCommit | None
+
+    @property
+    def pending(self) -> tuple[PendingIndex, ...]:
+        """The declared indexes that cannot be built yet."""
+        return tuple(pending for table in self.tables for pending in table.pending_indexes)
+
+    def to_json(self) -> JsonObject:
+        """Return `{datasets}`."""
+        return {"datasets": [table.to_json() for table in self.tables]}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One kind of run."""
+
+    kind: WriterKind
+    operation: str
+    compaction: CompactionOptions | None
+    wants: Callable[[Entry], bool] = lambda _: True
+    with_indexes: bool = True
+
+
+class Upkeep:
+    """Runs upkeep on one graph."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        recovery: Recovery,
+        committer: Committer,
+        *,
+        concurrency: int | None = None,
+    ) -> None:
+        self._repository = repository
+        self._recovery = recovery
+        self._committer = committer
+        self._datasets = repository.store.datasets
+        self._concurrency = concurrency or _concurrency()
+
+    def optimize(self) -> UpkeepReport:
+        """Compact and index every table of `main`, and compact the system tables."""
+        self._settle("optimize")
+        run = _Run(WriterKind.OPTIMIZE, "optimize", CompactionOptions())
+        report = self._run(MAIN_INCARNATION, run)
+        manifest = self._tidy_manifest()
+        reconcile_commits(self._repository)
+        self._tidy_derived()
+        return UpkeepReport((*report.tables, manifest), report.commit)
+
+    def ensure_indices(self, incarnation: Incarnation) -> UpkeepReport:
+        """Build declared indexes that are missing, and fold in what they do not cover.
+
+        On a branch, tables on the main lineage of their dataset are left alone.
+        """
+        self._settle("ensure_indices")
+        run = _Run(
+            WriterKind.ENSURE_INDICES,
+            "ensure_indices",
+            compaction=None,
+            wants=lambda entry: incarnation.is_main or entry.table_branch is not None,
+        )
+        return self._run(incarnation, run)
+
+    def compact_tail(
+        self, incarnation: Incarnation, sizes: Mapping[str, CompactionOptions]
+    ) -> UpkeepReport:
+        """Compact the small fragments of some tables, and fold them into the indexes."""
+        return self._run(
+            incarnation,
+            _Run(
+                WriterKind.OPTIMIZE,
+                "optimize",
+                CompactionOptions(),
+                wants=lambda entry: entry.table_key in sizes and entry.owner == incarnation.text,
+            ),
+            sizes=sizes,
+        )
+
+    def _settle(self, operation: str) -> None:
+        try:
+            self._recovery.sweep()
+        except CorruptError as error:
+            raise UncleanRecoveryError(operation, str(error)) from error
+
+    # -- one run ----------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        incarnation: Incarnation,
+        run: _Run,
+        *,
+        sizes: Mapping[str, CompactionOptions] | None = None,
+    ) -> UpkeepReport:
+        earlier: dict[str, TableUpkeep] = {}
+        for _ in range(_ATTEMPTS_MAX):
+            state = self._repository.reader.latest(incarnation)
+            prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            earlier = prepared.tables
+            job = self._job(incarnation, state, run, prepared)
+            if not job.tables:
+                return prepared.report(commit=None)
+            try:
+                published = self._committer.commit(job)
+            except (ExpectedVersionMismatchError, SchemaMovedError):
+                continue
+            return prepared.report(commit=published.commit)
+        return self._run_in_turn(incarnation, run, earlier, sizes)
+
+    def _run_in_turn(
+        self,
+        incarnation: Incarnation,
+        run: _Run,
+        earlier: Mapping[str, TableUpkeep],
+        sizes: Mapping[str, CompactionOptions] | None,
+    ) -> UpkeepReport:
+        branch = incarnation.branch
+        operation_id = self._repository.clock.ulid()
+        with self._committer.turn(
+            branch, operation_id=operation_id, operation=run.operation
+        ) as turn:
+            self._recovery.sweep_branch(branch)
+            state = self._repository.reader.latest(incarnation)
+            prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            job = self._job(incarnation, state, run, prepared)
+            if not job.tables:
+                return prepared.report(commit=None)
+            published = self._committer.commit_in_turn(job, turn)
+        self._committer.record(published)
+        return prepared.report(commit=published.commit)
+
+    def _prepare(
+        self,
+        incarnation: Incarnation,
+        state: ManifestState,
+        run: _Run,
+        earlier: Mapping[str, TableUpkeep],
+        sizes: Mapping[str, CompactionOptions] | None,
+    ) -> _Prepared:
+        catalog = compile_stored(state.schema.source, read_ir(state.schema.ir)).catalog
+        entries = [entry for entry in state.entries.values() if run.wants(entry)]
+        heads = {entry.table_key: self._head(entry) for entry in entries}
+        drifted = {e.table_key for e in entries if heads[e.table_key] > e.table_version}
+        operation_id = self._repository.clock.ulid()
+
+        def prepare(entry: Entry) -> TableUpkeep:
+            known = earlier.get(entry.table_key)
+            if known is not None and known.entry.state == entry.state:
+                return known
+            compaction = (sizes or {}).get(entry.table_key, run.compaction)
+            request = UpkeepRequest(incarnation, operation_id, compaction, run.with_indexes)
+            declared = declared_type(catalog, entry.table_key)
+            return prepare_table(self._datasets, entry, declared, request, earlier=known)
+
+        wanted = [entry for entry in entries if entry.table_key not in drifted]
+        tables = dict(zip((e.table_key for e in wanted), self._each(prepare, wanted), strict=True))
+        skipped = {key: entry for key, entry in state.entries.items() if key in drifted}
+        return _Prepared(operation_id, tables, skipped, heads)
+
+    def _each(
+        self, prepare: Callable[[Entry], TableUpkeep], entries: list[Entry]
+    ) -> Iterable[TableUpkeep]:
+        if len(entries) <= 1 or self._concurrency == 1:
+            return [prepare(entry) for entry in entries]
+        with ThreadPoolExecutor(min(self._concurrency, len(entries)), "upkeep") as pool:
+            return list(pool.map(prepare, entries))
+
+    def _head(self, entry: Entry) -> int:
+        return self._datasets.head_version(entry.location, branch=entry.table_branch)
+
+    def _job(
+        self, incarnation: Incarnation, state: ManifestState, run: _Run, prepared: _Prepared
+    ) -> WriteJob:
+        clock = self._repository.clock
+        return WriteJob(
+            kind=run.kind,
+            incarnation=incarnation,
+            operation_id=prepared.operation_id,
+            draft=CommitDraft(
+                graph_commit_id=clock.ulid(),
+                operation=run.operation,
+                actor_id=None,
+                created_at=clock.now_us(),
+            ),
+            schema_hash=state.head.schema_hash,
+            tables=tuple(t.write for t in prepared.tables.values() if t.write is not None),
+        )
+
+    # -- system tables ----------------------------------------------------------------------------
+
+    def _tidy_manifest(self) -> TableReport:
+        reader = self._repository.reader
+        before = reader.head_version(MAIN_INCARNATION)
+        fragments = len(reader.open(MAIN_INCARNATION, before).fragments())
+        done = _tried(lambda: tidy(self._datasets, reader, MAIN_INCARNATION))
+        after = reader.head_version(MAIN_INCARNATION)
+        left = len(reader.open(MAIN_INCARNATION, after).fragments())
+        return TableReport(
+            table_key=MANIFEST,
+            fragments_removed=fragments if done else 0,
+            fragments_added=left if done else 0,
+            committed=done,
+            skipped=None,
+            published_version=after,
+            head_version=after,
+        )
+
+    def _tidy_derived(self) -> None:
+        for location in _DERIVED:
+            if self._datasets.exists(location):
+                _tried(partial(tidy_dataset, self._datasets, location))
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A run before its commit."""
+
+    operation_id: str
+    tables: dict[str, TableUpkeep]
+    drifted: Mapping[str, Entry]
+    heads: Mapping[str, int]
+
+    def report(self, *, commit: GraphCommit | None) -> UpkeepReport:
+        reports = [self._table_report(table, commit) for table in self.tables.values()]
+        reports += [
+            TableReport(
+                table_key=key,
+                fragments_removed=0,
+                fragments_added=0,
+                committed=False,
+                skipped="drift_needs_repair",
+                published_version=entry.table_version,
+                head_version=self.heads[key],
+            )
+            for key, entry in self.drifted.items()
+        ]
+        return UpkeepReport(tuple(sorted(reports, key=lambda r: r.table_key)), commit)
+
+    def _table_report(self, table: TableUpkeep, commit: GraphCommit | None) -> TableReport:
+        committed = commit is not None and table.write is not None
+        version = table.entry.table_version
+        if committed and table.write is not None:
+            version = table.write.intended_version
+        return TableReport(
+            table_key=table.entry.table_key,
+            fragments_removed=table.fragments_removed if committed else 0,
+            fragments_added=table.fragments_added if committed else 0,
+            committed=committed,
+            skipped=None,
+            published_version=version,
+            head_version=version,
+            pending_indexes=table.pending,
+        )
+
+
+def _tried(tidying: Callable[[], bool]) -> bool:
+    """Tidy a system table; the commit of the run stands whether that works or not."""
+    try:
+        return tidying()
+    except OmnigraphError as error:
+        _log.warning("a system table was not compacted: %s", error)
+        return False
+
+
+def _concurrency() -> int:
+    text = os.environ.get(CONCURRENCY_VARIABLE, "")
+    return max(1, int(text)) if text.strip().isdigit() else CONCURRENCY_DEFAULT

@@ -1,0 +1,141 @@
+"""Staging: a change becomes one transaction per table, and no head moves.
+
+1. A table that the branch does not own yet is forked first; files belong to the fork.
+2. Rows whose ids are known to be new are appended. Otherwise the ids are looked up, stored rows are
+   rewritten under their stable row ids, and everything goes into one update.
+3. Rows are streamed: nothing is held beside what the caller holds.
+4. A table without a change is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.manifest.forks import write_base
+from omnigraph.store.records import ROW_ID
+from omnigraph.write.columns import Mask, concatenated
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.locate import StoredRows
+from omnigraph.write.protocol import TableWrite
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.manifest.forks import WriteBase
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store.records import StagedTransaction, WrittenFragment
+    from omnigraph.write.delta import GraphDelta, TableDelta
+    from omnigraph.write.locate import Located
+
+
+def prepare(
+    delta: GraphDelta,
+    snapshot: Snapshot,
+    incarnation: Incarnation,
+    repository: Repository,
+    *,
+    operation_id: str,
+) -> tuple[TableWrite, ...]:
+    """Stage every changed table; the result goes into `WriteJob.tables`.
+
+    The change has been validated against the same snapshot. `operation_id` is new for every
+    attempt, because forks are named after it. Ids to be deleted that are not stored are left out;
+    a table of which nothing is left to do is left out too.
+    """
+    stored = StoredRows(snapshot)
+    writes = (
+        _prepare_table(table, stored, incarnation, repository.store.datasets, operation_id)
+        for _, table in sorted(delta.tables.items(), key=_nodes_first)
+        if not table.is_empty
+    )
+    return tuple(write for write in writes if write is not None)
+
+
+def _nodes_first(item: tuple[str, TableDelta]) -> tuple[bool, str]:
+    return not item[0].startswith("node:"), item[0]
+
+
+def _prepare_table(
+    delta: TableDelta,
+    stored: StoredRows,
+    incarnation: Incarnation,
+    datasets: DatasetStore,
+    operation_id: str,
+) -> TableWrite | None:
+    entry = stored.entry(delta.table_key)
+    located = _located(delta, stored)
+    if not delta.rows.num_rows and located is not None and not located.count:
+        return None
+    base = write_base(datasets, incarnation, entry, operation_id=operation_id)
+    if delta.mode is WriteMode.OVERWRITE:
+        staged = datasets.stage_overwrite(base.base, delta.rows.schema, rows=delta.rows.to_reader())
+        return TableWrite(delta.table_key, (staged,), delta.rows.num_rows, base)
+    if located is None or not located.count:
+        staged = datasets.stage_append(base.base, delta.rows.to_reader())
+        return TableWrite(delta.table_key, (staged,), entry.row_count + delta.rows.num_rows, base)
+    return _prepare_update(delta, located, base, datasets)
+
+
+def _located(delta: TableDelta, stored: StoredRows) -> Located | None:
+    """Find the stored rows that the change touches; None when it can touch none."""
+    is_append = delta.mode is WriteMode.APPEND or delta.ids_are_new
+    if delta.mode is WriteMode.OVERWRITE or (is_append and not len(delta.deleted)):
+        return None
+    return stored.locate(delta.table_key, concatenated(delta.rows["id"], delta.deleted))
+
+
+def _prepare_update(
+    delta: TableDelta, located: Located, base: WriteBase, datasets: DatasetStore
+) -> TableWrite:
+    row_count = delta.rows.num_rows
+    is_stored = located.found[:row_count]
+    rewritten = int(np.count_nonzero(is_stored))
+    deleted = located.count - rewritten
+    staged = _stage_update(delta, located, base, datasets)
+    count = base.entry.row_count + row_count - rewritten - deleted
+    return TableWrite(delta.table_key, (staged,), count, base)
+
+
+def _stage_update(
+    delta: TableDelta, located: Located, base: WriteBase, datasets: DatasetStore
+) -> StagedTransaction:
+    rows = delta.rows
+    is_stored = located.found[: rows.num_rows]
+    fragments: list[WrittenFragment] = []
+    if is_stored.any():
+        row_ids = located.row_ids[: rows.num_rows]
+        kept = _with_row_ids(rows, is_stored, row_ids)
+        fragments += datasets.write_fragments(base.base, kept, row_id_column=ROW_ID)
+    if not is_stored.all():
+        fragments += datasets.write_fragments(base.base, _picked(rows, ~is_stored))
+    deletions = datasets.write_deletions(base.base, pa.array(located.addresses[located.found]))
+    return datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
+
+
+def _picked(rows: pa.Table, mask: Mask) -> pa.RecordBatchReader:
+    def batches() -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in rows.to_batches():
+            yield batch.filter(pa.array(mask[start : start + batch.num_rows]))
+            start += batch.num_rows
+
+    return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+
+def _with_row_ids(rows: pa.Table, mask: Mask, row_ids: np.ndarray) -> pa.RecordBatchReader:
+    schema = rows.schema.append(pa.field(ROW_ID, pa.uint64()))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in rows.to_batches():
+            own = slice(start, start + batch.num_rows)
+            arrays = [*batch.columns, pa.array(row_ids[own])]
+            numbered = pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield numbered.filter(pa.array(mask[own]))
+            start += batch.num_rows
+
+    return pa.RecordBatchReader.from_batches(schema, batches())

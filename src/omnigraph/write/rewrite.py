@@ -1,0 +1,182 @@
+"""One table on its way from the accepted schema to the desired one.
+
+A rewrite is one new version of the dataset: the same rows with the same ids and the same stable row
+ids, under the columns of the desired type. Columns are matched by the number of their property, so
+a rename carries its values. Rows are streamed: what is in memory is one batch, and eight bytes per
+row for the row ids.
+
+External blobs are carried as the references that they are, never opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema.values.convert import convert_values
+from omnigraph.store.records import ROW_ID, ScanRequest
+from omnigraph.values import BLOB_STORAGE, Scalar
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Entry
+    from omnigraph.schema import EdgeType, NodeType, Property
+    from omnigraph.store.datasets import DatasetHandle, DatasetStore
+    from omnigraph.store.records import DatasetVersion, StagedTransaction
+
+BLOB_BATCH_ROWS: Final = 1024
+BLOB_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """A type that both schemas have, under whatever names, and its published entry."""
+
+    accepted: NodeType | EdgeType
+    desired: NodeType | EdgeType
+    entry: Entry
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether the table is published under another key."""
+        return self.accepted.table_key != self.desired.table_key
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the stored columns differ in name, type, nullability or number."""
+        stored, wanted = self.accepted.arrow_schema, self.desired.arrow_schema
+        return not stored.equals(wanted, check_metadata=True)
+
+    @property
+    def is_renamed_only(self) -> bool:
+        """Whether the table stays as it is and only its key changes."""
+        return self.is_renamed and not self.is_rewritten
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the table gets a new entry."""
+        return self.is_renamed or self.is_rewritten
+
+    @cached_property
+    def _stored_names(self) -> dict[int | None, str]:
+        return {prop.property_id: name for name, prop in self.accepted.properties.items()}
+
+    def read(self, handle: DatasetHandle, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Stream some columns of the stored rows in their desired form."""
+        sources = [self._source(name) for name in columns]
+        stored = tuple(dict.fromkeys(s.stored for s in sources if s.stored is not None))
+        # Without any stored column Lance would tell no row count: `id` always exists.
+        for batch in handle.scan(ScanRequest(columns=stored or ("id",))):
+            yield pa.record_batch(
+                [source.column(batch) for source in sources],
+                schema=pa.schema([source.field for source in sources]),
+            )
+
+    def stage(self, datasets: DatasetStore, base: DatasetVersion) -> StagedTransaction:
+        """Prepare the rewritten version of the table."""
+        handle = datasets.open(base.location, branch=base.branch, version=base.version)
+        schema = self.desired.arrow_schema
+        with_row_ids = schema.append(pa.field(ROW_ID, pa.uint64()))
+        rows = pa.RecordBatchReader.from_batches(with_row_ids, self._rows(handle, with_row_ids))
+        return datasets.stage_overwrite(base, schema, rows=rows, row_id_column=ROW_ID)
+
+    def _rows(self, handle: DatasetHandle, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        sources = [self._source(name) for name in self.desired.arrow_schema.names]
+        stored = tuple(dict.fromkeys(s.stored for s in sources if s.stored is not None))
+        blobs = [s.stored for s in sources if s.is_blob and s.stored is not None]
+        request = ScanRequest(
+            columns=stored, with_row_id=True, batch_rows=BLOB_BATCH_ROWS if blobs else None
+        )
+        for batch in handle.scan(request):
+            for part in _with_blobs(handle, batch, blobs) if blobs else [batch]:
+                columns = [source.column(part) for source in sources]
+                yield pa.record_batch([*columns, part[ROW_ID]], schema=schema)
+
+    def _source(self, name: str) -> _Source:
+        prop = self.desired.properties.get(name)
+        if prop is None:
+            return _Source(self.desired.arrow_schema.field(name), name)
+        return _Source(prop.arrow_field, self._stored_names.get(prop.property_id), prop)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a desired column comes from: a stored one, or a value for every row."""
+
+    field: pa.Field
+    stored: str | None
+    prop: Property | None = None
+
+    @property
+    def is_blob(self) -> bool:
+        return self.prop is not None and self.prop.prop_type.scalar is Scalar.BLOB
+
+    def column(self, batch: pa.RecordBatch) -> pa.Array:
+        if self.stored is not None:
+            found = batch[self.stored]
+            return found if found.type == self.field.type else pc.cast(found, self.field.type)
+        if self._fill is None:
+            return pa.nulls(batch.num_rows, self.field.type)
+        return pa.repeat(self._fill, batch.num_rows)
+
+    @cached_property
+    def _fill(self) -> pa.Scalar | None:
+        """The default, where null is not an answer."""
+        prop = self.prop
+        if prop is None or prop.prop_type.nullable or prop.default is None:
+            return None
+        return convert_values([prop.default], prop.prop_type, prop.name).column[0]
+
+
+# -- blobs -----------------------------------------------------------------------------------------
+
+
+def _with_blobs(
+    handle: DatasetHandle, batch: pa.RecordBatch, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Exchange the descriptions of blobs for their contents, a bounded number of bytes at once."""
+    sizes = np.zeros(batch.num_rows, np.int64)
+    for name in names:
+        sizes += _sizes(batch[name])
+    for start, stop in _slices(sizes):
+        part = batch.slice(start, stop - start)
+        for name in names:
+            column = _contents(handle, name, part[name], part[ROW_ID])
+            part = part.set_column(part.schema.get_field_index(name), name, column)
+        yield part
+
+
+def _slices(sizes: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
+    """Cut rows where their contents would grow over the bound; at least one row each."""
+    groups = np.cumsum(sizes) // BLOB_BATCH_BYTES_MAX
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    yield from zip(starts.tolist(), [*starts[1:].tolist(), len(sizes)], strict=True)
+
+
+def _sizes(described: pa.Array) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    managed = pc.and_(described.is_valid(), pc.invert(_is_external(described)))
+    sizes = pc.if_else(managed, pc.cast(pc.struct_field(described, "size"), pa.int64()), 0)
+    return np.asarray(sizes.fill_null(0))
+
+
+def _is_external(described: pa.Array) -> pa.Array:
+    return pc.not_equal(pc.struct_field(described, "blob_uri"), "").fill_null(False)
+
+
+def _contents(handle: DatasetHandle, name: str, described: pa.Array, row_ids: pa.Array) -> pa.Array:
+    is_external = _is_external(described)
+    is_managed = pc.and_(described.is_valid(), pc.invert(is_external))
+    wanted = row_ids.filter(is_managed).to_pylist()
+    found = iter(handle.read_blobs(name, wanted))
+    data = pa.array([next(found) if managed else None for managed in is_managed.to_pylist()])
+    uris = pc.if_else(is_external, pc.struct_field(described, "blob_uri"), None)
+    return pa.StructArray.from_arrays(
+        [data.cast(pa.large_binary()), uris.cast(pa.utf8())],
+        fields=list(BLOB_STORAGE),
+        mask=described.is_null(),
+    )

@@ -1,0 +1,350 @@
+"""Making a desired schema the accepted one.
+
+1. The turn of `main` is held from before the lock branch appears until after it is gone. Whoever
+   holds that turn and finds the lock therefore knows that its owner is dead, and removes it.
+2. Everything is decided against the state that is read under the turn: only `main` exists, the plan
+   is supported, stored rows obey the new rules. A refusal up to here has changed nothing.
+3. Rewritten tables, new tables, names, tombstones and the schema row become visible in one manifest
+   commit under one recovery record. What was read or moved must not have moved meanwhile.
+4. The schema files are derived from the manifest after the publish, here and at every open.
+5. Hard drops purge old versions last, after the publish; what cannot be purged is a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import ConflictError, OmnigraphError
+from omnigraph.manifest import CommitDraft, Entry, Registration
+from omnigraph.manifest.errors import SchemaApplyInProgressError
+from omnigraph.manifest.forks import write_base
+from omnigraph.manifest.genesis import accepted_schema
+from omnigraph.manifest.layout import MAIN_INCARNATION, dataset_location
+from omnigraph.manifest.schema_files import refresh_schema_files
+from omnigraph.manifest.snapshot import open_entry
+from omnigraph.names import MAIN, BranchName, split_table_key
+from omnigraph.recovery import WriterKind
+from omnigraph.recovery.failpoints import hit
+from omnigraph.recovery.sidecar import Adoption
+from omnigraph.schema import compile_stored, plan_schema, read_ir
+from omnigraph.schema.migration.steps import DropProperty, DropType
+from omnigraph.store.records import CleanupRequest
+from omnigraph.write.protocol import TableWrite, WriteJob
+from omnigraph.write.rewrite import TableChange
+from omnigraph.write.stored_checks import StoredTable, check_stored_rows, validated_steps
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import GraphCommit, Repository
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.manifest.turn import Turn
+    from omnigraph.recovery import Recovery
+    from omnigraph.schema import Catalog, EdgeType, MigrationPlan, NodeType, PlannedSchema
+    from omnigraph.schema.compiled.jsonform import JsonObject
+    from omnigraph.syntax import SourceText
+    from omnigraph.write.protocol import Committer
+
+_log = logging.getLogger(__name__)
+
+CatalogCheck = Callable[["Catalog"], None]
+"""Raises when something that depends on the schema does not fit the desired one."""
+
+
+class SchemaApplyRunningError(ConflictError):
+    """Another schema change is under way; nothing was changed."""
+
+    code = "OG-SCHEMA-APPLY-RUNNING"
+    hint = "try again when it has finished"
+
+    def __init__(self) -> None:
+        super().__init__("schema apply is already in progress")
+
+
+class BranchesInTheWayError(ConflictError):
+    """A schema change needs a graph with no branch but `main`; nothing was changed."""
+
+    code = "OG-SCHEMA-APPLY-BRANCHES"
+    hint = "merge or delete these branches first"
+
+    def __init__(self, branches: tuple[str, ...]) -> None:
+        self.branches = branches
+        super().__init__(
+            "schema apply requires a graph with only main; found non-main branches:"
+            f" {', '.join(branches)}"
+        )
+
+
+@dataclass(frozen=True)
+class SchemaApplied:
+    """What a schema apply has done; `warnings` tell of purges that failed."""
+
+    plan: MigrationPlan
+    applied: bool
+    graph_manifest_version: int
+    commit: GraphCommit | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        """Return `{supported, applied, graph_manifest_version, steps}`."""
+        return {
+            "supported": self.plan.supported,
+            "applied": self.applied,
+            "graph_manifest_version": self.graph_manifest_version,
+            "steps": self.plan.to_json()["steps"],
+        }
+
+
+class SchemaApply:
+    """Applies schemas to one graph."""
+
+    def __init__(self, repository: Repository, recovery: Recovery, committer: Committer) -> None:
+        self._repository = repository
+        self._recovery = recovery
+        self._committer = committer
+        self._datasets = repository.store.datasets
+
+    def apply(
+        self,
+        desired: str | SourceText,
+        *,
+        allow_data_loss: bool = False,
+        actor_id: str | None = None,
+        check: CatalogCheck | None = None,
+    ) -> SchemaApplied:
+        """Make a desired schema the accepted one, with all that it means for stored rows.
+
+        `check` is asked about the desired catalog before anything moves: stored queries, say.
+        """
+        operation_id = self._repository.clock.ulid()
+        with self._turn(operation_id) as turn:
+            self._recovery.sweep_branch(BranchName(MAIN))
+            with self._lock():
+                hit("schema_apply.locked")
+                self._require_only_main()
+                state = self._repository.reader.latest(MAIN_INCARNATION)
+                planned = _plan(desired, state, allow_data_loss=allow_data_loss)
+                planned.plan.raise_if_unsupported()
+                if check is not None:
+                    check(planned.desired.catalog)
+                if not planned.plan.steps:
+                    return SchemaApplied(planned.plan, False, state.version)
+                result = self._apply(planned, state, turn, operation_id, actor_id)
+        return result
+
+    @contextmanager
+    def _turn(self, operation_id: str) -> Iterator[Turn]:
+        try:
+            with self._committer.turn(
+                BranchName(MAIN), operation_id=operation_id, operation="schema apply"
+            ) as turn:
+                yield turn
+        except SchemaApplyInProgressError as error:
+            raise SchemaApplyRunningError from error
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        branches = self._repository.branches
+        branches.set_schema_lock()
+        try:
+            yield
+        finally:
+            try:
+                branches.clear_schema_lock()
+            except OmnigraphError as error:
+                # The next holder of the turn removes it.
+                _log.warning("the schema apply lock stays for now: %s", error)
+
+    def _require_only_main(self) -> None:
+        names = [str(name) for name in self._repository.branches.names() if not name.is_main]
+        if names:
+            raise BranchesInTheWayError(tuple(names))
+
+    def _apply(
+        self,
+        planned: PlannedSchema,
+        state: ManifestState,
+        turn: Turn,
+        operation_id: str,
+        actor_id: str | None,
+    ) -> SchemaApplied:
+        tables = _tables(planned, state)
+        steps = validated_steps(planned.plan)
+        checked = {step.table_key for step in steps if step.table_key is not None}
+        check_stored_rows(
+            steps,
+            {
+                key: StoredTable(tables.changed[key], open_entry(self._datasets, entry))
+                for key, entry in state.entries.items()
+                if key in checked
+            },
+        )
+        draft = CommitDraft(
+            graph_commit_id=self._repository.clock.ulid(),
+            operation="schema_apply",
+            actor_id=actor_id,
+            created_at=self._repository.clock.now_us(),
+        )
+        reads = {key: state.entries[key] for key in checked}
+        job = self._job(operation_id, draft, tables, state.head.schema_hash, reads)
+        job = replace(job, schema=accepted_schema(planned.desired))
+        published = self._committer.commit_in_turn(job, turn)
+        hit("schema_apply.published")
+        refresh_schema_files(
+            self._repository.store.objects,
+            accepted_schema(planned.desired),
+            previous=state.schema,
+        )
+        warnings = self._purge(planned.plan, tables, published.entries)
+        self._committer.record(published)
+        return SchemaApplied(
+            planned.plan, True, published.manifest_version, published.commit, warnings
+        )
+
+    # -- the job ----------------------------------------------------------------------------------
+
+    def _job(
+        self,
+        operation_id: str,
+        draft: CommitDraft,
+        tables: _Tables,
+        schema_hash: str,
+        reads: Mapping[str, Entry],
+    ) -> WriteJob:
+        changed = tables.changed.values()
+        created = [self._created(each, operation_id) for each in tables.added]
+        rewritten = [self._rewritten(c, operation_id) for c in changed if c.is_rewritten]
+        adopted = [_renamed(change) for change in changed if change.is_renamed_only]
+        moved = {change.entry.table_key for change in changed if change.is_moved}
+        return WriteJob(
+            kind=WriterKind.SCHEMA_APPLY,
+            incarnation=MAIN_INCARNATION,
+            operation_id=operation_id,
+            draft=draft,
+            schema_hash=schema_hash,
+            tables=(*created, *rewritten),
+            reads={key: entry for key, entry in reads.items() if key not in moved},
+            registrations=(
+                *(_registration(t, w.location) for t, w in zip(tables.added, created, strict=True)),
+                *(_registration(c.desired, c.entry.location) for c in changed if c.is_renamed),
+            ),
+            tombstones=tuple(sorted(tables.gone)),
+            adopted=tuple(adopted),
+        )
+
+    def _created(self, added: NodeType | EdgeType, operation_id: str) -> TableWrite:
+        location = dataset_location(*split_table_key(added.table_key), operation_id)
+        staged = self._datasets.stage_create(location, added.arrow_schema)
+        return TableWrite(added.table_key, (staged,), row_count=0, location=location)
+
+    def _rewritten(self, change: TableChange, operation_id: str) -> TableWrite:
+        base = write_base(self._datasets, MAIN_INCARNATION, change.entry, operation_id=operation_id)
+        staged = change.stage(self._datasets, base.base)
+        return TableWrite(
+            change.desired.table_key, (staged,), row_count=change.entry.row_count, base=base
+        )
+
+    # -- hard drops -------------------------------------------------------------------------------
+
+    def _purge(
+        self, plan: MigrationPlan, tables: _Tables, published: Mapping[str, Entry]
+    ) -> tuple[str, ...]:
+        """Remove what hard drops have made unreachable; return what could not be removed."""
+        warnings = []
+        for step in plan.steps:
+            if not isinstance(step, DropType | DropProperty) or step.mode != "hard":
+                continue
+            key = step.table_key
+            if key is None:
+                continue
+            try:
+                if isinstance(step, DropType):
+                    self._purge_type(tables.dropped[key])
+                else:
+                    self._purge_versions(published[tables.changed[key].desired.table_key])
+            except OmnigraphError as error:
+                _log.warning("old versions of %s were not purged: %s", key, error)
+                warnings.append(f"old versions of {key} were not purged: {error}")
+        return tuple(warnings)
+
+    def _purge_type(self, entry: Entry) -> None:
+        """Empty a dropped dataset. Older snapshots then miss a version, not a whole dataset."""
+        handle = open_entry(self._datasets, entry)
+        staged = self._datasets.stage_overwrite(handle.at, handle.schema)
+        self._datasets.commit_staged(staged)
+        self._purge_versions(entry)
+
+    def _purge_versions(self, entry: Entry) -> None:
+        self._datasets.cleanup(
+            entry.location,
+            CleanupRequest(keep_versions=1),
+            branch=entry.table_branch,
+            preview=False,
+        )
+
+
+# -- from plan to tables -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """What a plan means for tables; `changed` and `dropped` are by accepted key."""
+
+    changed: Mapping[str, TableChange]
+    added: tuple[NodeType | EdgeType, ...]
+    dropped: Mapping[str, Entry]
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """Keys that no longer name a table: of dropped types, and old names."""
+        kept = {change.desired.table_key for change in self.changed.values()}
+        kept |= {added.table_key for added in self.added}
+        return frozenset({*self.changed, *self.dropped} - kept)
+
+
+def _plan(
+    desired: str | SourceText, state: ManifestState, *, allow_data_loss: bool
+) -> PlannedSchema:
+    return plan_schema(
+        desired,
+        accepted=read_ir(state.schema.ir),
+        allow_data_loss=allow_data_loss,
+        row_counts={key: entry.row_count for key, entry in state.entries.items()},
+    )
+
+
+def _tables(planned: PlannedSchema, state: ManifestState) -> _Tables:
+    accepted = compile_stored(state.schema.source, read_ir(state.schema.ir)).catalog
+    before = {declared.type_id: declared for declared in _types(accepted)}
+    after = {declared.type_id: declared for declared in _types(planned.desired.catalog)}
+    return _Tables(
+        changed={
+            known.table_key: TableChange(known, after[number], state.entries[known.table_key])
+            for number, known in before.items()
+            if number in after
+        },
+        added=tuple(wanted for number, wanted in after.items() if number not in before),
+        dropped={
+            known.table_key: state.entries[known.table_key]
+            for number, known in before.items()
+            if number not in after
+        },
+    )
+
+
+def _types(catalog: Catalog) -> tuple[NodeType | EdgeType, ...]:
+    return (*catalog.node_types.values(), *catalog.edge_types.values())
+
+
+def _renamed(change: TableChange) -> Adoption:
+    return Adoption(change.entry, replace(change.entry, table_key=change.desired.table_key))
+
+
+def _registration(declared: NodeType | EdgeType, location: str) -> Registration:
+    if declared.type_id is None or declared.table_incarnation_id is None:
+        raise ValueError(f"{declared.table_key} has no identity")
+    return Registration(
+        declared.table_key, location, declared.type_id, declared.table_incarnation_id
+    )

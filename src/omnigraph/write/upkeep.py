@@ -1,0 +1,170 @@
+"""Preparing the upkeep of one table: compaction, then indexes over the result.
+
+Nothing here moves a head. Rewritten fragments survive a table that is appended to meanwhile: they
+are staged again on the new version, as long as the fragments that they replace are unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.manifest.forks import write_base
+from omnigraph.store.errors import StaleBaseError
+from omnigraph.store.records import CompactionOptions, DatasetVersion
+from omnigraph.write.indices import IndexWork, only_stored, plan_indexes, stage_indexes
+from omnigraph.write.protocol import TableWrite
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Entry
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.schema import Catalog, EdgeType, NodeType
+    from omnigraph.store.datasets import DatasetHandle, DatasetStore
+    from omnigraph.store.records import CompactionResult, StagedTransaction
+    from omnigraph.write.indices import PendingIndex
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TableUpkeep:
+    """The upkeep of one table, prepared on one entry; `write` is None when nothing is to do."""
+
+    entry: Entry
+    write: TableWrite | None
+    pending: tuple[PendingIndex, ...] = ()
+    results: tuple[CompactionResult, ...] = ()
+
+    @property
+    def fragments_removed(self) -> int:
+        """How many fragments were rewritten."""
+        return sum(result.fragments_removed for result in self.results)
+
+    @property
+    def fragments_added(self) -> int:
+        """How many fragments they became."""
+        return sum(result.fragments_added for result in self.results)
+
+
+@dataclass(frozen=True)
+class UpkeepRequest:
+    """What to prepare: `compaction` None leaves the fragments as they are."""
+
+    incarnation: Incarnation
+    operation_id: str
+    compaction: CompactionOptions | None
+    with_indexes: bool = True
+
+
+def declared_type(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
+    """Return the type whose rows a table holds."""
+    kind, _, name = table_key.partition(":")
+    return catalog.node_types[name] if kind == "node" else catalog.edge_types[name]
+
+
+def prepare_table(
+    datasets: DatasetStore,
+    entry: Entry,
+    declared: NodeType | EdgeType,
+    request: UpkeepRequest,
+    *,
+    earlier: TableUpkeep | None = None,
+) -> TableUpkeep:
+    """Rewrite and index what needs it; `earlier` is an attempt that the table has outrun."""
+    at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    handle = datasets.open(at.location, branch=at.branch, version=at.version)
+    plans_compaction = request.compaction is not None and bool(
+        datasets.plan_compaction(at, request.compaction)
+    )
+    work = plan_indexes(handle, declared) if request.with_indexes else IndexWork()
+    if not plans_compaction and work.is_empty:
+        return TableUpkeep(entry, None, work.pending)
+    base = write_base(datasets, request.incarnation, entry, operation_id=request.operation_id)
+    chain = _Chain(datasets, base.base)
+    try:
+        results = _compact(chain, declared, request, earlier) if plans_compaction else ()
+        if request.with_indexes:
+            work = plan_indexes(chain.handle, declared)
+            if not work.is_empty:
+                chain.add(stage_indexes(datasets, chain.handle, work))
+    finally:
+        chain.close()
+    write = TableWrite(entry.table_key, tuple(chain.staged), row_count=entry.row_count, base=base)
+    return TableUpkeep(entry, write if chain.staged else None, work.pending, results)
+
+
+def _compact(
+    chain: _Chain,
+    declared: NodeType | EdgeType,
+    request: UpkeepRequest,
+    earlier: TableUpkeep | None,
+) -> tuple[CompactionResult, ...]:
+    datasets = chain.datasets
+    if earlier is not None and earlier.results:
+        try:
+            chain.add(datasets.stage_compaction(chain.handle.at, earlier.results))
+        except StaleBaseError:
+            pass  # Their fragments have changed: plan again.
+        else:
+            return earlier.results
+    if request.with_indexes:
+        # Lance rewrites covered and uncovered fragments apart. Covering all of them first makes
+        # one run enough.
+        work = only_stored(plan_indexes(chain.handle, declared), chain.handle)
+        if not work.is_empty:
+            chain.add(stage_indexes(datasets, chain.handle, work))
+    at = chain.handle.at
+    tasks = datasets.plan_compaction(at, request.compaction)
+    results = tuple(datasets.run_compaction(task) for task in tasks)
+    if results:
+        chain.add(datasets.stage_compaction(at, results))
+    return results
+
+
+class _Chain:
+    """Transactions of one table, each staged on what the one before will have made."""
+
+    def __init__(self, datasets: DatasetStore, base: DatasetVersion) -> None:
+        self.datasets = datasets
+        self.staged: list[StagedTransaction] = []
+        self._handle = datasets.open(base.location, branch=base.branch, version=base.version)
+        self._newest: StagedTransaction | None = None
+        self._views: list[DatasetVersion] = []
+
+    @property
+    def handle(self) -> DatasetHandle:
+        """What the next transaction is staged on; its view is made when somebody asks."""
+        if self._newest is not None:
+            self._handle = self.datasets.open_staged(self._newest)
+            self._views.append(self._handle.at)
+            self._newest = None
+        return self._handle
+
+    def add(self, staged: StagedTransaction) -> None:
+        """Add a transaction that was staged on `handle`."""
+        is_first = not self.staged
+        self.staged.append(staged if is_first else self.datasets.following(staged, self.staged[-1]))
+        self._newest = staged
+
+    def close(self) -> None:
+        """Remove the views; the staged transactions stay."""
+        for view in self._views:
+            try:
+                self.datasets.discard_staged_view(view)
+            except OmnigraphError as error:
+                _log.warning("the view of a staged version stays until cleanup: %s", error)
+
+
+def tidy_dataset(datasets: DatasetStore, location: str) -> bool:
+    """Compact a derived dataset that has no manifest entry; False when somebody was faster."""
+    at = DatasetVersion(location, None, datasets.head_version(location))
+    results = [datasets.run_compaction(task) for task in datasets.plan_compaction(at)]
+    if not results:
+        return False
+    try:
+        datasets.commit_staged(datasets.stage_compaction(at, results))
+    except StaleBaseError:
+        return False
+    return True

@@ -1,0 +1,98 @@
+"""`omnigraph load` and its old name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from omnigraph.cli.app import run
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
+RECORDS = """\
+{"type": "Person", "data": {"name": "a", "age": 3}}
+{"type": "Person", "data": {"name": "b"}}
+{"edge": "Knows", "from": "a", "to": "b"}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> str:
+    (tmp_path / "schema.pg").write_text(SCHEMA)
+    (tmp_path / "data.jsonl").write_text(RECORDS)
+    root = str(tmp_path / "graph.omni")
+    assert run(["init", "--schema", str(tmp_path / "schema.pg"), root]) == 0
+    capfd.readouterr()
+    return root
+
+
+def data(root: str) -> str:
+    return str(Path(root).parent / "data.jsonl")
+
+
+def test_load_says_what_it_did_and_where(root: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["load", root, "--data", data(root), "--mode", "append", "--as", "ada"]) == 0
+    seen = capfd.readouterr()
+    assert seen.err == f"omnigraph load → {root} (direct, local)\n"
+    assert seen.out.startswith(
+        "loaded 3 entities into main (append)\n  node Person: 2\n  edge Knows: 1\ncommit "
+    )
+
+
+def test_load_has_its_fields_as_json(root: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["load", root, "--data", data(root), "--mode", "merge", "--json"]) == 0
+    shape = json.loads(capfd.readouterr().out)
+    assert shape.pop("commit")["graph_manifest_version"] == 2
+    assert shape == {
+        "uri": root,
+        "branch": "main",
+        "branch_created": False,
+        "mode": "merge",
+        "nodes": [{"name": "Person", "entities_loaded": 2}],
+        "edges": [{"name": "Knows", "entities_loaded": 1}],
+        "total_entities": 3,
+    }
+
+
+def test_load_with_from_makes_the_branch(root: str, capfd: pytest.CaptureFixture[str]) -> None:
+    args = ["load", "--store", root, "--data", data(root), "--mode", "append"]
+    assert run([*args, "--branch", "etl", "--from", "main", "--json"]) == 0
+    shape = json.loads(capfd.readouterr().out)
+    assert (shape["branch"], shape["base_branch"], shape["branch_created"]) == ("etl", "main", True)
+
+
+def test_violations_are_listed_and_end_with_one(
+    root: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bad = '{"type": "Person", "data": {"name": 1}}\n{"type": "Person"}\n'
+    Path(data(root)).write_text(bad)
+    assert run(["load", root, "--data", data(root), "--mode", "append"]) == 1
+    error = capfd.readouterr().err
+    assert "line 1: Person: strict property 'name' expects String, got 1" in error
+    assert "line 2: Person: non-nullable property 'name' has null or invalid values" in error
+    assert "2 violations, nothing was written (required 1, type 1)" in error
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--mode", "append"], ["--data", "x.jsonl"], ["--data", "x.jsonl", "--mode", "upsert"]],
+)
+def test_data_and_mode_are_required(
+    root: str, args: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["load", root, *args]) == 2
+    assert "Error" in capfd.readouterr().err
+
+
+def test_ingest_warns_reads_what_load_would_not_and_is_not_listed(
+    root: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path(data(root)).write_text('{"type": "Person",\n "data": {"name": "a", "x": 1}, "y": 2}')
+    assert run(["ingest", root, "--data", data(root), "--json"]) == 0
+    seen = capfd.readouterr()
+    shape = json.loads(seen.out)
+    assert "deprecated" in seen.err
+    assert (shape["mode"], shape["base_branch"], shape["actor_id"]) == ("merge", "main", None)
+    assert run(["--help"]) == 0
+    assert "ingest" not in capfd.readouterr().out

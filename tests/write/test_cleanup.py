@@ -1,0 +1,356 @@
+"""Cleanup removes what nothing needs, and never anything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.clock import SystemClock
+from omnigraph.errors import InvalidInputError, NotFoundError
+from omnigraph.graph import CleanupResult, DatasetCleanup, Graph, OpenMode, ReadTarget
+from omnigraph.manifest import Entry
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.recovery import failpoints
+from omnigraph.store.errors import StorageUnavailableError
+from omnigraph.store.records import VersionInfo
+from omnigraph.write.cleanup_plan import (
+    CleanupPolicy,
+    Needs,
+    need_published,
+    published_entries,
+    removable,
+    removable_manifest_versions,
+)
+from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of, tree
+
+DAY_S = 24 * 3600
+
+
+class LaterClock(SystemClock):
+    """The system's clock, some days ahead."""
+
+    def __init__(self, days: float = 2.0) -> None:
+        super().__init__()
+        self._ahead_us = int(days * DAY_S * 1_000_000)
+
+    def now_us(self) -> int:
+        return super().now_us() + self._ahead_us
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "graph"))
+
+
+def clean(place: Place, *, keep: int = 1, confirm: bool = True, **options: int) -> CleanupResult:
+    """Clean up two days later, when nothing that was made so far is young."""
+    graph = place.open(clock=LaterClock())
+    result = graph.cleanup(keep_versions=keep, confirm=confirm, **options)
+    assert [each.error for each in result.datasets if each.error] == []
+    return result
+
+
+def of(result: CleanupResult, key: str) -> DatasetCleanup:
+    return next(each for each in result.datasets if each.type_key == key)
+
+
+def filled(place: Place, *names: str) -> Graph:
+    graph = place.init()
+    for name in names:
+        add(graph, name)
+    return graph
+
+
+def readable(place: Place) -> list[int]:
+    """The manifest versions of `main` that can be read whole."""
+    graph = place.open()
+    found = []
+    for version in range(1, graph.snapshot().manifest_version + 1):
+        try:
+            snapshot = graph.snapshot_at_version(version)
+        except NotFoundError:
+            continue
+        for key in snapshot.entries:
+            snapshot.open(key).scan().read_all()
+        found.append(version)
+    return found
+
+
+def test_a_policy_is_needed_and_checked() -> None:
+    for wrong in ({}, {"keep_versions": 0}, {"keep_versions": 1, "orphan_age_s": -1}):
+        with pytest.raises(InvalidInputError):
+            CleanupPolicy(**wrong)
+    assert "removes versions to roll back to" in (CleanupPolicy(2).warning or "")
+    assert CleanupPolicy(3).warning is None
+
+
+def test_without_confirmation_nothing_changes(place: Place) -> None:
+    filled(place, "ann", "bob", "cas")
+    before = tree(Path(place.uri))
+    result = clean(place, confirm=False)
+    assert of(result, PERSON).old_versions_removed > 0
+    after = tree(Path(place.uri))
+    assert {p: v for p, v in after.items() if not p.startswith("__leases")} == {
+        p: v for p, v in before.items() if not p.startswith("__leases")
+    }
+
+
+def test_what_is_kept_is_readable_and_the_rest_is_gone(place: Place) -> None:
+    graph = filled(place, "ann", "bob", "cas", "dan")
+    head = graph.snapshot().manifest_version
+    assert readable(place) == list(range(1, head + 1))
+    result = clean(place, keep=2)
+    assert of(result, PERSON).old_versions_removed == 3
+    assert of(result, PERSON).bytes_removed > 0
+    assert readable(place) == [head - 1, head]
+    assert ids(place.open().snapshot()) == ["ann", "bob", "cas", "dan"]
+    assert clean(place, keep=2).datasets[0].old_versions_removed == 0
+
+
+def test_recently_published_versions_stay(place: Place) -> None:
+    graph = filled(place, "ann", "bob")
+    result = graph.cleanup(keep_versions=1, confirm=True)
+    assert all(each.old_versions_removed == 0 for each in result.datasets)
+    assert readable(place) == [1, 2, 3]
+
+
+def test_both_options_remove_only_what_neither_keeps(place: Place) -> None:
+    filled(place, "ann", "bob", "cas")
+    clean(place, keep=1, older_than_s=3 * DAY_S)
+    assert readable(place) == [1, 2, 3, 4]
+    clean(place, keep=3, older_than_s=DAY_S)
+    assert readable(place) == [2, 3, 4]
+
+
+def test_age_alone_removes_by_age(place: Place) -> None:
+    filled(place, "ann", "bob")
+    late = place.open(clock=LaterClock(5))
+    add(late, "cas")
+    late.cleanup(older_than_s=2 * DAY_S, confirm=True)
+    assert readable(place) == [3, 4], "version 3 was the head until a moment ago"
+
+
+def test_what_a_branch_inherits_stays(place: Place) -> None:
+    graph = filled(place, "ann")
+    graph.branch_create("dev")
+    add(graph, "bob")
+    add(graph, "cas")
+    clean(place)
+    assert ids(place.open("dev").snapshot()) == ["ann"]
+    add(place.open("dev"), "dan")
+    assert ids(place.open("dev").snapshot()) == ["ann", "dan"]
+    add(graph, "eve")
+    clean(place)
+    assert ids(place.open("dev").snapshot()) == ["ann", "dan"]
+    assert ids(place.open().snapshot()) == ["ann", "bob", "cas", "eve"]
+
+
+def test_the_merge_base_of_two_branches_stays(place: Place) -> None:
+    graph = filled(place, "ann")
+    base = graph.snapshot().commit_id
+    graph.branch_create("dev")
+    for name in ("bob", "cas"):
+        add(graph, name)
+        add(graph, f"{name}2", branch="dev")
+    clean(place)
+    found = place.open().merge_base("dev", "main")
+    assert found is not None
+    assert found.graph_commit_id == base
+    assert ids(place.open().snapshot_of(ReadTarget.commit(base))) == ["ann"]
+
+
+def test_what_a_tag_names_stays_until_the_tag_goes(place: Place) -> None:
+    graph = filled(place, "ann")
+    graph.tag_create("first")
+    add(graph, "bob")
+    add(graph, "cas")
+    clean(place)
+    assert ids(place.open().snapshot_of(ReadTarget.tag("first"))) == ["ann"]
+    commit = next(tag.commit_id for tag in place.open().tag_list())
+    place.open().tag_delete("first")
+    clean(place)
+    with pytest.raises(NotFoundError):
+        ids(place.open().snapshot_of(ReadTarget.commit(commit)))
+
+
+def test_a_pin_without_a_tag_is_let_go(place: Place) -> None:
+    graph = filled(place, "ann", "bob")
+    datasets = repository_of(graph).store.datasets
+    entry = graph.snapshot().entries[PERSON]
+    pin = f"omnigraph.{SystemClock().ulid()}"
+    datasets.create_tag(entry.location, pin, branch=None, version=2)
+    graph.cleanup(keep_versions=1, confirm=True)
+    assert len(datasets.list_tags(entry.location)) == 1
+    clean(place)
+    assert datasets.list_tags(entry.location) == ()
+
+
+def test_forks_of_deleted_branches_are_reclaimed(place: Place) -> None:
+    graph = filled(place, "ann")
+    graph.branch_create("dev")
+    add(graph, "bob", branch="dev")
+    graph.branch_create("live")
+    add(graph, "cas", branch="live")
+    graph.branch_delete("dev")
+    location = graph.snapshot().entries[PERSON].location
+    datasets = repository_of(graph).store.datasets
+    graph.cleanup(keep_versions=1, confirm=True)
+    assert len(datasets.list_branches(location)) == 2, "young forks stay"
+    result = clean(place)
+    assert of(result, PERSON).forks_removed == 1
+    (left,) = place.store().datasets.list_branches(location)
+    assert left.name.startswith("live.")
+    assert ids(place.open("live").snapshot()) == ["ann", "cas"]
+
+
+def test_a_dropped_type_goes_when_no_snapshot_shows_it(place: Place) -> None:
+    graph = filled(place, "ann")
+    location = graph.snapshot().entries[PERSON].location
+    graph.apply_schema("node City {\n    name: String @key\n    age: I32?\n}\n")
+    clean(place, keep=2)
+    assert (Path(place.uri) / location).exists()
+    assert len(readable(place)) == 2
+    result = clean(place, keep=1)
+    assert of(result, PERSON).dataset_removed
+    assert not (Path(place.uri) / location).exists()
+    assert sorted(place.open().snapshot().entries) == [CITY]
+    assert len(readable(place)) == 1
+
+
+def test_a_renamed_type_is_never_taken_for_a_dropped_one(place: Place) -> None:
+    graph = filled(place, "ann")
+    renamed = SCHEMA.replace("node Person {", 'node Human @rename_from("Person") {')
+    graph.apply_schema(renamed.replace("Person -> Person", "Human -> Human"))
+    clean(place)
+    assert ids(place.open().snapshot(), "node:Human") == ["ann"]
+
+
+def test_leftovers_of_dead_attempts_go_once_they_are_old(place: Place) -> None:
+    graph = filled(place, "ann")
+    datasets = repository_of(graph).store.datasets
+    at = graph.snapshot().open(PERSON).at
+    staged = datasets.stage_append(at, graph.snapshot().open(PERSON).scan().read_all())
+    lost = Path(place.uri) / staged.files[0].path
+    created = f"nodes/0123456789abcdef-{SystemClock().ulid()}"
+    schema = graph.snapshot().open(PERSON).schema
+    datasets.commit_staged(datasets.stage_create(created, schema))
+    graph.cleanup(keep_versions=1, confirm=True)
+    assert lost.exists()
+    assert (Path(place.uri) / created).exists()
+    result = clean(place)
+    assert not lost.exists()
+    assert not (Path(place.uri) / created).exists()
+    assert of(result, created).dataset_removed
+    assert ids(place.open().snapshot()) == ["ann"]
+
+
+def test_what_a_running_job_has_declared_is_spared(place: Place) -> None:
+    graph = filled(place, "ann", "bob", "cas")
+    repository = repository_of(graph)
+    datasets = repository.store.datasets
+    entry = graph.snapshot().entries[PERSON]
+    at = graph.snapshot().open(PERSON).at
+    staged = datasets.stage_append(at, graph.snapshot().open(PERSON).scan().read_all())
+    record = {
+        "files": [file.path for file in staged.files],
+        "tables": [{"table_path": entry.location, "table_branch": None, "version": 2}],
+    }
+    path = "__staging/01J00000000000000000000000.json"
+    repository.store.objects.put(path, orjson.dumps(record))
+    graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    lost = Path(place.uri) / staged.files[0].path
+    assert not lost.exists(), "a record that is not renewed within the orphan age is dead"
+
+
+def test_what_a_pending_record_needs_stays(place: Place) -> None:
+    graph = filled(place, "ann", "bob")
+    failpoints.arm("write.phase_b_done")
+    try:
+        with pytest.raises(failpoints.FailpointError):
+            graph.mutate('query q() { insert Person { name: "cas" } }')
+    finally:
+        failpoints.disarm()
+    (pending,) = graph.recovery_status()
+    assert pending.sidecar.tables[0].table_key == PERSON
+    late = Graph(
+        repository_of(place.open(mode=OpenMode.READ_ONLY)),
+        mode=OpenMode.READ_WRITE,
+        incarnation=graph.snapshot().incarnation,
+    )
+    late.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert ids(place.open().snapshot()) == ["ann", "bob", "cas"]
+
+
+def test_a_problem_with_one_dataset_stops_nothing_else(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(place, "ann", "bob")
+    late = place.open(clock=LaterClock())
+    store = repository_of(late).store.datasets
+    location = late.snapshot().entries[CITY].location
+    listed = type(store).list_branches
+
+    def broken(self: object, where: str) -> object:
+        if where == location:
+            raise StorageUnavailableError(path=where, reason="injected")
+        return listed(store, where)
+
+    monkeypatch.setattr(type(store), "list_branches", broken)
+    result = late.cleanup(keep_versions=1, confirm=True)
+    assert "injected" in (of(result, CITY).error or "")
+    assert of(result, PERSON).old_versions_removed > 0
+    assert of(result, KNOWS).error is None
+
+
+def test_the_shape_is_the_contract(place: Place) -> None:
+    filled(place)
+    shape = clean(place).to_json()
+    assert set(shape) == {"keep_versions", "older_than_secs", "datasets"}
+    datasets = shape["datasets"]
+    assert isinstance(datasets, list)
+    assert datasets[0]["type_key"] == MANIFEST
+    assert {"type_key", "bytes_removed", "old_versions_removed", "error"} <= set(datasets[0])
+
+
+# -- the plan --------------------------------------------------------------------------------------
+
+
+@given(
+    spans=st.lists(st.integers(1, 3), min_size=1, max_size=12),
+    keep=st.none() | st.integers(1, 4),
+    older=st.none() | st.integers(0, 20),
+    young=st.integers(0, 5),
+)
+def test_every_snapshot_that_is_kept_can_be_read(
+    spans: list[int], keep: int | None, older: int | None, young: int
+) -> None:
+    policy = CleanupPolicy(keep, older if keep is not None else older or 0, young)
+    published, version = [], 0
+    for span in spans:
+        version += span
+        entry = Entry("node:A", "nodes/a", None, len(published) + 1, version, 0, "main")
+        published.append((version, entry))
+    head = version + spans[-1]
+    now = (head + 1) * 1_000_000
+    stored = [VersionInfo(v, v * 1_000_000, 0, 0) for v in range(1, head + 1)]
+    going = removable_manifest_versions(
+        stored, needed=frozenset(), committed_at={}, policy=policy, now=now
+    )
+    assert head not in going
+    retained = [v for v in range(1, head + 1) if v not in going]
+    needs = Needs()
+    history = published_entries(published, {v: v * 1_000_000 for v, _ in published})
+    need_published(needs, history, retained=retained, policy=policy, now=now)
+    tables = [VersionInfo(n, 0, 0, 0) for n in range(1, len(published) + 1)]
+    gone = set(removable(tables, ("nodes/a", None), needs))
+    for manifest_version in retained:
+        shown = [e for v, e in published if v <= manifest_version]
+        if shown:
+            assert shown[-1].table_version not in gone
+    assert len(published) not in gone
+    if keep is not None:
+        assert not gone & set(range(len(published) - keep + 1, len(published) + 1))

@@ -1,0 +1,143 @@
+"""Random loads against a model of what a load means."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from omnigraph.graph import Graph
+from omnigraph.write.violations import KeyConflictError, ValidationError
+from support.load_model import Model, ModelType, model_lines
+from support.loads import graph_lines
+from support.places import Place
+
+MODES = ("append", "merge", "overwrite")
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> dict[str, ModelType]:
+    """Two node types and up to two edge types, with any mix of rules."""
+    keyed = ModelType(
+        "Keyed",
+        required=("k", *draw(st.sampled_from([(), ("m",)]))),
+        optional=draw(st.sampled_from([("p",), ("p", "q")])),
+        key=("k",),
+        unique=draw(st.sampled_from([(), (("p",),)])),
+    )
+    if "m" in keyed.required and draw(st.booleans()):
+        keyed = ModelType("Keyed", keyed.required, keyed.optional, ("k", "m"), keyed.unique)
+    free = ModelType(
+        "Free",
+        optional=("p", "q"),
+        unique=draw(st.sampled_from([(), (("p", "q"),), (("p",), ("q",))])),
+    )
+    types = {"Keyed": keyed, "Free": free}
+    for name in draw(st.sampled_from([("Link",), ("Link", "Away")])):
+        types[name] = ModelType(
+            name,
+            optional=("w",),
+            unique=draw(st.sampled_from([(), (("dst", "src"),), (("w",),)])),
+            ends=draw(st.sampled_from([("Keyed", "Free"), ("Keyed", "Keyed"), ("Free", "Keyed")])),
+            card=draw(st.sampled_from([(0, None), (0, None), (0, 2), (1, 2), (2, None)])),
+        )
+    return types
+
+
+@st.composite
+def inputs(
+    draw: st.DrawFn, types: dict[str, ModelType], *, is_tidy: bool
+) -> list[dict[str, object]]:
+    """Records that mostly fit together, and to the graph of `seed`."""
+    records: list[dict[str, object]] = []
+    values = st.integers(0, 9)
+    if not is_tidy:
+        values |= st.sampled_from([12, "x", None])
+    for name in draw(st.lists(st.sampled_from(sorted(types)), max_size=6)):
+        kind = types[name]
+        data: dict[str, object] = {
+            member: draw(values)
+            for member in kind.properties
+            if (is_tidy and member in kind.required) or draw(st.integers(0, 3))
+        }
+        if not kind.key and draw(st.booleans()):
+            data["id"] = f"{name[0].lower()}{draw(st.integers(0, 7))}"
+        if kind.ends is None:
+            records.append({"type": name, "data": data})
+        else:
+            source, target = (draw(_identities(types[end])) for end in kind.ends)
+            records.append({"edge": name, "from": source, "to": target, "data": data})
+    return records
+
+
+def seed(types: dict[str, ModelType]) -> list[dict[str, object]]:
+    """A few nodes of each type; the ends of edges are mostly among them."""
+    keyed = [dict.fromkeys(types["Keyed"].required, n) | {"p": n} for n in range(5)]
+    free = [{"id": f"f{n}", "p": n, "q": n} for n in range(5)]
+    return [{"type": "Keyed", "data": data} for data in keyed] + [
+        {"type": "Free", "data": data} for data in free
+    ]
+
+
+def _identities(kind: ModelType) -> st.SearchStrategy[str]:
+    numbers = st.integers(0, 4) | st.integers(0, 6)
+    if not kind.key:
+        return numbers.map(lambda n: f"f{n}")
+    if len(kind.key) == 1:
+        return numbers.map(str)
+    return numbers.map(lambda n: f'["{n}","{n}"]')
+
+
+def _lines(records: list[dict[str, object]]) -> bytes:
+    return b"\n".join(json.dumps(record).encode() for record in records)
+
+
+def _check(data: st.DataObject) -> None:
+    types = data.draw(schemas())
+    model = Model(types)
+    schema = "\n".join(kind.text() for kind in types.values())
+    with tempfile.TemporaryDirectory() as folder:
+        graph = Place(str(Path(folder) / "graph")).init(schema)
+        graph.load(_lines(seed(types)), mode="append")
+        model.graph = model.load(seed(types), "append").graph
+        for _ in range(data.draw(st.integers(1, 4))):
+            records = data.draw(inputs(types, is_tidy=data.draw(st.booleans())))
+            mode = data.draw(st.sampled_from(MODES))
+            expected = model.load(records, mode)
+            assert _load(graph, records, mode) == expected.answer
+            if expected.is_legal:
+                model.graph = expected.graph
+            assert graph_lines(graph) == model_lines(model)
+
+
+def _load(graph: Graph, records: list[dict[str, object]], mode: str) -> object:
+    try:
+        graph.load(_lines(records), mode=mode)
+    except ValidationError as error:
+        event("violations")
+        return sorted((one.rule, one.position or 0) for one in error.violations)
+    except KeyConflictError:
+        event("key conflict")
+        return "key conflict"
+    event(f"loaded, {mode}" if records else "empty")
+    return "loaded"
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data())
+def test_loads_agree_with_the_model(data: st.DataObject) -> None:
+    _check(data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@settings(
+    max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(st.data())
+def test_many_loads_agree_with_the_model(data: st.DataObject) -> None:
+    _check(data)

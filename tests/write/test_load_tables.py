@@ -1,0 +1,159 @@
+"""Typed tables of all kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.graph import Graph
+from omnigraph.write.violations import KeyConflictError, ValidationError
+from support.loads import graph_lines, problem_lines
+from support.places import Place
+
+SCHEMA = """
+node Person { number: I64 @key  name: String?  born: Date? }
+node Note { text: String  pic: Blob? }
+edge Knows: Person -> Person { since: DateTime? }
+edge About: Note -> Person
+"""
+
+
+@pytest.fixture
+def graph(local_place: Place) -> Graph:
+    return local_place.init(SCHEMA)
+
+
+class Capsule:
+    """A table of a library that we do not know."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+PEOPLE = pa.table({"number": [1, 2], "name": ["ann", None]})
+LINES = ['Person 1 {"name": "ann", "number": 1}', 'Person 2 {"number": 2}']
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        PEOPLE,
+        PEOPLE.to_batches()[0],
+        PEOPLE.to_pandas(),
+        Capsule(PEOPLE),
+        pa.table({"name": pa.array(["ann", None]).dictionary_encode(), "number": [1.0, 2.0]}),
+        pd.DataFrame({"number": [1, 2], "name": ["ann", None]}, index=["x", "y"]),
+    ],
+    ids=["table", "batch", "pandas", "capsule", "other types", "pandas with an index"],
+)
+def test_tables_of_every_kind_are_rows(graph: Graph, table: pa.Table) -> None:
+    result = graph.load_tables(nodes={"Person": table}, mode="append")
+    assert result.nodes == (("Person", 2),)
+    assert graph_lines(graph) == LINES
+
+
+def test_a_reader_is_read_once(graph: Graph) -> None:
+    graph.load_tables(nodes={"Person": PEOPLE.to_reader()}, mode="append")
+    assert graph_lines(graph) == LINES
+
+
+def test_parquet_files_and_folders_of_them_are_rows(graph: Graph, tmp_path: Path) -> None:
+    folder = tmp_path / "people"
+    folder.mkdir()
+    pq.write_table(PEOPLE, folder / "1.parquet")
+    pq.write_table(pa.table({"number": [3]}), folder / "2.parquet")
+    graph.load_tables(nodes={"Person": folder / "1.parquet"}, mode="append")
+    assert graph_lines(graph) == LINES
+    graph.load_tables(nodes={"Person": folder}, mode="merge")
+    assert graph_lines(graph) == [*LINES, 'Person 3 {"number": 3}']
+
+
+@pytest.mark.parametrize("ends", [("src", "dst"), ("from", "to")])
+def test_edges_name_their_nodes_by_id(graph: Graph, ends: tuple[str, str]) -> None:
+    moment = pa.array([0], pa.timestamp("us", "UTC"))
+    graph.load_tables(
+        nodes={"Person": PEOPLE},
+        edges={"knows": pa.table({ends[0]: ["1"], ends[1]: [2], "since": moment})},
+        mode="append",
+    )
+    assert graph_lines(graph)[0] == 'Knows * 1->2 {"since": "1970-01-01T00:00:00.000Z"}'
+
+
+def test_ids_are_given_in_a_column(graph: Graph) -> None:
+    notes = pa.table({"id": ["n1", None], "text": ["a", "b"], "pic": [b"\x01", None]})
+    graph.load_tables(nodes={"Note": notes}, mode="append")
+    with pytest.raises(KeyConflictError):
+        graph.load_tables(nodes={"Note": notes}, mode="append")
+    assert [line.split()[1] for line in graph_lines(graph)] == ["*", "n1"]
+
+
+def test_an_empty_table_empties_its_type_only_when_it_overwrites(graph: Graph) -> None:
+    graph.load_tables(nodes={"Person": PEOPLE}, mode="append")
+    nobody = PEOPLE.slice(0, 0)
+    for mode in ("append", "merge"):
+        assert graph.load_tables(nodes={"Person": nobody}, mode=mode).commit is None
+    assert graph_lines(graph) == LINES
+    assert graph.load_tables(nodes={"Person": nobody}, mode="overwrite").commit is not None
+    assert graph_lines(graph) == []
+
+
+def test_problems_name_their_row_and_column(graph: Graph) -> None:
+    with pytest.raises(ValidationError) as caught:
+        graph.load_tables(
+            nodes={"Person": pa.table({"number": [1, None, 3], "born": ["2020-01-01", "x", "y"]})},
+            edges={"About": pa.table({"src": ["n"], "dst": pa.array([None], pa.utf8())})},
+            mode="append",
+        )
+    assert problem_lines(caught.value) == [
+        "type V104 [Person.born \"x\"] row 2: Person: property 'born': invalid Date literal 'x'",
+        "type V104 [Person.born \"y\"] row 3: Person: property 'born': invalid Date literal 'y'",
+        (
+            "required V105 [Person.number None] row 2: Person: non-nullable property 'number' has"
+            " null or invalid values"
+        ),
+        "endpoint V105 [About.dst None] row 1: edge 'About' requires field 'dst'",
+    ]
+
+
+def test_problems_of_columns_are_reported_once_per_table(graph: Graph) -> None:
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["number", "number"])
+    with pytest.raises(ValidationError) as caught:
+        graph.load_tables(
+            nodes={"Person": twice, "Note": pa.table({"txt": ["a"]}), "Ghost": PEOPLE},
+            edges={"Knows": pa.table({"src": ["a"], "to": ["b"]}), "About": PEOPLE},
+            mode="append",
+        )
+    assert [found.message for found in caught.value.violations] == [
+        "unknown node type 'Ghost'",
+        "unknown input field 'txt' for 'node:Note'; did you mean 'text'?",
+        "duplicate column 'number'",
+        "unknown input field 'number' for 'edge:About'",
+        "unknown input field 'name' for 'edge:About'",
+        "edge 'About' requires field 'from' and field 'to', or 'src' and 'dst'",
+        "unknown input field 'src' for 'edge:Knows'",
+        "unknown input field 'to' for 'edge:Knows'",
+        "edge 'Knows' requires field 'from' and field 'to', or 'src' and 'dst'",
+    ]
+
+
+@pytest.mark.parametrize("column", [pa.array([1.5]), pa.array([[1]]), pa.array([b"x"])])
+def test_ends_and_ids_of_another_kind_are_refused(graph: Graph, column: pa.Array) -> None:
+    with pytest.raises(ValidationError, match="must be a string, got a column of"):
+        graph.load_tables(edges={"About": pa.table({"src": column, "dst": ["1"]})}, mode="append")
+    with pytest.raises(ValidationError, match="node id must be a string"):
+        graph.load_tables(nodes={"Note": pa.table({"id": column, "text": ["1"]})}, mode="append")
+
+
+def test_what_is_no_table_is_refused(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "text.parquet").write_text("no")
+    for table in (7, tmp_path / "nowhere.parquet", tmp_path / "text.parquet", tmp_path / "graph"):
+        with pytest.raises(InvalidInputError):
+            graph.load_tables(nodes={"Person": table}, mode="append")  # type: ignore[dict-item] - on purpose

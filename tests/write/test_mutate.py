@@ -1,0 +1,465 @@
+"""Mutations as a whole: conditional writes, lost races, branches, results."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import ConflictError, InvalidInputError, OmnigraphError
+from omnigraph.graph import Graph, OpenMode, ReadOnlyGraphError
+from omnigraph.manifest import CommitDraft, Requirements, Updates
+from omnigraph.manifest.errors import (
+    BranchNotFoundError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+    SchemaMovedError,
+)
+from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.query.stored import QueryKindError, QuerySelectionError
+from omnigraph.recovery import failpoints
+from omnigraph.store.records import DatasetVersion
+from omnigraph.write.mutate import RETRIES_MAX
+from omnigraph.write.violations import ValidationError
+from support.clocks import START_US, ManualClock
+from support.entities import entities, store_records
+from support.places import Place, repository_of
+from support.s3 import serve_s3
+
+SCHEMA = """
+node Crew { tag: String @key   rank: I32?   seen: DateTime? }
+node Ship { hull: String @key }
+node Log { text: String }
+edge Mentors: Crew -> Crew { since: Date? }
+edge ServesOn: Crew -> Ship
+"""
+RECORDS = """\
+{"type": "Crew", "data": {"tag": "ann", "rank": 5}}
+{"type": "Crew", "data": {"tag": "bo", "rank": 3}}
+{"type": "Ship", "data": {"hull": "argo"}}
+{"edge": "Mentors", "from": "ann", "to": "bo"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    yield
+    failpoints.disarm()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "graph"))
+
+
+@pytest.fixture
+def graph(place: Place) -> Graph:
+    graph = place.init(SCHEMA)
+    store_records(graph, RECORDS)
+    return graph
+
+
+def statement(text: str) -> str:
+    return f"query q() {{ {text} }}"
+
+
+def before_commit(*acts: Callable[[], object]) -> list[int]:
+    """Run one act between preparation and commit of each next attempt; return a live count."""
+    left, attempts = list(acts), [0]
+
+    def act() -> None:
+        attempts[0] += 1
+        if left:
+            current = left.pop(0)
+            failpoints.disarm()
+            current()
+            failpoints.arm("write.post_stage", act)
+
+    failpoints.arm("write.post_stage", act)
+    return attempts
+
+
+def upkeep(graph: Graph, table_key: str) -> None:
+    """Publish a new version of a table that changes no content."""
+    repository = repository_of(graph)
+    entry = graph.snapshot().entry(table_key)
+    base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    datasets = repository.store.datasets
+    staged = datasets.stage_metadata(base, schema_metadata={"tidied": repository.clock.ulid()})
+    landed = datasets.commit_staged(staged)
+    repository.publisher.publish(
+        MAIN_INCARNATION,
+        draft=CommitDraft(repository.clock.ulid(), "optimize", None, repository.clock.now_us()),
+        requirements=Requirements(written={table_key: entry}),
+        updates=Updates(entries=(replace(entry, table_version=landed.version),)),
+    )
+
+
+# -- results and requests --------------------------------------------------------------------------
+
+
+def test_the_result_is_the_envelope_of_the_language(graph: Graph) -> None:
+    parent = graph.snapshot().commit_id
+    text = "query add($t: String) { insert Crew { tag: $t } insert Mentors { from: $t, to: $t } }"
+    result = graph.mutate(text, params={"t": "eve"}, actor_id="me")
+    commit = graph.list_commits(limit=1)[0]
+    assert result.to_json() == {
+        "branch": "main",
+        "query_name": "add",
+        "affected_nodes": 1,
+        "affected_edges": 1,
+        "actor_id": "me",
+        "commit": {
+            "graph_commit_id": commit.graph_commit_id,
+            "graph_branch": None,
+            "graph_manifest_version": graph.snapshot().manifest_version,
+            "parent_commit_id": parent,
+            "merged_parent_commit_id": None,
+            "actor_id": "me",
+            "created_at": commit.created_at,
+        },
+    }
+    assert commit.operation == "mutation"
+
+
+def test_the_name_picks_one_of_several_queries(graph: Graph) -> None:
+    text = statement('insert Ship { hull: "a" }') + ' query r() { insert Ship { hull: "b" } }'
+    assert graph.mutate(text, "r").query_name == "r"
+    assert "Ship b" in entities(graph)
+    assert "Ship a" not in entities(graph)
+    with pytest.raises(QuerySelectionError, match="2 queries"):
+        graph.mutate(text)
+    with pytest.raises(QuerySelectionError, match="query 'none' not found"):
+        graph.mutate(text, "none")
+
+
+def test_a_query_with_a_mistake_does_not_stop_another_one_of_its_text(graph: Graph) -> None:
+    text = statement('insert Ship { hull: "a" }') + ' query r() { insert Boat { hull: "b" } }'
+    assert graph.mutate(text, "q").affected_nodes == 1
+
+
+def test_a_read_is_refused_before_its_parameters_are_looked_at(graph: Graph) -> None:
+    with pytest.raises(QueryKindError, match="use omnigraph query q"):
+        graph.mutate("query q($t: String) { match { $c: Crew { tag: $t } } return { $c } }")
+
+
+def test_a_branch_is_written_without_touching_main(graph: Graph) -> None:
+    graph.branch_create("draft")
+    before = entities(graph)
+    result = graph.mutate(statement('delete Crew where tag = "ann"'), branch="draft")
+    assert (result.branch, result.affected_nodes, result.affected_edges) == ("draft", 1, 1)
+    assert result.commit is not None
+    assert result.commit.graph_branch == "draft"
+    assert entities(graph) == before
+    graph.sync_branch("draft")
+    assert entities(graph) == ["Crew bo rank=3", "Ship argo"]
+    graph.mutate(statement('update Crew set { rank: 1 } where tag = "bo"'))
+    assert entities(graph) == ["Crew bo rank=1", "Ship argo"]
+
+
+def test_an_unknown_branch_is_refused(graph: Graph) -> None:
+    with pytest.raises(BranchNotFoundError, match="branch 'nowhere' not found"):
+        graph.mutate(statement('insert Ship { hull: "a" }'), branch="nowhere")
+
+
+def test_a_graph_that_is_open_for_reading_refuses(graph: Graph, place: Place) -> None:
+    reader = place.open(mode=OpenMode.READ_ONLY)
+    with pytest.raises(ReadOnlyGraphError, match="mutate"):
+        reader.mutate(statement('insert Ship { hull: "a" }'))
+
+
+def test_a_failed_query_leaves_nothing_and_the_next_one_works(graph: Graph) -> None:
+    before, head = entities(graph), graph.snapshot().commit_id
+    with pytest.raises(ValidationError, match="not found in Ship"):
+        graph.mutate(
+            statement('delete Crew where tag = "bo" insert ServesOn { from: "ann", to: "x" }')
+        )
+    assert (entities(graph), graph.snapshot().commit_id) == (before, head)
+    assert graph.mutate(statement('delete Crew where tag = "bo"')).affected_edges == 1
+
+
+# -- conditional writes ----------------------------------------------------------------------------
+
+
+def test_the_expected_head_lets_the_write_through(graph: Graph) -> None:
+    head = graph.snapshot().commit_id
+    text = statement('update Crew set { rank: 1 } where tag = "ann"')
+    assert graph.mutate(text, expected_head=head).commit is not None
+    with pytest.raises(PreconditionFailedError) as caught:
+        graph.mutate(text, expected_head=head)
+    assert (caught.value.expected, caught.value.actual) == (head, graph.snapshot().commit_id)
+
+
+def test_upkeep_does_not_move_the_expected_head(graph: Graph) -> None:
+    head = graph.snapshot().commit_id
+    upkeep(graph, "node:Crew")
+    text = statement('update Crew set { rank: 1 } where tag = "ann"')
+    assert graph.mutate(text, expected_head=head).affected_nodes == 1
+
+
+def test_a_head_that_does_not_hold_fails_even_when_nothing_matches(graph: Graph) -> None:
+    with pytest.raises(PreconditionFailedError):
+        graph.mutate(statement('delete Crew where tag = "nobody"'), expected_head="01J")
+
+
+def test_a_conditional_write_is_never_retried(graph: Graph, place: Place) -> None:
+    head = graph.snapshot().commit_id
+    other = place.open()
+    attempts = before_commit(lambda: other.mutate(statement('insert Log { text: "first" }')))
+    with pytest.raises(PreconditionFailedError):
+        graph.mutate(statement('insert Ship { hull: "a" }'), expected_head=head)
+    assert attempts == [1]
+    assert "Ship a" not in entities(graph)
+
+
+# -- lost races ------------------------------------------------------------------------------------
+
+
+def test_an_insert_that_loses_is_prepared_again(graph: Graph, place: Place) -> None:
+    other = place.open()
+    text = 'insert Crew { tag: "eve", seen: now() } upsert Crew { tag: "ann", seen: now() }'
+    attempts = before_commit(
+        lambda: other.mutate(statement('update Crew set { rank: 9 } where tag = "ann"')),
+        lambda: other.mutate(statement('insert Crew { tag: "fay" }')),
+    )
+    result = graph.mutate(statement(text))
+    assert attempts == [3]
+    assert result.commit is not None
+    assert [line.split()[1] for line in entities(graph) if line.startswith("Crew")] == [
+        "ann",
+        "bo",
+        "eve",
+        "fay",
+    ]
+    assert any(line.startswith("Crew ann rank=9 seen=") for line in entities(graph))
+
+
+def test_now_is_one_moment_across_attempts(place: Place) -> None:
+    clock = ManualClock()
+    graph = place.init(SCHEMA, clock=clock)
+    other = place.open()
+
+    def later() -> None:
+        clock.advance(100)
+        other.mutate(statement('insert Crew { tag: "fay" }'))
+
+    before_commit(later)
+    graph.mutate(statement('insert Crew { tag: "eve", seen: now() }'))
+    assert "Crew eve seen=2025-06-15T15:06:40.000Z" in entities(graph)
+    assert START_US == 1_750_000_000_000_000
+
+
+def test_an_insert_that_always_loses_gives_up(graph: Graph, place: Place) -> None:
+    other = place.open()
+    names = itertools.count()
+
+    def overtake() -> None:
+        other.mutate(statement(f'insert Crew {{ tag: "x{next(names)}" }}'))
+
+    attempts = before_commit(*[overtake] * (RETRIES_MAX + 1))
+    with pytest.raises(ExpectedVersionMismatchError) as caught:
+        graph.mutate(statement('insert Crew { tag: "eve" }'))
+    assert caught.value.table_key == "node:Crew"
+    assert attempts == [RETRIES_MAX + 1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'update Crew set { rank: 1 } where tag = "ann"',
+        'delete Crew where tag = "ann"',
+        'insert Crew { tag: "eve" } delete Crew where tag = "ann"',
+    ],
+)
+def test_an_update_or_delete_that_loses_is_handed_back(
+    graph: Graph, place: Place, text: str
+) -> None:
+    other = place.open()
+    attempts = before_commit(
+        lambda: other.mutate(statement('update Crew set { rank: 2 } where tag = "ann"'))
+    )
+    with pytest.raises(ExpectedVersionMismatchError) as caught:
+        graph.mutate(statement(text))
+    assert attempts == [1]
+    assert caught.value.table_key == "node:Crew"
+    assert "Crew ann rank=2" in entities(graph)
+
+
+def test_upkeep_makes_everybody_prepare_again(graph: Graph) -> None:
+    attempts = before_commit(lambda: upkeep(graph, "node:Crew"))
+    result = graph.mutate(statement('update Crew set { rank: 1 } where tag = "ann"'))
+    assert attempts == [2]
+    assert result.affected_nodes == 1
+    assert "Crew ann rank=1" in entities(graph)
+
+
+def test_upkeep_on_one_table_does_not_hide_a_change_of_another(graph: Graph, place: Place) -> None:
+    other = place.open()
+
+    def both() -> None:
+        other.mutate(statement('insert Mentors { from: "bo", to: "ann" }'))
+        upkeep(graph, "node:Crew")
+
+    before_commit(both)
+    with pytest.raises(ExpectedVersionMismatchError) as caught:
+        graph.mutate(
+            statement('update Crew set { rank: 1 } where rank > 0 delete Mentors where to = "bo"')
+        )
+    assert caught.value.table_key == "edge:Mentors"
+    assert "Crew ann rank=5" in entities(graph)
+
+
+def test_a_table_in_which_nothing_matched_must_not_move(graph: Graph, place: Place) -> None:
+    other = place.open()
+    before_commit(lambda: other.mutate(statement('insert Ship { hull: "dhow" }')))
+    with pytest.raises(ExpectedVersionMismatchError) as caught:
+        graph.mutate(statement('insert Log { text: "x" } delete Ship where hull = "dhow"'))
+    assert caught.value.table_key == "node:Ship"
+
+
+def test_a_schema_change_in_between_compiles_an_insert_again(graph: Graph, place: Place) -> None:
+    other = place.open()
+    wider = SCHEMA.replace("node Ship {", "node Ship { flag: String? ")
+    before_commit(lambda: other.apply_schema(wider))
+    assert graph.mutate(statement('insert Ship { hull: "dhow" }')).commit is not None
+    assert "Ship dhow" in entities(graph)
+
+
+def test_a_schema_change_in_between_hands_an_update_back(graph: Graph, place: Place) -> None:
+    other = place.open()
+    wider = SCHEMA.replace("node Ship {", "node Ship { flag: String? ")
+    before_commit(lambda: other.apply_schema(wider))
+    with pytest.raises(SchemaMovedError):
+        graph.mutate(statement('update Crew set { rank: 1 } where tag = "ann"'))
+
+
+# -- edges and their nodes -------------------------------------------------------------------------
+
+
+def test_an_edge_cannot_overtake_the_delete_of_its_node(graph: Graph, place: Place) -> None:
+    other = place.open()
+    before_commit(lambda: other.mutate(statement('delete Ship where hull = "argo"')))
+    with pytest.raises(ValidationError, match="dst 'argo' not found in Ship"):
+        graph.mutate(statement('insert ServesOn { from: "ann", to: "argo" }'))
+    assert "ServesOn ann->argo" not in entities(graph)
+
+
+def test_a_delete_cannot_overtake_an_edge_to_its_node(graph: Graph, place: Place) -> None:
+    other = place.open()
+    before_commit(lambda: other.mutate(statement('insert ServesOn { from: "ann", to: "argo" }')))
+    with pytest.raises(ExpectedVersionMismatchError) as caught:
+        graph.mutate(statement('delete Ship where hull = "argo"'))
+    assert caught.value.table_key == "edge:ServesOn"
+    assert {"Ship argo", "ServesOn ann->argo"} <= set(entities(graph))
+
+
+def test_a_delete_is_not_disturbed_by_edges_of_other_nodes(graph: Graph, place: Place) -> None:
+    graph.mutate(statement('insert Ship { hull: "dhow" }'))
+    other = place.open()
+    attempts = before_commit(
+        lambda: other.mutate(statement('insert ServesOn { from: "ann", to: "dhow" }'))
+    )
+    assert graph.mutate(statement('delete Ship where hull = "argo"')).affected_nodes == 1
+    assert attempts == [1]
+    assert "ServesOn ann->dhow" in entities(graph)
+
+
+def test_an_edge_is_not_disturbed_by_changes_of_other_nodes(graph: Graph, place: Place) -> None:
+    other = place.open()
+    attempts = before_commit(
+        lambda: other.mutate(statement('update Crew set { rank: 1 } where tag = "bo"'))
+    )
+    assert graph.mutate(statement('insert ServesOn { from: "ann", to: "argo" }')).affected_edges
+    assert attempts == [1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_threads_that_insert_and_delete_leave_no_dangling_edge(
+    graph: Graph, place: Place, seed: int
+) -> None:
+    chance = random.Random(seed)
+    start = threading.Barrier(4)
+    texts = [
+        [
+            chance.choice(
+                (
+                    'insert ServesOn { from: "ann", to: "argo" }',
+                    'delete Ship where hull = "argo"',
+                    'insert Ship { hull: "argo" }',
+                    'delete Crew where tag = "ann"',
+                    'insert Crew { tag: "ann" } insert Mentors { from: "ann", to: "ann" }',
+                )
+            )
+            for _ in range(4)
+        ]
+        for _ in range(4)
+    ]
+
+    def work(mine: list[str]) -> list[OmnigraphError]:
+        own = place.open()
+        start.wait()
+        failures: list[OmnigraphError] = []
+        for text in mine:
+            try:
+                own.mutate(statement(text))
+            except (ConflictError, InvalidInputError) as error:
+                failures.append(error)
+        return failures
+
+    with ThreadPoolExecutor(4) as pool:
+        failures = [error for found in pool.map(work, texts) for error in found]
+    assert all(isinstance(e, ExpectedVersionMismatchError | ValidationError) for e in failures)
+    snapshot = graph.refresh()
+    ids = {
+        name: set(snapshot.open(f"node:{name}").scan().read_all()["id"].to_pylist())
+        for name in ("Crew", "Ship")
+    }
+    for edge, source, target in (("Mentors", "Crew", "Crew"), ("ServesOn", "Crew", "Ship")):
+        rows = snapshot.open(f"edge:{edge}").scan().read_all()
+        assert set(rows["src"].to_pylist()) <= ids[source]
+        assert set(rows["dst"].to_pylist()) <= ids[target]
+        assert rows.num_rows == snapshot.entry(f"edge:{edge}").row_count
+    parents = [commit.parent_commit_id for commit in graph.list_commits()]
+    assert len(set(parents)) == len(parents)
+
+
+def test_inserts_of_many_threads_all_land(graph: Graph, place: Place) -> None:
+    def work(number: int) -> None:
+        own = place.open()
+        for turn in range(3):
+            name = f"t{number}-{turn}"
+            own.mutate(
+                "query q($t: String) { insert Log { text: $t } insert Ship { hull: $t } }",
+                params={"t": name},
+            )
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, range(3)))
+    found = {line for line in entities(graph) if line.startswith(("Log", "Ship t"))}
+    wanted = {f"t{number}-{turn}" for number in range(3) for turn in range(3)}
+    assert found == {f"Log * text={n}" for n in wanted} | {f"Ship {n}" for n in wanted}
+
+
+# -- object stores ---------------------------------------------------------------------------------
+
+
+def test_mutations_work_on_an_object_store() -> None:
+    with serve_s3() as s3:
+        graph = Place(f"s3://{s3.bucket}/mutate/graph", s3.options).init(SCHEMA)
+        graph.mutate(
+            statement(
+                'insert Crew { tag: "ann", rank: 5 } insert Crew { tag: "bo" }'
+                ' insert Mentors { from: "ann", to: "bo" }'
+            )
+        )
+        graph.mutate(statement("update Crew set { rank: 6 } where rank = 5"))
+        assert entities(graph) == ["Crew ann rank=6", "Crew bo", "Mentors ann->bo"]
+        result = graph.mutate(statement('delete Crew where tag = "bo"'))
+        assert (result.affected_nodes, result.affected_edges) == (1, 1)
+        assert entities(graph) == ["Crew ann rank=6"]

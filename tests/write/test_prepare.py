@@ -1,0 +1,101 @@
+"""Staging: one transaction per changed table, of the cheapest kind, and no head moves."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.graph import Graph
+from omnigraph.store.records import OperationKind
+from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.prepare import prepare
+from omnigraph.write.protocol import TableWrite
+from support.places import CITY, PERSON, Place, add, repository_of
+from support.writer import people
+
+NOBODY = pa.array([], pa.utf8())
+
+
+@pytest.fixture
+def graph(local_place: Place) -> Graph:
+    graph = local_place.init()
+    add(graph, "a", "b", "c")
+    return graph
+
+
+def change(
+    rows: pa.Table,
+    mode: WriteMode = WriteMode.MERGE,
+    deleted: tuple[str, ...] = (),
+    key: str = PERSON,
+) -> GraphDelta:
+    return GraphDelta({key: TableDelta(key, mode, rows, pa.array(deleted, pa.utf8()))})
+
+
+def staged(graph: Graph, delta: GraphDelta) -> tuple[TableWrite, ...]:
+    snapshot = graph.snapshot()
+    repository = repository_of(graph)
+    heads = {key: entry.table_version for key, entry in snapshot.entries.items()}
+    writes = prepare(
+        delta, snapshot, snapshot.incarnation, repository, operation_id=repository.clock.ulid()
+    )
+    for key, entry in graph.snapshot().entries.items():
+        head = repository.store.datasets.head_version(entry.location, branch=entry.table_branch)
+        assert head == heads[key], "a head has moved"
+    return writes
+
+
+@pytest.mark.parametrize(
+    ("delta", "kind", "counts", "row_count"),
+    [
+        (change(people("d"), WriteMode.APPEND), OperationKind.APPEND, (1, 0, 0), 4),
+        (change(people("d", "e")), OperationKind.APPEND, (2, 0, 0), 5),
+        (change(people("a", "d")), OperationKind.UPDATE, (1, 1, 0), 4),
+        (change(people("a", "b", "c")), OperationKind.UPDATE, (0, 3, 0), 3),
+        (change(people("a", "d"), deleted=("b",)), OperationKind.UPDATE, (1, 1, 1), 3),
+        (change(people("d"), deleted=("b", "ghost")), OperationKind.UPDATE, (1, 0, 1), 3),
+        (change(people(), deleted=("a", "b", "c")), OperationKind.UPDATE, (0, 0, 3), 0),
+        (change(people("z"), WriteMode.OVERWRITE), OperationKind.OVERWRITE, (1, 0, 0), 1),
+    ],
+)
+def test_a_change_is_staged_as_the_cheapest_kind(
+    graph: Graph,
+    delta: GraphDelta,
+    kind: OperationKind,
+    counts: tuple[int, int, int],
+    row_count: int,
+) -> None:
+    (write,) = staged(graph, delta)
+    (transaction,) = write.staged
+    found = transaction.counts
+    assert transaction.kind is kind
+    if kind is not OperationKind.OVERWRITE:
+        assert (found.inserted, found.updated, found.deleted) == counts
+    assert write.row_count == row_count
+
+
+def test_nothing_is_staged_where_nothing_changes(graph: Graph) -> None:
+    assert staged(graph, change(people())) == ()
+    assert staged(graph, change(people(), deleted=("ghost",))) == ()
+    assert staged(graph, GraphDelta({})) == ()
+
+
+def test_an_empty_overwrite_is_a_change(graph: Graph) -> None:
+    (write,) = staged(graph, change(people(), WriteMode.OVERWRITE))
+    assert write.row_count == 0
+
+
+def test_a_branch_forks_the_tables_that_it_writes_and_no_others(graph: Graph) -> None:
+    graph.branch_create("draft")
+    graph.sync_branch("draft")
+    (write,) = staged(graph, change(people("a", "d")))
+    assert write.base is not None
+    assert write.base.is_fork
+    repository = repository_of(graph)
+    city = graph.snapshot().entry(CITY)
+    assert repository.store.datasets.branch_names(city.location) == ()
+
+
+def test_nodes_are_staged_before_edges_and_each_by_name(graph: Graph) -> None:
+    both = {key: TableDelta(key, WriteMode.APPEND, people("x"), NOBODY) for key in (PERSON, CITY)}
+    assert [write.table_key for write in staged(graph, GraphDelta(both))] == [CITY, PERSON]
