@@ -4,8 +4,11 @@ Both sides start from the same rows: people and who knows whom, with a BTREE on 
 appends one row to each of two datasets, flushes every new file and its directory, and makes neither
 append atomic with the other. Rounds alternate. The bar is a ratio of 2.5 at the median.
 
-The second table says where the time of one mutation goes: the phases are timed in a run of their
-own, because timing costs time.
+Flushes and processor time per write are shown beside, because they do not depend on what else the
+machine does.
+
+The last table says where the time of one mutation goes: the phases are timed in a run of their own,
+because timing costs time.
 """
 
 from __future__ import annotations
@@ -250,36 +253,76 @@ def write_ours(graph: Graph, text: str, number: int) -> float:
     return time.perf_counter() - start
 
 
-def compare(graph: Graph, raw: RawLance) -> tuple[list[float], list[float]]:
-    """Alternate rounds of both sides; return all times in ms."""
-    ours: list[float] = []
-    theirs: list[float] = []
-    for round_number in range(ROUNDS):
-        numbers = range(round_number * WRITES, (round_number + 1) * WRITES)
-        theirs += [raw.write(number) * 1e3 for number in numbers]
-        ours += [write_ours(graph, QUERY, number) * 1e3 for number in numbers]
-    return ours, theirs
+class Side:
+    """The times of one side in ms, its flushes and its processor time."""
+
+    def __init__(self, label: str, write: Callable[[int], float]) -> None:
+        self.label = label
+        self._write = write
+        self.times: list[float] = []
+        self._cpu_s = 0.0
+        self._flushes = 0
+
+    def run(self, numbers: range, flushes: list[int]) -> None:
+        """Write once for each number."""
+        cpu, flushed = time.process_time(), len(flushes)
+        self.times += [self._write(number) * 1e3 for number in numbers]
+        self._cpu_s += time.process_time() - cpu
+        self._flushes += len(flushes) - flushed
+
+    def row(self, peer: Side) -> str:
+        """Return a row of the first table."""
+        count, p50 = len(self.times), statistics.median(self.times)
+        cells = (
+            self.label,
+            f"{statistics.median(self.times[:10]):.1f}",
+            f"{p50:.1f}",
+            f"{sorted(self.times)[int(count * 0.95)]:.1f}",
+            f"{self._cpu_s / count * 1e3:.1f}",
+            f"{self._flushes / count:g}",
+            f"{p50 / statistics.median(peer.times):.2f}",
+            f"{BAR}",
+        )
+        return "| " + " | ".join(cells) + " |"
+
+
+@contextmanager
+def counted_flushes() -> Iterator[list[int]]:
+    """Collect the file descriptors that are flushed inside the block."""
+    flushed: list[int] = []
+    fsync = os.fsync
+
+    def counting(descriptor: int) -> None:
+        flushed.append(descriptor)
+        fsync(descriptor)
+
+    os.fsync = counting
+    try:
+        yield flushed
+    finally:
+        os.fsync = fsync
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     with tempfile.TemporaryDirectory() as folder:
         graph = make_graph(folder)
         raw = RawLance(folder, graph)
+        peer = Side("two Lance appends + fsync", raw.write)
+        ours = Side("one mutation", lambda number: write_ours(graph, QUERY, number))
         for number in range(5):
             raw.write(-1 - number)
             write_ours(graph, QUERY, -1 - number)
-        ours, theirs = compare(graph, raw)
-        mine, peer = statistics.median(ours), statistics.median(theirs)
-        print("| node + edge, durable | first 10, ms | p50, ms | p95, ms | ratio | bar |")
-        print("|---|---|---|---|---|---|")
-        for label, times, ratio in (
-            ("two Lance appends + fsync", theirs, "1"),
-            ("one mutation", ours, f"{mine / peer:.2f}"),
-        ):
-            first, p95 = statistics.median(times[:10]), sorted(times)[int(len(times) * 0.95)]
-            p50 = statistics.median(times)
-            print(f"| {label} | {first:.1f} | {p50:.1f} | {p95:.1f} | {ratio} | {BAR} |")
+        with counted_flushes() as flushes:
+            for start in range(0, ROUNDS * WRITES, WRITES):
+                peer.run(range(start, start + WRITES), flushes)
+                ours.run(range(start, start + WRITES), flushes)
+        print(
+            "| node + edge, durable | first 10, ms | p50, ms | p95, ms | cpu, ms | fsyncs |", end=""
+        )
+        print(" ratio | bar |\n|---|---|---|---|---|---|---|---|")
+        print(peer.row(peer))
+        print(ours.row(peer))
         _print_kinds(folder)
         _print_phases(folder)
 

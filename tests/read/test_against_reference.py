@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from omnigraph.clock import SystemClock
@@ -63,11 +63,6 @@ def comparable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-@settings(
-    max_examples=int(__import__("os").environ.get("N", "250")),
-    phases=[Phase.generate],
-    report_multiple_bugs=False,
-)
 @given(text=queries(), chosen=st.integers(0, 8))
 def test_both_access_paths_give_the_rows_of_the_reference(
     setting: Setting, text: str, chosen: int

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from omnigraph.store import Store, connect
+from support.s3 import S3Server, serve_s3
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return connect(str(tmp_path / "graph"), durability="process")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    with serve_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_store(s3: S3Server, tmp_path: Path) -> Store:
+    return connect(f"s3://{s3.bucket}/{tmp_path.name}/graph", storage_options=s3.options)

@@ -88,8 +88,10 @@ def test_an_unknown_provider_is_refused_with_the_known_ones() -> None:
     [
         (
             "",
-            "OPENROUTER_API_KEY or OPENAI_API_KEY is required"
-            " for the openai-compatible embedding provider",
+            (
+                "OPENROUTER_API_KEY or OPENAI_API_KEY is required"
+                " for the openai-compatible embedding provider"
+            ),
         ),
         ("openai", "OPENAI_API_KEY is required for the openai embedding provider"),
         ("gemini", "GEMINI_API_KEY is required for the gemini embedding provider"),

@@ -253,3 +253,13 @@ def test_a_folder_that_cannot_be_written_does_not_fail_a_query(
         loaded = load(files(store), world)
     assert spelled(loaded, world.handles()) == world.expected()
     assert "could not store the topology" in caplog.text
+
+
+def test_an_object_store_keeps_files_too(s3_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World.create(s3_store)
+    world.add_nodes(NAMES[:5])
+    world.add_edges([("p0", "p1"), ("p1", "p4")])
+    built = load(files(s3_store), world)
+    assert stored(s3_store) == [topology_path(world.states().edge)]
+    NoBuild(monkeypatch)
+    assert same_topology(load(files(s3_store), world), built)

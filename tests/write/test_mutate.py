@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from omnigraph.query.stored import QueryKindError, QuerySelectionError
 from omnigraph.recovery import failpoints
 from omnigraph.store.records import DatasetVersion
 from omnigraph.write.mutate import RETRIES_MAX
+from omnigraph.write.mutation_predicates import VALUES_PUSHED_MAX
 from omnigraph.write.violations import ValidationError
 from support.clocks import START_US, ManualClock
 from support.entities import entities, store_records
@@ -182,6 +184,33 @@ def test_a_failed_query_leaves_nothing_and_the_next_one_works(graph: Graph) -> N
         )
     assert (entities(graph), graph.snapshot().commit_id) == (before, head)
     assert graph.mutate(statement('delete Crew where tag = "bo"')).affected_edges == 1
+
+
+def test_more_rows_than_a_filter_names_are_deleted_with_their_edges(place: Place) -> None:
+    count = VALUES_PUSHED_MAX + 500
+    graph = place.init(SCHEMA)
+    people = [{"type": "Crew", "data": {"tag": f"c{n}", "rank": n % 10}} for n in range(count)]
+    edges = [
+        {"edge": "Mentors", "from": f"c{n}", "to": f"c{(n + 5) % count}"} for n in range(count)
+    ]
+    store_records(graph, "\n".join(json.dumps(record) for record in people + edges))
+    result = graph.mutate(
+        statement(
+            "update Crew set { rank: 100 } where rank >= 0"
+            ' insert Mentors { from: "c9", to: "c1" }'
+            ' delete Crew where tag != "c9" and tag not in ["c4", "c14"]'
+        )
+    )
+    gone = count - 3
+    assert result.affected_nodes == count + gone
+    assert result.affected_edges == 1 + count - 1
+    assert entities(graph) == [
+        "Crew c14 rank=100",
+        "Crew c4 rank=100",
+        "Crew c9 rank=100",
+        "Mentors c4->c9",
+        "Mentors c9->c14",
+    ]
 
 
 # -- conditional writes ----------------------------------------------------------------------------

@@ -66,6 +66,12 @@ class Hops(Protocol):
         """Return the distinct nodes at the wanted distances of each start."""
         ...
 
+    def reach_set(
+        self, nodes: RowIds, *, min_hops: int, max_hops: int, loop_end: LoopEnd
+    ) -> RowIds:
+        """Return the distinct nodes that any start reaches, ascending."""
+        ...
+
     def steps(self, nodes: RowIds) -> EdgeSteps:
         """Return every edge record of each start; by start, then edge."""
         ...
@@ -111,6 +117,26 @@ class TopologyHops:
             guard=self.guard,
         )
         return Pairs(found.rows.astype(np.intp), _row_ids(targets, found.nodes))
+
+    def reach_set(
+        self, nodes: RowIds, *, min_hops: int, max_hops: int, loop_end: LoopEnd
+    ) -> RowIds:
+        """Return the distinct nodes that any start reaches, ascending."""
+        sources, targets = self.topology.ends(self.direction)
+        adjacency = self.topology.adjacency(self.direction)
+        starts = sources.dense(nodes.astype(np.uint64))
+        if max_hops == 1 and min_hops == 1:
+            found = traverse.neighbour_set(adjacency, starts, guard=self.guard)
+        else:
+            found = traverse.reach_set(
+                adjacency,
+                starts,
+                min_hops=min_hops,
+                max_hops=max_hops,
+                loop_end=loop_end,
+                guard=self.guard,
+            )
+        return _row_ids(targets, found)
 
     def steps(self, nodes: RowIds) -> EdgeSteps:
         """Return every edge record of each start."""
@@ -160,6 +186,13 @@ class IndexedHops:
         else:
             found = self._search(distinct, min_hops, max_hops, loop_end)
         return self._per_start(found, kinds, len(distinct))
+
+    def reach_set(
+        self, nodes: RowIds, *, min_hops: int, max_hops: int, loop_end: LoopEnd
+    ) -> RowIds:
+        """Return the distinct nodes that any start reaches, ascending."""
+        found = self.reach(nodes, min_hops=min_hops, max_hops=max_hops, loop_end=loop_end)
+        return np.unique(found.nodes)
 
     def steps(self, nodes: RowIds) -> EdgeSteps:
         """Return every edge record of each start."""

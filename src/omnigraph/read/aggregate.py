@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import AggregateValue, EntityId, ReadPlan, Value
-from omnigraph.read.codes import NULL_CODE, coded, group_codes
+from omnigraph.read.codes import NULL_CODE, coded, first_positions, group_codes
 from omnigraph.read.context import Context
 from omnigraph.read.project import fetch_together, values_of
 from omnigraph.read.rows import NULL, RowTable
@@ -34,19 +34,42 @@ class _Groups:
     count: int
 
 
-def aggregate(context: Context, rows: RowTable, plan: ReadPlan) -> list[pa.Array]:
-    """Return the result columns: one row per group."""
-    fetch_together(context, rows, plan.columns)
-    keys = [plan.columns[index].expression for index in plan.group_keys]
-    groups = _groups([_codes(context, rows, key) for key in keys], rows.count, bool(keys))
-    table: list[pa.Array] = []
-    for column in plan.columns:
-        value = column.expression
-        if isinstance(value, AggregateValue):
-            table.append(_aggregated(context, rows, value, groups))
-        else:
-            table.append(values_of(context, rows.at(groups.first), value))
-    return table
+class GroupedResult:
+    """The result of an aggregate query, one row per group; columns are made when asked for.
+
+    The values of a grouping key are fetched only for the groups that are kept in the end.
+    """
+
+    def __init__(self, context: Context, rows: RowTable, plan: ReadPlan) -> None:
+        fetch_together(context, rows, tuple(c for c in plan.columns if _needs_rows(c.expression)))
+        keys = [plan.columns[index].expression for index in plan.group_keys]
+        self._context = context
+        self._rows = rows
+        self._plan = plan
+        self._groups = _groups([_codes(context, rows, key) for key in keys], rows.count, bool(keys))
+        self._aggregates: dict[int, pa.Array] = {}
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return self._groups.count
+
+    def column(self, index: int, positions: npt.NDArray[np.intp]) -> pa.Array:
+        """Return one column for some groups."""
+        value = self._plan.columns[index].expression
+        if not isinstance(value, AggregateValue):
+            return values_of(self._context, self._rows.at(self._groups.first[positions]), value)
+        if index not in self._aggregates:
+            found = _aggregated(self._context, self._rows, value, self._groups)
+            self._aggregates[index] = found
+        return self._aggregates[index].take(pa.array(positions))
+
+
+def _needs_rows(value: Value) -> bool:
+    """Whether a column is looked at for every row, and not only for the groups that are kept."""
+    if isinstance(value, AggregateValue):
+        return not isinstance(value.argument, EntityId) or value.function != "count"
+    return not isinstance(value, EntityId)
 
 
 def distinct(table: list[pa.Array], count: int) -> npt.NDArray[np.intp]:
@@ -57,29 +80,29 @@ def distinct(table: list[pa.Array], count: int) -> npt.NDArray[np.intp]:
 
 def _groups(keys: list[_Codes], count: int, has_keys: bool) -> _Groups:
     codes = group_codes(keys, count)
-    _, first = np.unique(codes, return_index=True)
-    return _Groups(codes, first.astype(np.intp), len(first) if has_keys else 1)
+    first = first_positions(codes)
+    return _Groups(codes, first, len(first) if has_keys else 1)
 
 
 def _codes(context: Context, rows: RowTable, value: Value) -> _Codes:
     if isinstance(value, EntityId):
-        # Row ids tell entities apart as well as texts do.
-        row_ids = rows.row_ids(value.variable)
-        distinct_ids = np.unique(row_ids, return_inverse=True)[1].astype(np.int64)
-        return np.where(row_ids == NULL, NULL_CODE, distinct_ids)
+        # Row ids tell entities apart as well as texts do, and null is the same number.
+        return rows.row_ids(value.variable)
     return coded(values_of(context, rows, value)).codes
 
 
 def _aggregated(
     context: Context, rows: RowTable, value: AggregateValue, groups: _Groups
 ) -> pa.Array:
+    if value.function == "count" and not value.distinct:
+        return _count_values(_presence(context, rows, value.argument), groups)
     if value.function == "count":
-        return _count(_codes(context, rows, value.argument), value.distinct, groups)
+        return _count_distinct(_codes(context, rows, value.argument), groups)
     column = values_of(context, rows, value.argument)
     codes, members = groups.codes, column
     if value.distinct:
         numbered = coded(column)
-        _, first = np.unique(group_codes([codes, numbered.codes], rows.count), return_index=True)
+        first = first_positions(group_codes([codes, numbered.codes], rows.count))
         codes, members = codes[first], column.take(pa.array(first))
     if value.function in ("min", "max"):
         return _extreme(members, codes, groups.count, is_largest=value.function == "max")
@@ -89,13 +112,25 @@ def _aggregated(
     return pa.array(sums, pa.float64(), mask=counts == 0)
 
 
-def _count(codes: _Codes, is_distinct: bool, groups: _Groups) -> pa.Array:
+def _presence(context: Context, rows: RowTable, value: Value) -> npt.NDArray[np.bool_]:
+    if isinstance(value, EntityId):
+        present: npt.NDArray[np.bool_] = rows.row_ids(value.variable) != NULL
+        return present
+    column = values_of(context, rows, value)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _count_values(is_value: npt.NDArray[np.bool_], groups: _Groups) -> pa.Array:
+    members = groups.codes if is_value.all() else groups.codes[is_value]
+    return pa.array(np.bincount(members, minlength=groups.count).astype(np.int64))
+
+
+def _count_distinct(codes: _Codes, groups: _Groups) -> pa.Array:
     is_value = codes != NULL_CODE
     members = groups.codes[is_value]
-    if is_distinct:
-        pairs = group_codes([members, codes[is_value]], len(members))
-        members = members[np.unique(pairs, return_index=True)[1]]
-    return pa.array(np.bincount(members, minlength=groups.count).astype(np.int64))
+    pairs = group_codes([members, codes[is_value]], len(members))
+    counted = np.bincount(members[first_positions(pairs)], minlength=groups.count)
+    return pa.array(counted.astype(np.int64))
 
 
 def _sums(column: pa.Array, codes: _Codes, count: int) -> tuple[npt.NDArray[np.float64], _Codes]:

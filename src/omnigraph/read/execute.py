@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.clock import Clock
@@ -24,7 +25,7 @@ from omnigraph.query.plan.plan import (
     RrfRanking,
     SameId,
 )
-from omnigraph.read.aggregate import aggregate, distinct
+from omnigraph.read.aggregate import GroupedResult, distinct
 from omnigraph.read.anti_join import anti_join
 from omnigraph.read.bindings import Bindings
 from omnigraph.read.context import Context, Embed
@@ -33,6 +34,7 @@ from omnigraph.read.explain import describe, explain_plan
 from omnigraph.read.filter import filter_rows
 from omnigraph.read.join import cross_join
 from omnigraph.read.limits import NO_LIMITS, Guard, Limits
+from omnigraph.read.liveness import ignores_repeats, live_after, result_variables
 from omnigraph.read.optional import optional_match
 from omnigraph.read.order import order_result, order_rows
 from omnigraph.read.paths import PathChooser, TraversalSettings
@@ -41,7 +43,7 @@ from omnigraph.read.profile import OperatorTrace, Profile
 from omnigraph.read.project import project
 from omnigraph.read.rank import fuse, ranked_scan
 from omnigraph.read.result import QueryResult, Target
-from omnigraph.read.rows import ONE_ROW, Entities, RowTable
+from omnigraph.read.rows import ONE_ROW, Entities, Positions, RowTable, distinct_rows
 from omnigraph.read.scan import scan_nodes
 from omnigraph.read.table_keys import node_key
 from omnigraph.read.tables import TableReader
@@ -137,9 +139,11 @@ class _Run:
 
     context: Context
     plan: ReadPlan
+    _is_set: bool = False
 
     def columns(self) -> list[pa.Array]:
-        rows = self._pipeline(self.plan.pipeline, ONE_ROW)
+        self._is_set = ignores_repeats(self.plan)
+        rows = self._pipeline(self.plan.pipeline, ONE_ROW, result_variables(self.plan))
         if isinstance(self.plan.ranking, RrfRanking):
             fuse(self.context, rows, self.plan.ranking)
         with self.context.profile.operator("Return") as trace:
@@ -150,7 +154,7 @@ class _Run:
 
     def _returned(self, rows: RowTable) -> list[pa.Array]:
         if self.plan.is_aggregate:
-            return self._page(aggregate(self.context, rows, self.plan))
+            return self._grouped(GroupedResult(self.context, rows, self.plan))
         if self.plan.distinct:
             table = project(self.context, rows, self.plan.columns)
             picks = pa.array(distinct(table, rows.count))
@@ -159,13 +163,28 @@ class _Run:
         self.context.guard.check_result(kept.count)
         return project(self.context, kept, self.plan.columns)
 
+    def _grouped(self, groups: GroupedResult) -> list[pa.Array]:
+        kept = order_result(groups.count, self.plan, groups.column)
+        self.context.guard.check_result(len(kept))
+        return [groups.column(index, kept) for index in range(len(self.plan.columns))]
+
     def _page(self, table: list[pa.Array]) -> list[pa.Array]:
-        picks = pa.array(order_result(table, len(table[0]), self.plan))
+        def column_at(index: int, positions: Positions) -> pa.Array:
+            return table[index].take(pa.array(positions))
+
+        picks = pa.array(order_result(len(table[0]), self.plan, column_at))
         return [column.take(picks) for column in table]
 
     # -- the pipeline ---------------------------------------------------------------------------
 
-    def _pipeline(self, pipeline: tuple[Operator, ...], rows: RowTable) -> RowTable:
+    def _inner(self, pipeline: tuple[Operator, ...], rows: RowTable) -> RowTable:
+        """Run the pipeline of a block: what it makes is looked at by the operator around it."""
+        return self._pipeline(pipeline, rows, None)
+
+    def _pipeline(
+        self, pipeline: tuple[Operator, ...], rows: RowTable, wanted: frozenset[str] | None
+    ) -> RowTable:
+        live = None if wanted is None else live_after(pipeline, wanted)
         position = 0
         while position < len(pipeline):
             operator = pipeline[position]
@@ -177,23 +196,39 @@ class _Run:
                     rows = close_cycle(self.context, rows, operator, closed)
                     position += 1
                 else:
-                    rows = self._operator(operator, rows)
+                    rows = self._operator(operator, rows, None if live is None else live[position])
+                if live is not None:
+                    rows = self._pruned(rows, live[position])
                 trace.rows = rows.count
             position += 1
         return rows
 
-    def _operator(self, operator: Operator, rows: RowTable) -> RowTable:
+    def _pruned(self, rows: RowTable, live: frozenset[str]) -> RowTable:
+        """Forget what nobody needs, and merge rows that became equal where that changes nothing."""
+        dead = rows.entities.keys() - live
+        if not dead:
+            return rows
+        kept = rows.without(*dead)
+        if not self._is_set or rows.count <= 1:
+            return kept
+        return kept.at(np.sort(distinct_rows(kept)[0]))
+
+    def _operator(
+        self, operator: Operator, rows: RowTable, live: frozenset[str] | None
+    ) -> RowTable:
         match operator:
             case NodeScan():
                 return self._scan(operator, rows)
             case Expand():
-                return expand_rows(self.context, rows, operator)
+                is_set = live is not None and self._is_set
+                wanted = frozenset() if live is None else live
+                return expand_rows(self.context, rows, operator, wanted, is_set=is_set)
             case Filter(predicate):
                 return filter_rows(self.context, rows, (predicate,))
             case AntiJoin():
-                return anti_join(self.context, rows, operator, self._pipeline)
+                return anti_join(self.context, rows, operator, self._inner)
             case OptionalMatch():
-                return optional_match(self.context, rows, operator, self._pipeline)
+                return optional_match(self.context, rows, operator, self._inner)
 
     def _scan(self, scan: NodeScan, rows: RowTable) -> RowTable:
         ranking = self.plan.ranking

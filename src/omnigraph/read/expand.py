@@ -21,15 +21,39 @@ from omnigraph.read.scan import passing
 from omnigraph.read.table_keys import edge_key, node_key
 
 
-def expand_rows(context: Context, rows: RowTable, expand: Expand) -> RowTable:
-    """Give every row the nodes that its source reaches; rows that reach none go."""
+def expand_rows(
+    context: Context, rows: RowTable, expand: Expand, wanted: frozenset[str], *, is_set: bool
+) -> RowTable:
+    """Give every row the nodes that its source reaches; rows that reach none go.
+
+    `wanted` are the variables that are needed afterwards; with `is_set` equal rows may be merged.
+    """
     rows = rows.where(rows.row_ids(expand.source) != NULL)
     hops = context.adjacency.hops(expand, rows.count)
     if expand.edge_variable is not None:
         return _by_edge(context, rows, expand, hops)
+    if rows.count == 1 or (is_set and wanted == frozenset({expand.target})):
+        return _targets_alone(context, rows, expand, hops)
     distinct, kinds = np.unique(rows.row_ids(expand.source), return_inverse=True)
     pairs = _filtered(context, expand, reach(hops, expand, distinct))
     return _joined(context, rows, kinds, pairs, expand)
+
+
+def _targets_alone(context: Context, rows: RowTable, expand: Expand, hops: Hops) -> RowTable:
+    """Reach from one row, or from many whose origin does not matter: no pairs are needed."""
+    loop_end: LoopEnd = "source" if expand.is_reversed else "target"
+    found = hops.reach_set(
+        np.unique(rows.row_ids(expand.source)),
+        min_hops=expand.min,
+        max_hops=expand.max,
+        loop_end=loop_end,
+    )
+    table_key = node_key(expand.target_type)
+    found = passing(context, expand.target, table_key, expand.target_filters, found)
+    entities = Entities(table_key, found)
+    if rows.count == 1:
+        return rows.at(np.zeros(len(found), np.intp)).with_variable(expand.target, entities)
+    return RowTable(len(found), {expand.target: entities})
 
 
 def close_cycle(context: Context, rows: RowTable, expand: Expand, known: str) -> RowTable:

@@ -35,14 +35,19 @@ def order_rows(context: Context, rows: RowTable, plan: ReadPlan) -> RowTable:
     return rows.at(page(rows.count, len(plan.order), codes, plan))
 
 
-def order_result(table: list[pa.Array], count: int, plan: ReadPlan) -> Positions:
-    """Return the positions of the wanted page of a result table."""
+def order_result(
+    count: int, plan: ReadPlan, column_at: Callable[[int, Positions], pa.Array]
+) -> Positions:
+    """Return the positions of the wanted page of a result table.
+
+    `column_at` returns one column of it for some rows.
+    """
 
     def codes(key: int, positions: Positions) -> SortCodes:
         sort_key = plan.order[key]
         if not isinstance(sort_key.expression, ResultColumn):
             raise TypeError(f"{sort_key.expression!r} is no column of the result")
-        column = table[sort_key.expression.index].take(pa.array(positions))
+        column = column_at(sort_key.expression.index, positions)
         return _directed(coded(column).codes, sort_key)
 
     return page(count, len(plan.order), codes, plan)

@@ -136,7 +136,7 @@ class _Evaluation:
         return self._beside(left, right), self._beside(right, left)
 
     def _beside(self, value: Value, other: Value) -> Datum:
-        if not isinstance(value, ParameterValue):
+        if not isinstance(value, Constant | ParameterValue):
             return self._datum(value)
         return _fitted(self._bindings.value_of(value), other.prop_type)
 

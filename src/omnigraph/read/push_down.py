@@ -208,12 +208,14 @@ def _beside_integers(
     """Compare a whole-number column with a number that its type cannot hold."""
     if scalar not in _RANGES or not isinstance(value, int | float) or math.isnan(value):
         return None
-    if operator in ("=", "!="):
-        return filters.Negation(filters.IsNull(column)) if operator == "!=" else None
     low, high = _RANGES[scalar]
+    # Holds for every value and is unknown beside null, which `IS NOT NULL` would not be.
+    always = filters.Comparison(column, ">=", _literal(low, PropType(scalar)))
+    if operator in ("=", "!="):
+        return always if operator == "!=" else filters.Negation(always)
     is_upper = operator in ("<", "<=")
     if value < low if is_upper else value > high:
-        return None
+        return filters.Negation(always)
     # Infinities have no whole part: first into the range, then to the next whole number inside.
     inside = min(max(value, low), high)
     bound = math.floor(inside) if is_upper else math.ceil(inside)

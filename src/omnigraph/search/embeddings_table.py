@@ -69,7 +69,7 @@ class EmbeddingsTable:
         self._datasets = datasets
 
     def known(self, type_name: str, property_name: str, ids: pa.Array | None = None) -> pa.Table:
-        """Return `id`, `text_hash` and `model` of the recorded vectors, of all when `ids` is None."""
+        """Return `id`, `text_hash` and `model` of recorded vectors, of all when `ids` is None."""
         columns = ("id", "text_hash", "model")
         handle = self._open()
         if handle is None:

@@ -117,18 +117,17 @@ class Steps:
 # -- counting --------------------------------------------------------------------------------------
 
 
-def degrees(adjacency: Adjacency, nodes: Ints | None = None) -> NDArray[np.int64]:
+def degrees(adjacency: Adjacency, nodes: Ints | None = None) -> Ints:
     """Count edge records per start node, all nodes when `None`; an undirected self-loop is one."""
-    total = sum(_part_degrees(part, nodes) for part in adjacency.parts)
-    counts = np.asarray(total, dtype=np.int64)
-    if len(adjacency.parts) > 1:
-        counts = counts - _loop_records(adjacency.parts[0], nodes)
+    counts = _part_degrees(adjacency.parts[0], nodes)
+    for part in adjacency.parts[1:]:
+        counts = counts + _part_degrees(part, nodes) - _loop_records(part, nodes)
     return counts
 
 
 def distinct_degrees(
     adjacency: Adjacency, nodes: Ints | None = None, *, guard: Guard = UNGUARDED
-) -> NDArray[np.int64]:
+) -> Ints:
     """Count distinct neighbours per start node, all nodes when `None`."""
     if not adjacency.has_parallel:
         return degrees(adjacency, nodes)
@@ -203,7 +202,7 @@ def _loop_records(part: Csr, nodes: Ints | None) -> NDArray[np.int64]:
 
 def chunks(adjacency: Adjacency, nodes: Ints, *, rows_max: int) -> Iterator[slice]:
     """Cut start nodes into runs whose steps number at most `rows_max`, one node at least."""
-    ends = np.cumsum(np.maximum(degrees(adjacency, nodes), 1))
+    ends = np.cumsum(np.maximum(degrees(adjacency, nodes), 1), dtype=np.int64)
     start = 0
     while start < len(nodes):
         done = int(ends[start - 1]) if start else 0

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, BinaryIO, Final
 
 from omnigraph.schema.values.decode import (
@@ -28,7 +29,8 @@ from omnigraph.schema.values.decode import (
 from omnigraph.write import codes
 from omnigraph.write.violations import JSON_RULE, Violation, ViolationLog
 
-_NOTHING: Final[dict[str, object]] = {}
+NOTHING: Final[dict[str, object]] = {}
+"""What a record without `data` has as such."""
 _COLON: Final = re.compile(rb'"[ \t\r\n]*:')
 _BLANK_BEFORE_COLON: Final = (b" :", b"\t:", b"\r:", b"\n:")
 
@@ -113,10 +115,18 @@ def _colon_count(text: bytes) -> int:
 def _member_count(values: list[object]) -> int:
     """Count the members of records and of their `data`."""
     records: list[Any] = [value for value in values if type(value) is dict]
-    data = [record.get("data", _NOTHING) for record in records]
+    data = data_of(records)
     if set(map(type, data)) - {dict}:
         data = [part for part in data if type(part) is dict]
     return sum(map(len, records)) + sum(map(len, data))
+
+
+def data_of(records: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Take `data` of every record."""
+    try:
+        return list(map(itemgetter("data"), records))
+    except KeyError:
+        return [record.get("data", NOTHING) for record in records]
 
 
 def _repeated_names(text: bytes, decoded: Decoded, first_line: int) -> Iterator[tuple[int, str]]:

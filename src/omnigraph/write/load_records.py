@@ -9,7 +9,7 @@ be said about names is said once for all records that look alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain, compress
 from operator import itemgetter, not_
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,6 +26,7 @@ from omnigraph.schema.values.ids import Ids, given_ids
 from omnigraph.schema.values.row_errors import ErrorLog, json_text, no_errors
 from omnigraph.schema.values.scalars import text_column
 from omnigraph.write import codes
+from omnigraph.write.load_decode import NOTHING, data_of
 from omnigraph.write.load_rows import ColumnBatch, TypeRows
 from omnigraph.write.violations import Violation, ViolationLog
 
@@ -135,7 +136,7 @@ class RecordSorter:
     # -- data -------------------------------------------------------------------------------------
 
     def _add(self, owner: Owner, records: Sequence[Record], positions: Sequence[int]) -> None:
-        data: list[Any] = [record.get("data", _NOTHING) for record in records]
+        data = data_of(records)
         if set(map(type, data)) != {dict}:
             records, data, positions = self._with_objects(owner, records, data, positions)
         names = set(chain.from_iterable(data))
@@ -152,7 +153,7 @@ class RecordSorter:
         positions: Sequence[int],
     ) -> tuple[Sequence[Record], list[Record], Sequence[int]]:
         if not self._is_strict:
-            data = [_NOTHING if part is None else part for part in data]
+            data = [NOTHING if part is None else part for part in data]
         bad = [n for n, part in enumerate(data) if type(part) is not dict]
         for n in bad:
             message = f"field 'data' must be an object, got {json_text(data[n])}"
@@ -253,9 +254,6 @@ class RecordSorter:
         for position in positions:
             type_name = None if owner is None else owner.name
             self._log.add(Violation(position, type_name, name, value, rule, code, message))
-
-
-_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def _shape_problem(shape: tuple[str, ...]) -> tuple[str, str, str] | None:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import AllOf
 from omnigraph.read.predicates import evaluate, predicate_columns
 from omnigraph.read.push_down import conjuncts, push_down
 from omnigraph.store import filters
+from omnigraph.write.columns import Column, is_in
 
 if TYPE_CHECKING:
     from omnigraph.query.plan.plan import Predicate
@@ -63,11 +64,11 @@ def condition_of(predicate: Predicate, bindings: Bindings) -> Condition:
     )
 
 
-def has_value_in(columns: tuple[str, ...], values: pa.Array) -> Condition:
+def has_value_in(columns: tuple[str, ...], values: Column) -> Condition:
     """Return the condition that at least one of some text columns holds one of these values."""
 
     def holds(rows: pa.Table) -> pa.Array:
-        return reduce(pc.or_, [pc.is_in(rows[name], value_set=values) for name in columns])
+        return pa.array(reduce(np.logical_or, [is_in(rows[name], values) for name in columns]))
 
     if len(values) > VALUES_PUSHED_MAX:
         return Condition(holds, None, holds, frozenset(columns))

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from omnigraph.store.records import ROW_ID, ScanRequest
 from omnigraph.values import BLOB_STORAGE
-from omnigraph.write.columns import flat, is_in, last_rows, without
+from omnigraph.write.columns import flat, is_in, last_rows, slabs, without
 from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
 from omnigraph.write.mutation_predicates import has_value_in
 
@@ -144,10 +144,10 @@ class TableStaging:
             found = self._fetched(places, names)
         return Matches(self._whole_rows(found), self._pending_hits(condition))
 
-    def ids_of(self, matches: Matches) -> pa.Array:
+    def ids_of(self, matches: Matches) -> pa.ChunkedArray:
         """Return the ids of the rows that were found."""
-        pending = flat(self._marked()["id"]).filter(matches.is_pending_hit)
-        return pa.concat_arrays([flat(matches.stored["id"]), pending])
+        pending = self._marked()["id"].filter(matches.is_pending_hit)
+        return pa.chunked_array([*matches.stored["id"].chunks, *pending.chunks], pa.utf8())
 
     def _pending_hits(self, condition: Condition) -> pa.Array:
         pending = self.pending
@@ -311,10 +311,9 @@ def _kept(
     hidden: pa.ChunkedArray,
     columns: tuple[str, ...],
 ) -> Iterator[pa.RecordBatch]:
-    for batch in reader:
-        rows = pa.Table.from_batches([batch])
-        if len(hidden):
-            rows = rows.filter(pa.array(~is_in(rows["id"], hidden)))
+    # Slabs, because each look-up builds its table of known ids anew.
+    for slab in slabs(reader, reader.schema):
+        rows = slab.filter(pa.array(~is_in(slab["id"], hidden))) if len(hidden) else slab
         if condition.rest is not None and rows.num_rows:
             rows = rows.filter(condition.rest(rows), null_selection_behavior="drop")
         yield from rows.select(columns).to_batches()

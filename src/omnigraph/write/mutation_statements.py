@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from omnigraph.clock import Clock
     from omnigraph.query.plan.plan import End, EntityKind, IncidentEdge, PlannedStatement
     from omnigraph.read.bindings import Bindings
+    from omnigraph.write.columns import Column
     from omnigraph.write.mutation_staging import Matches, MutationStaging, TableStaging
 
 _END_COLUMNS: Final[dict[End, str]] = {"from": "src", "to": "dst"}
@@ -108,7 +109,7 @@ class StatementRunner:
         assigned = self._assigned(statement.type_name, number)
         given = assigned.of(statement.assignments)
         ids = _key_id(statement.key, given, statement.type_name)
-        matches = table.match_whole(has_value_in(("id",), ids))
+        matches = table.match_whole(has_value_in(("id",), ids), unread=frozenset(given))
         if matches.count:
             _rewrite(table, matches, given, number)
             return Affected(nodes=1)
@@ -146,7 +147,7 @@ class StatementRunner:
         cascaded = sum(self._cascade(incident, ids) for incident in statement.cascades)
         return _affected(statement.kind, matches.count) + Affected(edges=cascaded)
 
-    def _cascade(self, incident: IncidentEdge, node_ids: pa.Array) -> int:
+    def _cascade(self, incident: IncidentEdge, node_ids: Column) -> int:
         table = self._staging.edge(incident.type_name)
         ends = tuple(_END_COLUMNS[end] for end in incident.ends)
         matches = table.match(has_value_in(ends, node_ids), decides=False)

@@ -1,0 +1,75 @@
+"""Which variables the rest of a plan still needs, and whether repeated rows matter to it.
+
+1. A variable that nothing after an operator mentions is forgotten there. Rows keep their number.
+2. When the result only depends on *which* rows there are (a distinct result, or aggregates that
+   see each value once), equal rows are merged as soon as they are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from omnigraph.query.plan.plan import (
+    AggregateValue,
+    AntiJoin,
+    Expand,
+    Filter,
+    NodeScan,
+    Operator,
+    OptionalMatch,
+    ReadPlan,
+    Value,
+)
+from omnigraph.query.plan.walk import predicate_variables, value_variables
+
+_SET_AGGREGATES = ("min", "max")
+
+
+def ignores_repeats(plan: ReadPlan) -> bool:
+    """Whether merging equal rows of the pipeline leaves the result as it is."""
+    if plan.ranking is not None:
+        return False
+    if not plan.is_aggregate:
+        return plan.distinct
+    return all(
+        value.distinct or value.function in _SET_AGGREGATES
+        for column in plan.columns
+        if isinstance(value := column.expression, AggregateValue)
+    )
+
+
+def result_variables(plan: ReadPlan) -> frozenset[str]:
+    """Return the variables that the result is made from."""
+    values: list[Value] = [column.expression for column in plan.columns]
+    values += [key.expression for key in plan.order]
+    found = {name for value in values for name in value_variables(value)}
+    if plan.ranking is not None:
+        found.add(plan.ranking.variable)
+    return frozenset(found)
+
+
+def live_after(
+    pipeline: tuple[Operator, ...], wanted: frozenset[str]
+) -> tuple[frozenset[str], ...]:
+    """Return for each operator the variables that are still needed after it."""
+    live: list[frozenset[str]] = []
+    needed = wanted
+    for operator in reversed(pipeline):
+        live.append(needed)
+        needed |= frozenset(_mentioned((operator,)))
+    return tuple(reversed(live))
+
+
+def _mentioned(pipeline: Iterable[Operator]) -> Iterator[str]:
+    """Yield the variables that operators look at."""
+    for operator in pipeline:
+        match operator:
+            case NodeScan():
+                for predicate in operator.filters:
+                    yield from predicate_variables(predicate)
+            case Expand():
+                yield operator.source
+            case Filter(predicate):
+                yield from predicate_variables(predicate)
+            case AntiJoin() | OptionalMatch():
+                yield from operator.outer

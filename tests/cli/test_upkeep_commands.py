@@ -1,0 +1,190 @@
+"""`schema apply`, `optimize`, `repair`, `cleanup` and `recovery` on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph.cli.app import run
+from omnigraph.cli.durations import parse_duration
+from omnigraph.graph import Graph
+from omnigraph.recovery import failpoints
+from support.places import PERSON, SCHEMA, Place, add, ids, repository_of
+from support.writer import people
+
+WIDER = SCHEMA.replace("age: I32?", "age: I32?\n    motto: String?", 1)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "graph"))
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run_it(*args: str) -> tuple[int, str, str]:
+        code = run([*args])
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run_it
+
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def shape(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_schema_apply_changes_the_schema_once(place: Place, call: Call, tmp_path: Path) -> None:
+    place.init()
+    desired = tmp_path / "next.pg"
+    desired.write_text(WIDER)
+    code, out, err = call("schema", "apply", place.uri, "--schema", str(desired), "--json")
+    assert code == 0
+    assert f"omnigraph schema apply → {place.uri} (direct, local)" in err
+    found = shape(out)
+    assert set(found) == {
+        "uri",
+        "supported",
+        "applied",
+        "step_count",
+        "graph_manifest_version",
+        "steps",
+    }
+    assert (found["applied"], found["step_count"]) == (True, 1)
+    code, out, _ = call("schema", "apply", place.uri, "--schema", str(desired))
+    assert code == 0
+    assert "applied: no" in out
+    assert "no schema changes" in out
+
+
+def test_schema_apply_refuses_with_exit_1(place: Place, call: Call, tmp_path: Path) -> None:
+    graph = place.init()
+    desired = tmp_path / "next.pg"
+    desired.write_text(SCHEMA.replace("age: I32?", "age: String?", 1))
+    code, out, err = call("schema", "apply", place.uri, "--schema", str(desired))
+    assert (code, out) == (1, "")
+    assert "OG-MF-106" in err
+    graph.branch_create("dev")
+    desired.write_text(WIDER)
+    code, _, err = call("schema", "apply", place.uri, "--schema", str(desired))
+    assert code == 1
+    assert "requires a graph with only main" in err
+
+
+def test_optimize_reports_per_dataset(place: Place, call: Call) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    add(graph, "bob")
+    code, out, _ = call("optimize", place.uri, "--json")
+    assert code == 0
+    found = shape(out)
+    by_key = {each["type_key"]: each for each in found["datasets"]}
+    assert set(by_key) == {"node:Person", "node:City", "edge:Knows", "__manifest"}
+    assert by_key[PERSON]["fragments_removed"] == 2
+    code, out, _ = call("optimize", place.uri)
+    assert "node type 'Person': nothing to do" in out
+
+
+def test_repair_previews_refuses_and_forces(place: Place, call: Call) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    datasets = repository_of(graph).store.datasets
+    at = graph.snapshot().open(PERSON).at
+    datasets.commit_staged(datasets.stage_append(at, people("x")))
+    code, out, _ = call("repair", place.uri, "--json")
+    assert code == 0
+    by_key = {each["type_key"]: each for each in shape(out)["datasets"]}
+    assert by_key[PERSON]["action"] == "preview"
+    code, out, _ = call("repair", place.uri, "--confirm")
+    assert code == 1
+    assert "suspicious (append)" in out
+    assert call("repair", place.uri, "--force")[0] == 2
+    assert call("repair", place.uri, "--force", "--confirm")[0] == 0
+    assert ids(place.open().snapshot()) == ["ann", "x"]
+
+
+def test_cleanup_describes_itself_until_it_is_confirmed(place: Place, call: Call) -> None:
+    graph = place.init()
+    for name in ("ann", "bob", "cas"):
+        add(graph, name)
+    assert call("cleanup", place.uri)[0] == 2
+    code, out, err = call("cleanup", place.uri, "--keep", "1", "--orphan-age", "0")
+    assert (code, out) == (0, "")
+    assert "would remove versions beyond the newest 1" in err
+    assert "10 is the recommended value" in err
+    args = ("cleanup", place.uri, "--keep", "2", "--orphan-age", "0s", "--confirm", "--json")
+    code, out, err = call(*args)
+    assert code == 0
+    found = shape(out)
+    assert (found["keep_versions"], found["older_than_secs"]) == (2, None)
+    by_key = {each["type_key"]: each for each in found["datasets"]}
+    assert by_key[PERSON]["old_versions_removed"] == 2
+    assert ids(place.open().snapshot()) == ["ann", "bob", "cas"]
+
+
+def test_cleanup_of_remote_storage_needs_consent(call: Call) -> None:
+    code, _, err = call("cleanup", "s3://nowhere/graph", "--keep", "10", "--confirm", "--json")
+    assert code == 1
+    assert "refusing destructive" in err
+    assert "--yes" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), (" 15m ", 900), ("2h", 7_200), ("1d", 86_400), ("0s", 0)]
+)
+def test_durations_are_whole_numbers_of_one_unit(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1.5h", "1h30m", "1 h", "1H", "-1s", "soon"])
+def test_other_durations_are_usage_errors(text: str, call: Call) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration(text)
+    assert call("cleanup", "g", f"--older-than={text}")[0] == 2
+
+
+def test_recovery_shows_what_is_pending_and_what_was_settled(place: Place, call: Call) -> None:
+    graph = place.init()
+    assert call("recovery", "status", place.uri)[1] == "nothing pending\n"
+    failpoints.arm("write.phase_b_done")
+    try:
+        with pytest.raises(failpoints.FailpointError):
+            graph.mutate('query q() { insert Person { name: "cas" } }')
+    finally:
+        failpoints.disarm()
+    code, out, _ = call("recovery", "status", place.uri, "--json")
+    (pending,) = shape(out)["pending"]
+    assert (code, pending["verdict"], pending["writer_kind"]) == (0, "roll_forward", "Mutation")
+    assert pending["datasets"] == [{"type_key": PERSON, "classification": "RolledPastExpected"}]
+    place.open()
+    code, out, _ = call("recovery", "list", place.uri, "--json")
+    (record,) = shape(out)["recoveries"]
+    assert record["recovery_kind"] == "RolledForward"
+    operation_id = record["operation_id"]
+    code, out, _ = call("recovery", "show", operation_id, "--uri", place.uri)
+    assert f"operation_id: {operation_id}" in out
+    code, _, err = call("recovery", "show", "nope", "--uri", place.uri)
+    assert code == 1
+    assert "settled no operation 'nope'" in err
+
+
+def test_an_unreadable_record_can_be_set_aside(place: Place, call: Call) -> None:
+    place.init()
+    folder = Path(place.uri) / "__recovery"
+    folder.mkdir(exist_ok=True)
+    (folder / "01BAD.json").write_text("{")
+    args = ("recovery", "quarantine", "01BAD", "--uri", place.uri)
+    assert call(*args)[0] == 2
+    code, out, _ = call(*args, "--confirm", "--json")
+    assert code == 0
+    assert shape(out)["path"] == "__recovery-quarantine/01BAD.json"
+    with Graph.open(place.uri, durability="process") as graph:
+        add(graph, "ann")

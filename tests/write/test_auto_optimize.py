@@ -1,0 +1,131 @@
+"""Small writes tidy up after themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.graph import Graph
+from omnigraph.manifest.layout import COMMITS, MANIFEST
+from omnigraph.store.errors import StorageUnavailableError
+from omnigraph.store.records import FragmentInfo
+from omnigraph.write import auto_optimize
+from omnigraph.write.auto_optimize import CHECK_EVERY, SMALL_MAX, tail_to_compact
+from omnigraph.write.optimize import Upkeep
+from support.places import PERSON, Place, ids, repository_of
+
+
+def fragment(number: int, rows: int, deleted: int = 0) -> FragmentInfo:
+    return FragmentInfo(number, rows + deleted, deleted, 1, str(number))
+
+
+def test_few_small_fragments_are_left_alone() -> None:
+    assert tail_to_compact([fragment(n, 1) for n in range(SMALL_MAX)]) is None
+
+
+def test_only_fragments_up_to_the_crowded_size_are_rewritten() -> None:
+    large = [fragment(n, 500_000) for n in range(20)]
+    small = [fragment(100 + n, 1) for n in range(SMALL_MAX + 1)]
+    options = tail_to_compact([*large, *small])
+    assert options is not None
+    assert options.target_rows <= 1_000
+
+
+def test_many_deletions_are_a_reason_too() -> None:
+    options = tail_to_compact([fragment(n, 2_000_000, 1) for n in range(SMALL_MAX + 1)])
+    assert options is not None
+
+
+@given(st.lists(st.integers(1, 2_000_000), max_size=400))
+def test_what_is_left_alone_is_bounded(sizes: list[int]) -> None:
+    fragments = [fragment(number, rows) for number, rows in enumerate(sizes)]
+    small = sum(rows < 1_000_000 for rows in sizes)
+    assert (tail_to_compact(fragments) is None) is (small <= SMALL_MAX)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "graph"))
+
+
+def write(graph: Graph, number: int) -> None:
+    graph.load(b'{"type":"Person","data":{"name":"p%d"}}\n' % number, mode="append")
+
+
+def counts(graph: Graph) -> tuple[int, int, int]:
+    datasets = repository_of(graph).store.datasets
+    return (
+        len(graph.snapshot().open(PERSON).fragments()),
+        len(datasets.open(MANIFEST).fragments()),
+        len(datasets.open(COMMITS).fragments()),
+    )
+
+
+def test_a_long_lived_handle_tidies_up_in_the_background(place: Place) -> None:
+    graph = place.init()
+    writes = SMALL_MAX + 2 * CHECK_EVERY
+    for number in range(writes):
+        write(graph, number)
+    graph.close()
+    table, manifest, commits = counts(graph)
+    assert table <= SMALL_MAX
+    assert commits <= SMALL_MAX + CHECK_EVERY
+    assert manifest <= SMALL_MAX + 2 * CHECK_EVERY
+    assert len(ids(graph.snapshot())) == writes
+    assert any(commit.operation == "optimize" for commit in graph.list_commits())
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let few fragments be too many."""
+    monkeypatch.setattr(auto_optimize, "SMALL_MAX", 6)
+    monkeypatch.setattr(auto_optimize, "CHECK_EVERY", 4)
+    return 6
+
+
+def test_short_lived_handles_tidy_up_when_they_are_closed(place: Place, impatient: int) -> None:
+    place.init().close()
+    for number in range(impatient + 1):
+        with place.open() as graph:
+            write(graph, number)
+    assert counts(graph)[0] == 1
+    assert len(ids(place.open().snapshot())) == impatient + 1
+
+
+def test_tidying_can_be_switched_off(place: Place, impatient: int) -> None:
+    place.init().close()
+    graph = Graph.open(place.uri, durability="process", auto_optimize=False)
+    for number in range(impatient + 2):
+        write(graph, number)
+    graph.close()
+    assert counts(graph)[0] == impatient + 2
+
+
+def test_a_branch_tidies_up_only_what_it_owns(place: Place, impatient: int) -> None:
+    graph = place.init()
+    write(graph, 1_000)
+    graph.branch_create("dev")
+    main = graph.snapshot().entries[PERSON]
+    with place.open("dev") as dev:
+        for number in range(impatient + 2):
+            write(dev, number)
+    assert len(place.open("dev").snapshot().open(PERSON).fragments()) < impatient
+    assert graph.snapshot().entries[PERSON] == main
+    assert len(ids(place.open("dev").snapshot())) == impatient + 3
+
+
+def test_a_failure_to_tidy_up_never_reaches_a_writer(
+    place: Place, impatient: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise StorageUnavailableError(path="x", reason="injected")
+
+    monkeypatch.setattr(Upkeep, "compact_tail", broken)
+    graph = place.init()
+    for number in range(2 * impatient):
+        write(graph, number)
+    graph.close()
+    assert len(ids(graph.snapshot())) == 2 * impatient
