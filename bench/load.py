@@ -197,8 +197,9 @@ def parquet(root: Path, scale: float, rounds: int) -> None:
 
     def ours() -> Callable[[], object]:
         graph = Graph.init(folders.new(), PLAIN_SCHEMA)
-        tables = {"nodes": {"Person": person_path}, "edges": {"Knows": knows_path}}
-        return lambda: graph.load_tables(**tables, mode="append")
+        return lambda: graph.load_tables(
+            nodes={"Person": person_path}, edges={"Knows": knows_path}, mode="append"
+        )
 
     try:
         kuzu = importlib.import_module("kuzu")

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
@@ -35,6 +36,9 @@ from omnigraph.store.records import IndexKind, IndexSpec
 from omnigraph.write import mutate as mutate_module
 from support.places import repository_of
 from support.writer import append
+
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
 
 PEOPLE = 100_000
 ROUNDS = 5
@@ -93,7 +97,7 @@ def knows_rows(first: int, count: int, schema: pa.Schema) -> pa.Table:
 
 def make_graph(folder: str) -> Graph:
     """Make the graph with its rows and the indexes that upkeep would have built."""
-    graph = Graph.init(f"{folder}/graph", SCHEMA, auto_optimize=False)
+    graph = Graph.init(f"{folder}/graph", SCHEMA)
     catalog = graph.catalog()
     person = catalog.node_types["Person"].arrow_schema
     knows = catalog.edge_types["Knows"].arrow_schema
@@ -263,7 +267,7 @@ class Side:
         self._cpu_s = 0.0
         self._flushes = 0
 
-    def run(self, numbers: range, flushes: list[int]) -> None:
+    def run(self, numbers: range, flushes: list[object]) -> None:
         """Write once for each number."""
         cpu, flushed = time.process_time(), len(flushes)
         self.times += [self._write(number) * 1e3 for number in numbers]
@@ -287,14 +291,14 @@ class Side:
 
 
 @contextmanager
-def counted_flushes() -> Iterator[list[int]]:
-    """Collect the file descriptors that are flushed inside the block."""
-    flushed: list[int] = []
+def counted_flushes() -> Iterator[list[object]]:
+    """Collect what is flushed inside the block."""
+    flushed: list[object] = []
     fsync = os.fsync
 
-    def counting(descriptor: int) -> None:
-        flushed.append(descriptor)
-        fsync(descriptor)
+    def counting(fd: int | HasFileno) -> None:
+        flushed.append(fd)
+        fsync(fd)
 
     os.fsync = counting
     try:

@@ -362,3 +362,19 @@ def test_an_unknown_outcome_is_never_what_a_turn_ends_with() -> None:
                 pass
         except WriteOutcomeUnknownError:
             pytest.fail(f"write {number} came through")
+
+
+def test_a_turn_that_is_taken_is_given_up_after_the_time_that_one_is_willing_to_wait(
+    tmp_path: Path,
+) -> None:
+    turns = LocalTurns(root=str(tmp_path), locks=LocalFileLocks(str(tmp_path)), clock=SystemClock())
+    main = BranchName("main")
+    assert turns.takeover_s == 0.0
+    with (
+        turns.take(main, operation_id="A"),
+        pytest.raises(TurnTimeoutError),
+        turns.take(main, operation_id="B", wait_max_s=0.0),
+    ):
+        raise AssertionError("two holders of one turn")
+    with turns.take(main, operation_id="C", wait_max_s=0.0) as turn:
+        turn.check()

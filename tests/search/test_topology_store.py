@@ -178,6 +178,16 @@ def test_a_small_difference_is_not_written_again_and_a_large_one_is(
     assert len(stored(store)) == 2
 
 
+def test_a_large_difference_from_memory_is_written_too(store: Store, world: World) -> None:
+    base = load(files(store), world)
+    world.add_edges(PAIRS[:50])
+    extended = files(store).load_or_build(
+        world.handles(), world.states(), bases=[base], guard=UNGUARDED
+    )
+    assert spelled(extended, world.handles()) == world.expected()
+    assert topology_path(world.states().edge) in stored(store)
+
+
 def test_small_topologies_are_not_stored(store: Store, world: World) -> None:
     load(TopologyStore(store, is_writable=True), world)
     assert stored(store) == []

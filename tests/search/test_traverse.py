@@ -137,7 +137,7 @@ def test_answers_do_not_depend_on_sizes_of_chunks_and_marks(
 
     usual = answers()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(traverse, "_SORT_MAX", 0)
+        patch.setattr(traverse, "_NODES_PER_VALUE_MAX", 0)
         assert answers() == usual
         patch.setattr(traverse, "_MARKS_MAX", 12)
         patch.setattr(traverse, "_ROWS_PER_CHUNK_MAX", 3)

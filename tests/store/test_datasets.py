@@ -511,3 +511,14 @@ def test_a_record_cannot_be_committed_under_a_false_uuid(store: Store) -> None:
     staged = store.datasets.stage_create(LOCATION, PEOPLE)
     with pytest.raises(Exception, match="does not hold its transaction"):
         store.datasets.commit_staged(replace(staged, uuid="other"))
+
+
+def test_a_branch_whose_maker_died_before_its_ref_can_be_cut_again(local_store: Store) -> None:
+    store = local_store
+    base = create(store, numbered(3))
+    store.datasets.create_branch(LOCATION, "lock", from_version=base.version)
+    (ref,) = [i.path for i in store.objects.list(LOCATION) if i.path.endswith("branches/lock.json")]
+    store.objects.delete(ref)
+    assert not store.datasets.has_branch(LOCATION, "lock")
+    fork = store.datasets.create_branch(LOCATION, "lock", from_version=base.version)
+    assert len(ages(store, fork)) == 3

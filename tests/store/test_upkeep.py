@@ -23,7 +23,7 @@ from omnigraph.store.records import (
     VectorSearch,
 )
 from omnigraph.values import BLOB_EXTENSION, BLOB_STORAGE
-from support.people import LOCATION, append, create, numbered, people, row_ids
+from support.people import LOCATION, ages, append, create, numbered, people, row_ids
 
 NOTES = pa.schema(
     [
@@ -422,3 +422,37 @@ def test_the_leftovers_of_a_deleted_branch_are_unreferenced(local_store: Store) 
     left = local_store.datasets.unreferenced_files(LOCATION)
     assert left
     assert all(info.path.startswith(f"{LOCATION}/tree/b.1/") for info in left)
+
+
+def test_indexes_can_be_staged_on_what_a_compaction_will_have_made(store: Store) -> None:
+    at = create(store, numbered(10))
+    for name in ("a", "b"):
+        at = append(store, at, people([name])).at
+    datasets = store.datasets
+    results = [datasets.run_compaction(task) for task in datasets.plan_compaction(at)]
+    compaction = datasets.stage_compaction(at, results)
+    view = datasets.open_staged(compaction)
+    on_view = datasets.stage_create_index(view.at, [IndexSpec("id", IndexKind.BTREE)])
+    indexes = datasets.following(on_view, compaction)
+    datasets.discard_staged_view(view.at)
+    assert (indexes.uuid, indexes.base.version) == (on_view.uuid, at.version + 1)
+    assert datasets.commit_staged(compaction).version == at.version + 1
+    assert datasets.commit_staged(indexes).version == at.version + 2
+    head = datasets.open(LOCATION)
+    (index,) = head.indexes()
+    assert (index.rows_covered, index.segments[0].dataset_version) == (12, at.version + 1)
+    assert ages(store, head.at)["b"] == 1
+
+
+def test_a_successor_is_refused_when_somebody_comes_in_between(store: Store) -> None:
+    at = append(store, create(store, numbered(10)), people(["a"])).at
+    datasets = store.datasets
+    results = [datasets.run_compaction(task) for task in datasets.plan_compaction(at)]
+    compaction = datasets.stage_compaction(at, results)
+    view = datasets.open_staged(compaction)
+    indexes = datasets.following(
+        datasets.stage_create_index(view.at, [IndexSpec("id", IndexKind.BTREE)]), compaction
+    )
+    append(store, datasets.commit_staged(compaction).at, people(["b"]))
+    with pytest.raises(StaleBaseError):
+        datasets.commit_staged(indexes)

@@ -60,15 +60,16 @@ def _owners(catalog: Catalog) -> list[NodeType | EdgeType]:
     return [*catalog.node_types.values(), *catalog.edge_types.values()]
 
 
+def _data(record: Record) -> dict[str, object]:
+    data = record.get("data", {})
+    assert isinstance(data, dict)
+    return data
+
+
 def _rows(graph: Graph, owner: NodeType | EdgeType, records: list[Record]) -> pa.Table:
-    data = [record.get("data") or {} for record in records]
-    assert all(isinstance(one, dict) for one in data)
+    data = [_data(record) for record in records]
     columns = {
-        name: convert_values(
-            [one.get(name) for one in data],  # type: ignore[attr-defined] - checked above
-            prop.prop_type,
-            name,
-        ).column
+        name: convert_values([one.get(name) for one in data], prop.prop_type, name).column
         for name, prop in owner.properties.items()
     }
     if isinstance(owner, NodeType) and owner.key:
@@ -76,7 +77,7 @@ def _rows(graph: Graph, owner: NodeType | EdgeType, records: list[Record]) -> pa
         columns["id"] = derive_ids(members, type_name=owner.name).ids
     else:
         fresh = new_ulids(repository_of(graph).clock, len(records)).to_pylist()
-        given = [one.get("id") for one in data]  # type: ignore[attr-defined] - checked above
+        given = [one.get("id") for one in data]
         ids = [wanted or new for wanted, new in zip(given, fresh, strict=True)]
         columns["id"] = pa.array(ids, pa.utf8())
     if isinstance(owner, EdgeType):

@@ -200,7 +200,7 @@ class Model:
         if folded is None:
             return
         before = self.rows(kind.name)
-        affected = {row["src"]: line for line, _, row in folded}
+        affected: dict[object, int | None] = {row["src"]: line for line, _, row in folded}
         if mode != "overwrite":
             for _, identity, _ in folded:
                 if identity in before:

@@ -177,6 +177,18 @@ def test_what_a_tag_names_stays_until_the_tag_goes(place: Place) -> None:
         ids(place.open().snapshot_of(ReadTarget.commit(commit)))
 
 
+def test_the_head_commit_can_be_found_below_versions_without_a_commit(place: Place) -> None:
+    graph = filled(place, "ann")
+    graph.branch_create("dev")
+    graph.tag_create("one")
+    graph.tag_delete("one")
+    head = graph.head_commit_id_for_branch()
+    clean(place)
+    assert ids(place.open().snapshot_of(ReadTarget.commit(head))) == ["ann"]
+    place.open().tag_create("two")
+    place.open("dev").tag_create("three")
+
+
 def test_a_pin_without_a_tag_is_let_go(place: Place) -> None:
     graph = filled(place, "ann", "bob")
     datasets = repository_of(graph).store.datasets
@@ -338,7 +350,11 @@ def test_every_snapshot_that_is_kept_can_be_read(
     now = (head + 1) * 1_000_000
     stored = [VersionInfo(v, v * 1_000_000, 0, 0) for v in range(1, head + 1)]
     going = removable_manifest_versions(
-        stored, needed=frozenset(), committed_at={}, policy=policy, now=now
+        stored,
+        needed=frozenset(),
+        committed_at={info.version: info.created_us for info in stored},
+        policy=policy,
+        now=now,
     )
     assert head not in going
     retained = [v for v in range(1, head + 1) if v not in going]

@@ -24,7 +24,8 @@ VALUES = st.lists(st.none() | st.sampled_from("abc"), max_size=12)
 def test_repeated_tuples_are_those_seen_before_without_a_null(
     rows: list[tuple[object, object]],
 ) -> None:
-    expected, first = [], {}
+    expected: list[tuple[int, int]] = []
+    first: dict[object, int] = {}
     for number, row in enumerate(rows):
         if None in row:
             continue

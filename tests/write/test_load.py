@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import ConflictError, InvalidInputError, NotFoundError
-from omnigraph.graph import Graph, OpenMode
+from omnigraph.graph import Graph, LoadResult, OpenMode
 from omnigraph.manifest.errors import ExpectedVersionMismatchError
 from omnigraph.names import BranchName
 from omnigraph.recovery.failpoints import arm, disarm
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import BlobSourceUnreadableError
-from omnigraph.write.load import Loader, LoadOptions
+from omnigraph.write.load import ATTEMPTS_MAX, Loader, LoadOptions
 from omnigraph.write.load_source import RecordSource
 from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from support.loads import graph_lines
@@ -265,6 +265,31 @@ def interrupt(action: Callable[[], object]) -> None:
         action()
 
     arm("write.post_stage", once)
+
+
+@pytest.mark.usefixtures("disarmed")
+def test_a_load_on_a_branch_that_loses_a_race_forks_again(graph: Graph) -> None:
+    graph.branch_create("x")
+    interrupt(lambda: graph.load(lines(person("b")), mode="append", branch="x"))
+    graph.load(lines(person("a")), mode="append", branch="x")
+    assert names(graph, "x") == ["a", "b"]
+    assert names(graph) == []
+
+
+@pytest.mark.usefixtures("disarmed")
+def test_a_load_that_loses_every_race_gives_up_after_a_few(graph: Graph) -> None:
+    rivals: list[LoadResult] = []
+
+    def rival() -> None:
+        disarm()
+        rivals.append(graph.load(lines(person(f"r{len(rivals)}")), mode="append"))
+        arm("write.post_stage", rival)
+
+    arm("write.post_stage", rival)
+    with pytest.raises(ExpectedVersionMismatchError):
+        graph.load(lines(person("a")), mode="append")
+    assert len(rivals) == ATTEMPTS_MAX
+    assert "a" not in names(graph)
 
 
 @pytest.mark.usefixtures("disarmed")

@@ -78,9 +78,9 @@ def seed(types: dict[str, ModelType]) -> list[dict[str, object]]:
     """A few nodes of each type; the ends of edges are mostly among them."""
     keyed = [dict.fromkeys(types["Keyed"].required, n) | {"p": n} for n in range(5)]
     free = [{"id": f"f{n}", "p": n, "q": n} for n in range(5)]
-    return [{"type": "Keyed", "data": data} for data in keyed] + [
-        {"type": "Free", "data": data} for data in free
-    ]
+    records: list[dict[str, object]] = [{"type": "Keyed", "data": data} for data in keyed]
+    records += [{"type": "Free", "data": data} for data in free]
+    return records
 
 
 def _identities(kind: ModelType) -> st.SearchStrategy[str]:

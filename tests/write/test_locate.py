@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.store.records import ROW_ID, ScanRequest
+from omnigraph.store.records import ROW_ID, IndexKind, IndexSpec, ScanRequest
 from omnigraph.write import locate
-from omnigraph.write.locate import StoredRows
-from support.places import Place
+from omnigraph.write.locate import StoredRows, probe
+from support.places import Place, repository_of
 
 SCHEMA = "node Person { name: String @key  age: I32?  day: DateTime? }"
 
@@ -89,6 +89,23 @@ def _row_ids(graph: Graph) -> dict[str, int]:
     request = ScanRequest(columns=("id",), with_row_id=True)
     rows = graph.snapshot().open("node:Person").scan(request).read_all()
     return dict(zip(rows["id"].to_pylist(), rows[ROW_ID].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("column", ["id", "age", "day"])
+def test_a_probe_is_answered_by_an_index_that_covers_its_column(graph: Graph, column: str) -> None:
+    datasets = repository_of(graph).store.datasets
+    at = graph.snapshot().open("node:Person").at
+    landed = datasets.commit_staged(
+        datasets.stage_create_index(at, [IndexSpec(column, IndexKind.BTREE)])
+    )
+    handle = datasets.open(landed.location, version=landed.version)
+    kind = handle.schema.field(column).type
+    values = pa.array(["p3"]) if column == "id" else pa.array([3], pa.int32()).cast(pa.int64())
+    request = probe(column, values.cast(kind), columns=("id",), with_rows=True)
+    assert "ScalarIndexQuery" in handle.explain(request)
+    found, cost = handle.scan_statistics(request)
+    assert found["id"].to_pylist() == ["p3"]
+    assert cost.indexes_loaded == 1
 
 
 def test_positions_are_numbers_of_numpy(graph: Graph) -> None:

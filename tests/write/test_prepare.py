@@ -8,7 +8,7 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.store.records import OperationKind
 from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
-from omnigraph.write.prepare import prepare
+from omnigraph.write.prepare import KeptRows, prepare
 from omnigraph.write.protocol import TableWrite
 from support.places import CITY, PERSON, Place, add, repository_of
 from support.writer import people
@@ -99,3 +99,23 @@ def test_a_branch_forks_the_tables_that_it_writes_and_no_others(graph: Graph) ->
 def test_nodes_are_staged_before_edges_and_each_by_name(graph: Graph) -> None:
     both = {key: TableDelta(key, WriteMode.APPEND, people("x"), NOBODY) for key in (PERSON, CITY)}
     assert [write.table_key for write in staged(graph, GraphDelta(both))] == [CITY, PERSON]
+
+
+def test_a_second_attempt_uses_the_rows_that_the_first_one_wrote(graph: Graph) -> None:
+    repository = repository_of(graph)
+    kept: KeptRows = {}
+    files = []
+    for name in ("y", "z"):
+        snapshot = graph.snapshot()
+        (write,) = prepare(
+            change(people("d"), WriteMode.APPEND),
+            snapshot,
+            snapshot.incarnation,
+            repository,
+            operation_id=repository.clock.ulid(),
+            kept=kept,
+        )
+        files.append(write.staged[0].files)
+        assert write.staged[0].base.version == snapshot.entry(PERSON).table_version
+        add(graph, name)
+    assert files[0] == files[1]

@@ -22,7 +22,16 @@ import pyarrow.compute as pc
 from omnigraph.query.plan.plan import Direction, Expand
 from omnigraph.read.columns import ID, SOURCE, TARGET
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import NULL, Mask, Positions, RowIds, repeats, slices
+from omnigraph.read.rows import (
+    NULL,
+    Mask,
+    Positions,
+    RowIds,
+    pair_keys,
+    repeats,
+    slices,
+    unpack_keys,
+)
 from omnigraph.read.tables import LOOKUP_MAX, TableReader
 from omnigraph.search import traverse
 from omnigraph.search.numbering import Numbering
@@ -32,9 +41,6 @@ from omnigraph.store.records import ROW_ID, ScanRequest
 
 AccessPath: TypeAlias = Literal["indexed", "topology"]
 LoopEnd: TypeAlias = Literal["target", "source"]
-
-_KEY_BITS = 32
-"""A pair of a start's position and a row id is packed into one number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +217,7 @@ class IndexedHops:
 
     def _neighbours(self, distinct: RowIds) -> Pairs:
         found = self._edges(distinct, with_edges=False)
-        return _unpacked(np.unique(_packed(found.starts, found.nodes)))
+        return _pairs(np.unique(pair_keys(found.starts, found.nodes)))
 
     def _per_start(self, found: Pairs, kinds: Positions, count: int) -> Pairs:
         starts, picks = _spread(found.starts, kinds, count, self.guard)
@@ -219,17 +225,17 @@ class IndexedHops:
 
     def _search(self, starts: RowIds, min_hops: int, max_hops: int, loop_end: LoopEnd) -> Pairs:
         """Search breadth first from all starts at once, one scan per level."""
-        frontier = _packed(np.arange(len(starts), dtype=np.intp), starts)
+        frontier = pair_keys(np.arange(len(starts), dtype=np.intp), starts)
         seen = np.sort(frontier)
         kept: list[RowIds] = []
         start_loops = np.zeros(len(starts), np.bool_)
         for hop in range(1, max_hops + 1):
             reached, is_loop = self._next(frontier)
             if hop == 1:
-                start_loops[np.unique(reached[is_loop]) >> _KEY_BITS] = True
+                start_loops[unpack_keys(reached[is_loop])[0]] = True
             if hop == min_hops:
                 # A self-loop of the node, or of the start, stands for one more step.
-                by_start = frontier[start_loops[frontier >> _KEY_BITS]]
+                by_start = frontier[start_loops[unpack_keys(frontier)[0]]]
                 kept.append(np.unique(reached[is_loop]) if loop_end == "target" else by_start)
             frontier = np.setdiff1d(reached, seen)
             if not len(frontier):
@@ -237,17 +243,17 @@ class IndexedHops:
             seen = np.union1d(seen, frontier)
             if hop >= min_hops:
                 kept.append(frontier)
-        return _unpacked(np.sort(np.concatenate(kept)) if kept else frontier[:0])
+        return _pairs(np.sort(np.concatenate(kept)) if kept else frontier[:0])
 
     def _next(self, frontier: RowIds) -> tuple[RowIds, Mask]:
         """Take one step from each pair; say which steps stay where they are."""
         self.guard.check()
-        pairs = _unpacked(frontier)
+        pairs = _pairs(frontier)
         distinct, kinds = np.unique(pairs.nodes, return_inverse=True)
         found = self._neighbours(distinct)
         rows, picks = _spread(found.starts, kinds, len(distinct), self.guard)
         nodes = found.nodes[picks]
-        return _packed(pairs.starts[rows], nodes), nodes == pairs.nodes[rows]
+        return pair_keys(pairs.starts[rows], nodes), nodes == pairs.nodes[rows]
 
     def _edges(self, distinct: RowIds, *, with_edges: bool) -> EdgeSteps:
         parts: list[EdgeSteps] = []
@@ -313,9 +319,5 @@ def _spread(
     return repeats(wanted), slices(firsts[kinds], wanted)
 
 
-def _packed(starts: Positions, nodes: RowIds) -> RowIds:
-    return (starts.astype(np.int64) << _KEY_BITS) | nodes
-
-
-def _unpacked(keys: RowIds) -> Pairs:
-    return Pairs((keys >> _KEY_BITS).astype(np.intp), keys & ((1 << _KEY_BITS) - 1))
+def _pairs(keys: RowIds) -> Pairs:
+    return Pairs(*unpack_keys(keys))

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.query.plan.plan import AggregateValue, EntityId, ReadPlan, Value
-from omnigraph.read.codes import NULL_CODE, coded, first_positions, group_codes
+from omnigraph.query.plan.plan import AggregateValue, EntityId, PropertyValue, ReadPlan, Value
+from omnigraph.read.codes import NULL_CODE, coded, group_codes
 from omnigraph.read.context import Context
 from omnigraph.read.project import fetch_together, values_of
-from omnigraph.read.rows import NULL, RowTable
+from omnigraph.read.rows import NULL, Entities, RowTable, distinct_ids, first_positions
 
 _Codes = npt.NDArray[np.int64]
 _LOW_BITS = 32
@@ -72,10 +72,12 @@ def _needs_rows(value: Value) -> bool:
     return not isinstance(value, EntityId)
 
 
-def distinct(table: list[pa.Array], count: int) -> npt.NDArray[np.intp]:
-    """Return the positions of the distinct rows of a result."""
-    groups = _groups([coded(column).codes for column in table], count, has_keys=True)
-    return np.sort(groups.first)
+def distinct_result(context: Context, rows: RowTable, plan: ReadPlan) -> RowTable:
+    """Return one row for each distinct row of the result."""
+    fetch_together(context, rows, tuple(c for c in plan.columns if _needs_rows(c.expression)))
+    codes = [_codes(context, rows, column.expression) for column in plan.columns]
+    groups = _groups(codes, rows.count, has_keys=True)
+    return rows.at(np.sort(groups.first))
 
 
 def _groups(keys: list[_Codes], count: int, has_keys: bool) -> _Groups:
@@ -88,6 +90,12 @@ def _codes(context: Context, rows: RowTable, value: Value) -> _Codes:
     if isinstance(value, EntityId):
         # Row ids tell entities apart as well as texts do, and null is the same number.
         return rows.row_ids(value.variable)
+    if isinstance(value, PropertyValue):
+        # Once per entity: texts are much dearer than numbers.
+        entities = rows.entities[value.variable]
+        present, kinds = distinct_ids(entities.row_ids)
+        once = RowTable(len(present), {value.variable: Entities(entities.table_key, present)})
+        return coded(values_of(context, once, value)).codes[kinds]
     return coded(values_of(context, rows, value)).codes
 
 

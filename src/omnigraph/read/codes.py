@@ -15,10 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.read.rows import dense_codes
+
 NULL_CODE = -1
-_MARKS_PER_ROW_MAX = 4
-_MARKS_MIN = 1 << 16
-"""Marking is faster than sorting while there are not many more marks than rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,24 +98,3 @@ def group_codes(columns: Sequence[npt.NDArray[np.int64]], count: int) -> npt.NDA
         width = int(column.max(initial=NULL_CODE)) + 2
         groups = dense_codes(groups * width + (column - NULL_CODE))
     return groups
-
-
-def dense_codes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the distinct values numbered from 0, in ascending order; none may be negative.
-
-    >>> dense_codes(np.array([7, 3, 7])).tolist()
-    [1, 0, 1]
-    """
-    width = int(numbers.max(initial=-1)) + 1
-    if width > _MARKS_PER_ROW_MAX * len(numbers) + _MARKS_MIN:
-        return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
-    marks = np.zeros(width, np.int64)
-    marks[numbers] = 1
-    return (np.cumsum(marks) - 1)[numbers]
-
-
-def first_positions(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """Return where each code of `0, 1, …` occurs first."""
-    first = np.empty(int(codes.max(initial=-1)) + 1, np.intp)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    return first

@@ -16,6 +16,7 @@ from omnigraph.read.bindings import Bindings
 from omnigraph.read.columns import column_name, stored_column
 from omnigraph.read.limits import Guard
 from omnigraph.read.profile import Profile
+from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.rows import RowIds, RowTable
 from omnigraph.read.tables import TableReader
 from omnigraph.read.text import TextMatcher
@@ -60,6 +61,7 @@ class Context:
     adjacency: AdjacencySource
     texts: TextMatcher
     profile: Profile
+    residents: ResidentColumns
     embed: Embed | None = None
     scores: dict[Ranking, ScoreMap] = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ from omnigraph.query.plan.plan import (
     RrfRanking,
     SameId,
 )
-from omnigraph.read.aggregate import GroupedResult, distinct
+from omnigraph.read.aggregate import GroupedResult, distinct_result
 from omnigraph.read.anti_join import anti_join
 from omnigraph.read.bindings import Bindings
 from omnigraph.read.context import Context, Embed
@@ -40,11 +40,13 @@ from omnigraph.read.order import order_result, order_rows
 from omnigraph.read.paths import PathChooser, TraversalSettings
 from omnigraph.read.planner import Statistics, arrange
 from omnigraph.read.profile import OperatorTrace, Profile
-from omnigraph.read.project import project
+from omnigraph.read.project import project, values_of
 from omnigraph.read.rank import fuse, ranked_scan
+from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.read.rows import ONE_ROW, Entities, Positions, RowTable, distinct_rows
 from omnigraph.read.scan import scan_nodes
+from omnigraph.read.shared_columns import SharedColumns
 from omnigraph.read.table_keys import node_key
 from omnigraph.read.tables import TableReader
 from omnigraph.read.text import StoreTextMatcher
@@ -76,6 +78,8 @@ class Executor:
     settings: TraversalSettings | None = None
     """None reads the environment for each query."""
     indexes: IndexFacts = field(default_factory=IndexFacts)
+    shared: SharedColumns = field(default_factory=SharedColumns)
+    residents: ResidentColumns = field(default_factory=ResidentColumns)
 
     def run(self, request: ReadRequest) -> QueryResult:
         """Answer a read, or with `explain` say how it would be answered."""
@@ -93,7 +97,7 @@ class Executor:
 
     def _context(self, request: ReadRequest) -> Context:
         guard = Guard(request.limits, self.clock, request.cancelled)
-        tables = TableReader(request.snapshot, guard)
+        tables = TableReader(request.snapshot, guard, self.shared)
         profile = Profile(self.clock, is_on=request.profile)
         settings = self.settings or TraversalSettings.from_environment()
         return Context(
@@ -103,6 +107,7 @@ class Executor:
             adjacency=PathChooser(tables, self.topologies, self.indexes, settings, guard, profile),
             texts=StoreTextMatcher(tables),
             profile=profile,
+            residents=self.residents,
             embed=request.embed,
         )
 
@@ -156,9 +161,7 @@ class _Run:
         if self.plan.is_aggregate:
             return self._grouped(GroupedResult(self.context, rows, self.plan))
         if self.plan.distinct:
-            table = project(self.context, rows, self.plan.columns)
-            picks = pa.array(distinct(table, rows.count))
-            return self._page([column.take(picks) for column in table])
+            return self._distinct(distinct_result(self.context, rows, self.plan))
         kept = order_rows(self.context, rows, self.plan)
         self.context.guard.check_result(kept.count)
         return project(self.context, kept, self.plan.columns)
@@ -168,12 +171,14 @@ class _Run:
         self.context.guard.check_result(len(kept))
         return [groups.column(index, kept) for index in range(len(self.plan.columns))]
 
-    def _page(self, table: list[pa.Array]) -> list[pa.Array]:
+    def _distinct(self, rows: RowTable) -> list[pa.Array]:
         def column_at(index: int, positions: Positions) -> pa.Array:
-            return table[index].take(pa.array(positions))
+            value = self.plan.columns[index].expression
+            return values_of(self.context, rows.at(positions), value)
 
-        picks = pa.array(order_result(len(table[0]), self.plan, column_at))
-        return [column.take(picks) for column in table]
+        kept = rows.at(order_result(rows.count, self.plan, column_at))
+        self.context.guard.check_result(kept.count)
+        return project(self.context, kept, self.plan.columns)
 
     # -- the pipeline ---------------------------------------------------------------------------
 

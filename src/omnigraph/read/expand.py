@@ -14,6 +14,8 @@ from omnigraph.read.rows import (
     Positions,
     RowIds,
     RowTable,
+    distinct_ids,
+    pair_keys,
     repeats,
     slices,
 )
@@ -34,7 +36,7 @@ def expand_rows(
         return _by_edge(context, rows, expand, hops)
     if rows.count == 1 or (is_set and wanted == frozenset({expand.target})):
         return _targets_alone(context, rows, expand, hops)
-    distinct, kinds = np.unique(rows.row_ids(expand.source), return_inverse=True)
+    distinct, kinds = distinct_ids(rows.row_ids(expand.source))
     pairs = _filtered(context, expand, reach(hops, expand, distinct))
     return _joined(context, rows, kinds, pairs, expand)
 
@@ -43,7 +45,7 @@ def _targets_alone(context: Context, rows: RowTable, expand: Expand, hops: Hops)
     """Reach from one row, or from many whose origin does not matter: no pairs are needed."""
     loop_end: LoopEnd = "source" if expand.is_reversed else "target"
     found = hops.reach_set(
-        np.unique(rows.row_ids(expand.source)),
+        distinct_ids(rows.row_ids(expand.source))[0],
         min_hops=expand.min,
         max_hops=expand.max,
         loop_end=loop_end,
@@ -60,10 +62,10 @@ def close_cycle(context: Context, rows: RowTable, expand: Expand, known: str) ->
     """Keep the rows whose source reaches the node that another variable already holds."""
     rows = rows.where((rows.row_ids(expand.source) != NULL) & (rows.row_ids(known) != NULL))
     hops = context.adjacency.hops(expand, rows.count)
-    distinct, kinds = np.unique(rows.row_ids(expand.source), return_inverse=True)
+    distinct, kinds = distinct_ids(rows.row_ids(expand.source))
     pairs = reach(hops, expand, distinct)
-    reached = pairs.starts.astype(np.int64) << _KEY_BITS | pairs.nodes
-    wanted = kinds.astype(np.int64) << _KEY_BITS | rows.row_ids(known)
+    reached = pair_keys(pairs.starts, pairs.nodes)
+    wanted = pair_keys(kinds, rows.row_ids(known))
     return rows.where(np.isin(wanted, reached))
 
 
@@ -83,13 +85,10 @@ def reach(hops: Hops, expand: Expand, nodes: RowIds) -> Pairs:
     return hops.reach(nodes, min_hops=expand.min, max_hops=expand.max, loop_end=loop_end)
 
 
-_KEY_BITS = 32
-
-
 def _filtered(context: Context, expand: Expand, pairs: Pairs) -> Pairs:
     if not expand.target_filters:
         return pairs
-    distinct, inverse = np.unique(pairs.nodes, return_inverse=True)
+    distinct, inverse = distinct_ids(pairs.nodes)
     passed = passing(
         context, expand.target, node_key(expand.target_type), expand.target_filters, distinct
     )

@@ -7,6 +7,7 @@ the measured `rows` and `elapsed_ms`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from omnigraph.query.plan.plan import (
@@ -51,7 +52,7 @@ class _Explanation:
         traces: list[OperatorTrace] = []
         for operator in pipeline:
             trace, rows = self._operator(operator, rows)
-            trace.details = {"estimated_rows": round(rows), **trace.details}
+            trace.details = {"estimated_rows": math.ceil(rows), **trace.details}
             traces.append(trace)
         return traces, rows
 

@@ -10,7 +10,7 @@ from omnigraph.query.plan.plan import EntityId, Predicate, PropertyValue, SameId
 from omnigraph.query.plan.walk import predicate_values, predicate_variables
 from omnigraph.read.context import Context
 from omnigraph.read.predicates import evaluate
-from omnigraph.read.rows import NULL, Mask, RowTable
+from omnigraph.read.rows import NULL, Mask, RowTable, distinct_ids
 
 
 def stored_values(predicates: Iterable[Predicate]) -> tuple[PropertyValue | EntityId, ...]:
@@ -51,7 +51,7 @@ def _true_rows(context: Context, rows: RowTable, predicate: Predicate) -> Mask:
 def _by_entity(context: Context, rows: RowTable, variable: str, predicate: Predicate) -> Mask:
     """Evaluate once per distinct entity, however many rows hold it."""
     entities = rows.entities[variable]
-    distinct, inverse = np.unique(entities.row_ids, return_inverse=True)
+    distinct, inverse = distinct_ids(entities.row_ids)
     if len(distinct) == rows.count:
         return _evaluated(context, rows.only((variable,)), predicate)
     once = RowTable(len(distinct), {variable: type(entities)(entities.table_key, distinct)})

@@ -76,6 +76,13 @@ class RowTable:
         return RowTable(self.count, {name: self.entities[name] for name in names})
 
 
+_MARKS_PER_ROW_MAX: Final = 4
+_MARKS_MIN: Final = 1 << 16
+"""Marking is faster than sorting while there are not many more marks than rows."""
+
+_ROW_ID_BITS: Final = 35
+_POSITION_BITS: Final = 63 - _ROW_ID_BITS
+
 ONE_ROW: Final = RowTable(1)
 """Where every pipeline starts: one row without columns."""
 
@@ -96,17 +103,12 @@ def distinct_tuples(columns: list[RowIds]) -> tuple[Positions, Positions]:
 
     Returns the position of the first of each kind, and the kind of each.
     """
-    kinds = _kinds(columns[0])
+    kinds = dense_codes(columns[0] - NULL)
     for column in columns[1:]:
         # Both factors are below the number of rows, so the product fits.
-        beside = _kinds(column)
-        kinds = _kinds(kinds * (int(beside.max(initial=0)) + 1) + beside)
-    _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
-    return first.astype(np.intp), inverse.astype(np.intp)
-
-
-def _kinds(column: RowIds) -> RowIds:
-    return np.unique(column, return_inverse=True)[1].astype(np.int64)
+        beside = dense_codes(column - NULL)
+        kinds = dense_codes(kinds * (int(beside.max(initial=0)) + 1) + beside)
+    return first_positions(kinds), kinds.astype(np.intp)
 
 
 def repeats(counts: Positions | RowIds) -> Positions:
@@ -128,3 +130,53 @@ def slices(starts: Positions | RowIds, counts: Positions | RowIds) -> Positions:
     total = int(ends[-1]) if len(ends) else 0
     shift = np.repeat(starts - (ends - counts), counts)
     return np.asarray(np.arange(total, dtype=np.int64) + shift, np.intp)
+
+
+def dense_codes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the distinct values numbered from 0, in ascending order; none may be negative.
+
+    >>> dense_codes(np.array([7, 3, 7])).tolist()
+    [1, 0, 1]
+    """
+    width = int(numbers.max(initial=-1)) + 1
+    if width > _MARKS_PER_ROW_MAX * len(numbers) + _MARKS_MIN:
+        return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    marks = np.zeros(width, np.int64)
+    marks[numbers] = 1
+    return np.asarray((np.cumsum(marks) - 1)[numbers], np.int64)
+
+
+def first_positions(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Return where each code of `0, 1, …` occurs first."""
+    first = np.empty(int(codes.max(initial=-1)) + 1, np.intp)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first
+
+
+def pair_keys(starts: Positions, row_ids: RowIds) -> RowIds:
+    """Pack a position and a row id into one number that sorts by position, then row id."""
+    if len(starts) and (int(row_ids.max()) >> _ROW_ID_BITS or int(starts.max()) >> _POSITION_BITS):
+        raise OverflowError(
+            f"a row id above 2**{_ROW_ID_BITS} or a position above 2**{_POSITION_BITS}"
+        )
+    return np.asarray((starts.astype(np.int64) << _ROW_ID_BITS) | row_ids, np.int64)
+
+
+def unpack_keys(keys: RowIds) -> tuple[Positions, RowIds]:
+    """Return the positions and row ids that `pair_keys` packed."""
+    starts = np.asarray(keys >> _ROW_ID_BITS, np.intp)
+    return starts, np.asarray(keys & ((1 << _ROW_ID_BITS) - 1), np.int64)
+
+
+def distinct_ids(row_ids: RowIds) -> tuple[RowIds, Positions]:
+    """Return the distinct row ids, ascending, and which of them each row has.
+
+    >>> distinct, kinds = distinct_ids(np.array([5, NULL, 5]))
+    >>> distinct.tolist(), kinds.tolist()
+    ([-1, 5], [1, 0, 1])
+    """
+    if len(row_ids) < _MARKS_MIN:
+        distinct, kinds = np.unique(row_ids, return_inverse=True)
+        return distinct, kinds.astype(np.intp)
+    kinds = dense_codes(row_ids - NULL)
+    return row_ids[first_positions(kinds)], kinds.astype(np.intp)

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.query.plan.plan import NodeScan, Predicate, TextMatch
+from omnigraph.query.plan.plan import (
+    Compare,
+    Constant,
+    NodeScan,
+    ParameterValue,
+    Predicate,
+    PropertyValue,
+    TextMatch,
+)
 from omnigraph.read.bindings import Bindings
 from omnigraph.read.columns import stored_column
 from omnigraph.read.context import Context
@@ -60,11 +68,43 @@ def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> Spli
 def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ()) -> RowIds:
     """Return the row ids of the nodes that pass the filters; keep `prefetch` columns for later."""
     table_key = node_key(scan.type_name)
+    resident = _resident_rows(context, scan)
+    if resident is not None:
+        return resident
     split = split_filters(scan.filters, context.bindings)
     allowed = _text_matches(context, table_key, split.texts)
     if allowed is not None and not len(allowed):
         return allowed
     return _scanned(context, scan, split, allowed, prefetch)
+
+
+def _resident_rows(context: Context, scan: NodeScan) -> RowIds | None:
+    """Answer a look-up by text from memory; None when there is none, or no such column there."""
+    predicates = conjuncts(scan.filters)
+    for predicate in predicates:
+        lookup = _text_lookup(predicate, context.bindings)
+        if lookup is None:
+            continue
+        table_key = node_key(scan.type_name)
+        found = context.residents.find(context.tables, table_key, *lookup)
+        if found is not None:
+            rest = tuple(other for other in predicates if other is not predicate)
+            rows = RowTable(len(found), {scan.variable: Entities(table_key, found)})
+            context.profile.note(resident=lookup[0])
+            return found[true_rows(context, rows, rest)]
+    return None
+
+
+def _text_lookup(predicate: Predicate, bindings: Bindings) -> tuple[str, str] | None:
+    """Return the column and the text of `property = text`."""
+    match predicate:
+        case Compare(PropertyValue(_, name), "=", Constant() | ParameterValue() as other):
+            value = bindings.value_of(other).value
+            return (name, value) if isinstance(value, str) else None
+        case Compare(Constant() | ParameterValue() as other, "=", PropertyValue() as stored):
+            return _text_lookup(Compare(stored, "=", other), bindings)
+        case _:
+            return None
 
 
 def _text_matches(context: Context, table_key: str, texts: tuple[TextMatch, ...]) -> RowIds | None:

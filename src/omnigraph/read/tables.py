@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from omnigraph.manifest import Snapshot
 from omnigraph.read.columns import ID
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import NULL, RowIds
+from omnigraph.read.rows import NULL, RowIds, distinct_ids
+from omnigraph.read.shared_columns import SharedColumn, SharedColumns
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import Filter, OneOf
 from omnigraph.store.records import ROW_ID, ScanRequest
@@ -54,6 +55,8 @@ class TableReader:
 
     snapshot: Snapshot
     guard: Guard
+    shared: SharedColumns = field(default_factory=SharedColumns)
+    """Id columns that outlive the query."""
     _handles: dict[str, DatasetHandle] = field(default_factory=dict)
     _held: dict[str, list[_Held]] = field(default_factory=dict)
 
@@ -78,7 +81,7 @@ class TableReader:
             return {}
         if len(row_ids) and row_ids[0] != NULL and (np.diff(row_ids) > 0).all():
             return self._distinct(table_key, row_ids, columns)
-        wanted, inverse = np.unique(row_ids, return_inverse=True)
+        wanted, inverse = distinct_ids(row_ids)
         has_null = len(wanted) > 0 and wanted[0] == NULL
         present = wanted[1:] if has_null else wanted
         values = self._distinct(table_key, present, columns)
@@ -88,13 +91,13 @@ class TableReader:
 
     def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
         """Read columns of rows in one go and keep them, so that fetching them costs no I/O."""
-        wanted = np.unique(row_ids)
+        wanted, _ = distinct_ids(row_ids)
         present = wanted[1:] if len(wanted) and wanted[0] == NULL else wanted
         missing = [
             name for name in dict.fromkeys(columns) if not self._holds(table_key, present, name)
         ]
         if missing and len(present):
-            found = self._read(table_key, present, missing)
+            found = self._distinct(table_key, present, missing)
             self._held.setdefault(table_key, []).append(_Held(present, found, is_whole=False))
 
     def _holds(self, table_key: str, row_ids: RowIds, column: str) -> bool:
@@ -146,9 +149,29 @@ class TableReader:
                 picks = pa.array(positions)
                 found |= {name: held.columns[name].take(picks) for name in usable}
                 missing = [name for name in missing if name not in usable]
+        if ID in missing and len(row_ids):
+            ids = self._shared_ids(table_key)
+            places = None if ids is None else ids.positions(row_ids)
+            if ids is not None and places is not None:
+                found[ID] = ids.columns[ID].take(pa.array(places))
+                missing.remove(ID)
         if missing:
             found |= self._read(table_key, row_ids, missing)
         return found
+
+    def _shared_ids(self, table_key: str) -> _Held | None:
+        """Return the ids of all rows if they are in memory, or asked for so often that they go."""
+        entry = self.snapshot.entry(table_key)
+        column = self.shared.get(entry)
+        if column is None and self.shared.is_due(entry):
+            held = self._whole(table_key, [ID])
+            column = SharedColumn(held.row_ids, held.columns[ID])
+            self.shared.put(entry, column)
+        if column is None:
+            return None
+        kept = _Held(column.row_ids, {ID: column.values}, is_whole=True)
+        self._held.setdefault(table_key, []).append(kept)
+        return kept
 
     def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:
         if len(row_ids) * TAKE_SHARE_MAX > self.row_count(table_key):

@@ -23,6 +23,7 @@ from omnigraph.schema.compiled.ir import SchemaIR, TableIdentity
 from omnigraph.schema.compiled.read_ir import read_ir
 from omnigraph.schema.compiled.state import SchemaState
 from omnigraph.schema.migration.plan import MigrationPlan, UnsupportedMigrationError, plan_migration
+from omnigraph.syntax import SourceText
 
 __all__ = [
     "Catalog",
@@ -37,6 +38,7 @@ __all__ = [
     "SchemaDriftError",
     "SchemaIR",
     "SchemaState",
+    "SourceText",
     "TableIdentity",
     "UnsupportedMigrationError",
     "compile_schema",

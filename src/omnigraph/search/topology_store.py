@@ -69,13 +69,13 @@ class TopologyStore:
         `bases` are topologies in memory that may be extended; they are tried before files.
         """
         # The same edges under other nodes fit at once; other edges cost more than a file does.
-        known = sorted(bases, key=lambda base: base.states.edge.key != states.edge.key)
+        known = list(bases)
         same = [base for base in known if base.states.edge.key == states.edge.key]
-        for base in itertools.chain(same, self._stored(states.edge), known[len(same) :]):
-            extended = extend_topology(base, handles, states, guard=guard)
-            if extended is not None:
-                return extended
-        for base in self._stored_bases(states.edge):
+        others = [base for base in known if base.states.edge.key != states.edge.key]
+        tried = itertools.chain(
+            same, self._stored(states.edge), others, self._stored_bases(states.edge)
+        )
+        for base in tried:
             extended = extend_topology(base, handles, states, guard=guard)
             if extended is not None:
                 if _is_far_from(extended, base):

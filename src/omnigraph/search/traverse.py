@@ -25,8 +25,8 @@ from omnigraph.search.csr import Csr, Ints, Mask, id_type, pair_range
 
 LoopEnd: TypeAlias = Literal["target", "source"]
 
-_SORT_MAX: Final = 20_000
-"""Up to here sorting beats marking: a mark has to look at every node."""
+_NODES_PER_VALUE_MAX: Final = 32
+"""Up to here marking beats sorting: marks cost a look at every node, sorting one at every value."""
 _MARKS_MAX: Final = 1 << 25
 """Bytes of marks that a search from several nodes at once may use."""
 _ROWS_PER_CHUNK_MAX: Final = 1 << 22
@@ -345,7 +345,7 @@ def _unpacked(keys: Ints, width: int) -> Reached:
 
 def _distinct(values: Ints, bound: int) -> Ints:
     """Return the distinct values, all below `bound`, ascending."""
-    if len(values) < _SORT_MAX or bound > _MARKS_MAX:
+    if bound > min(len(values) * _NODES_PER_VALUE_MAX, _MARKS_MAX):
         return np.unique(values)
     marks = np.zeros(bound, dtype=np.bool_)
     marks[values] = True
@@ -436,7 +436,7 @@ def _level_union(
 
 def _ascending_union(parts: list[Ints], bound: int) -> Ints:
     """Return the values of parts that have none in common, ascending."""
-    if sum(map(len, parts)) < _SORT_MAX or bound > _MARKS_MAX:
+    if bound > min(sum(map(len, parts)) * _NODES_PER_VALUE_MAX, _MARKS_MAX):
         return np.sort(np.concatenate(parts))
     marks = np.zeros(bound, dtype=np.bool_)
     for part in parts:

@@ -2,8 +2,9 @@
 
 Every commit of a handle is noted. When a table has gathered more than `SMALL_MAX` small fragments
 or fragments with deleted rows, they are compacted and folded into the indexes under the ordinary
-protocol: in a background thread while the handle lives on, or when it is closed. The same goes for
-`__manifest` and the derived commit tables.
+protocol: in a background thread while the handle lives on, or when it is closed. Indexes that exist
+are extended earlier, at `UNCOVERED_MAX` fragments, because every probe has to read those. The same
+goes for `__manifest` and the derived commit tables.
 
 Small is relative: fragments are sorted into sizes by powers of `_TIER_FACTOR`, and only fragments
 up to the size of which there are too many are rewritten. So a table of a million rows is not
@@ -24,6 +25,7 @@ from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS
 from omnigraph.manifest.tidy import needs_tidying, tidy
 from omnigraph.recovery import WriterKind
 from omnigraph.store.records import CompactionOptions
+from omnigraph.write.indices import uncovered_fragments
 from omnigraph.write.upkeep import tidy_dataset
 
 if TYPE_CHECKING:
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
     from omnigraph.write.protocol import WriteJob
 
 SMALL_MAX: Final = 64
-CHECK_EVERY: Final = 32
-"""A long-lived handle looks at a table after this many of its own commits."""
+UNCOVERED_MAX: Final = 8
+"""A probe reads every fragment that its index does not cover: more than this cost too much."""
+CHECK_EVERY: Final = 8
+"""A long-lived handle looks at its tables after this many of its own commits."""
 _TIER_FACTOR: Final = 32
 _TARGET_ROWS_MAX: Final = 1_000_000
 _OWN_KINDS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
@@ -118,7 +122,7 @@ class AutoOptimize:
     def _tidy_branch(self, incarnation: Incarnation, keys: Iterable[str]) -> None:
         datasets, reader = self._repository.store.datasets, self._repository.reader
         entries = reader.latest(incarnation).entries
-        due: dict[str, CompactionOptions] = {}
+        due: dict[str, CompactionOptions | None] = {}
         for key in keys:
             entry = entries.get(key)
             if entry is None or entry.owner != incarnation.text:
@@ -127,7 +131,7 @@ class AutoOptimize:
                 entry.location, branch=entry.table_branch, version=entry.table_version
             )
             options = tail_to_compact(handle.fragments())
-            if options is not None:
+            if options is not None or uncovered_fragments(handle) > UNCOVERED_MAX:
                 due[key] = options
         if due:
             self._upkeep.compact_tail(incarnation, due)

@@ -191,8 +191,9 @@ class Cleanup:
             need_published(plan.needs, published, retained=retained, policy=policy, now=now)
 
     def _kept_commits(self, states: Mapping[Incarnation, ManifestState]) -> set[str]:
-        """Return the commits of tags and merge bases."""
+        """Return the commits of heads, tags and merge bases."""
         commits = {tag.commit_id for tag in states[MAIN_INCARNATION].tags.values()}
+        commits |= {state.head.commit_id for state in states.values()}
         for one, other in combinations(states, 2):
             base = self._repository.history.merge_base(one, other)
             if base is not None:

@@ -228,13 +228,16 @@ def removable_manifest_versions(
     """Return the versions of one lineage of `__manifest` that nothing needs.
 
     `committed_at` says when commits were made, by manifest version; storage has a clock of its own,
-    and the later of the two counts.
+    and the later of the two counts. Commits are what is counted: a version without one (a tag, a
+    void, tidying) shows what the commit before it shows.
     """
     newest_first = sorted(stored, key=lambda info: info.version, reverse=True)
     going = []
-    replaced_at: int | None = None
-    for rank, info in enumerate(newest_first):
+    rank, replaced_at = 0, None
+    for info in newest_first:
         if info.version not in needed and not policy.keeps(rank, replaced_at, now):
             going.append(info.version)
-        replaced_at = max(info.created_us, committed_at.get(info.version, 0))
+        if info.version in committed_at:
+            rank += 1
+            replaced_at = max(info.created_us, committed_at[info.version])
     return tuple(sorted(going))

@@ -293,6 +293,13 @@ def stage_indexes(
     return datasets.stage_create_index(handle.at, segments=segments, replaced=work.replaced)
 
 
+def uncovered_fragments(handle: DatasetHandle) -> int:
+    """Return how many fragments some stored index does not cover; 0 without any index."""
+    fragments = handle.fragments()
+    found = [len(_Coverage.of(index, fragments).uncovered) for index in handle.indexes()]
+    return max(found, default=0)
+
+
 # -- what readers ask ------------------------------------------------------------------------------
 
 

@@ -5,8 +5,8 @@
 2. All types of one call are one commit; an edge may name a node of the same call in any order.
 3. An input without rows makes no commit.
 4. `append` and `merge` that lose a race before any effect are judged and staged again on the newer
-   state, with the rows as they were converted. `overwrite` is handed back to the caller, unless
-   only upkeep has moved its tables.
+   state, with the rows as they were converted and the files as they were written. `overwrite` is
+   handed back to the caller, unless only upkeep has moved its tables.
 5. A branch that the call has made is removed again when the load fails.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError, OmnigraphError, OutcomeUnknownError
@@ -36,11 +37,11 @@ from omnigraph.recovery import WriterKind
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.schema.values.ids import EndpointRemap, build_endpoint_remap
-from omnigraph.write.columns import flat, last_rows
+from omnigraph.write.columns import Mask, flat, last_rows
 from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
 from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.load_rows import LoadSettings, TypeRows
-from omnigraph.write.prepare import prepare
+from omnigraph.write.prepare import KeptRows, prepare
 from omnigraph.write.protocol import WriteJob
 from omnigraph.write.spool import MEMORY_MAX, SpoolRoom
 from omnigraph.write.validate import validate, value_violations
@@ -225,7 +226,8 @@ class Loader:
         read = {key: _Read(rows, *rows.finish()) for key, rows in types.items()}
         remaps = {key: _remap(part) for key, part in read.items() if part.rows.spellings}
         tables = {
-            key: _folded(_remapped(part, remaps, log), options.mode) for key, part in read.items()
+            key: _folded(_remapped(part, remaps, log), options.mode, room)
+            for key, part in read.items()
         }
         delta = GraphDelta(tables)
         if log.total:
@@ -238,10 +240,11 @@ class Loader:
 
     def _commit(self, load: _Load, snapshot: Snapshot) -> Published:
         schema_hash = snapshot.schema.schema_hash
+        kept: KeptRows = {}
         attempt = 1
         while True:
             try:
-                return self._attempt(load, snapshot)
+                return self._attempt(load, snapshot, kept)
             except ExpectedVersionMismatchError as error:
                 is_repeatable = load.options.mode is not WriteMode.OVERWRITE
                 if attempt >= ATTEMPTS_MAX or not (is_repeatable or error.is_only_maintenance):
@@ -252,13 +255,18 @@ class Loader:
             if snapshot.schema.schema_hash != schema_hash:
                 raise SchemaMovedError(schema_hash, snapshot.schema.schema_hash)
 
-    def _attempt(self, load: _Load, snapshot: Snapshot) -> Published:
+    def _attempt(self, load: _Load, snapshot: Snapshot, kept: KeptRows) -> Published:
         clock = self._repository.clock
         options = load.options
         validated = validate(load.delta, snapshot, load.catalog, operation="load", place=load.place)
         operation_id = clock.ulid()
         tables = prepare(
-            load.delta, snapshot, snapshot.incarnation, self._repository, operation_id=operation_id
+            load.delta,
+            snapshot,
+            snapshot.incarnation,
+            self._repository,
+            operation_id=operation_id,
+            kept=kept,
         )
         job = WriteJob(
             kind=WriterKind.LOAD,
@@ -345,7 +353,7 @@ def _remapped(read: _Read, remaps: dict[str, EndpointRemap], log: ViolationLog) 
     return _Read(read.rows, table, read.positions)
 
 
-def _folded(read: _Read, mode: WriteMode) -> TableDelta:
+def _folded(read: _Read, mode: WriteMode, room: SpoolRoom) -> TableDelta:
     """Keep the last row of every id where that is what the mode means."""
     owner, table = read.rows.owner, read.table
     records = table.select(judged_columns(owner))
@@ -353,8 +361,9 @@ def _folded(read: _Read, mode: WriteMode) -> TableDelta:
     is_folded = mode is WriteMode.MERGE and not read.rows.ids_are_new
     kept = last_rows(table["id"]) if is_folded else None
     if kept is not None:
-        places = pa.array(kept)
-        rows, positions = table.take(places), positions.take(places)
+        mask = np.zeros(table.num_rows, np.bool_)
+        mask[kept] = True
+        rows, positions = _filtered(table, mask, room), positions.filter(pa.array(mask))
     return TableDelta(
         table_key=owner.table_key,
         mode=mode,
@@ -365,6 +374,16 @@ def _folded(read: _Read, mode: WriteMode) -> TableDelta:
         record_positions=read.positions,
         ids_are_new=read.rows.ids_are_new,
     )
+
+
+def _filtered(table: pa.Table, mask: Mask, room: SpoolRoom) -> pa.Table:
+    """Keep some rows, in a file again when there are many."""
+    spool = room.spool(table.schema)
+    start = 0
+    for batch in table.to_batches():
+        spool.append(batch.filter(pa.array(mask[start : start + batch.num_rows])))
+        start += batch.num_rows
+    return spool.finish()
 
 
 def _result(

@@ -101,12 +101,7 @@ class StoredRows:
         handle = self.snapshot.open(table_key)
         distinct = pc.unique(flat(values)).drop_null()
         if self._few(len(distinct), table_key):
-            request = ScanRequest(
-                columns=columns,
-                row_filter=OneOf(column, tuple(distinct)),
-                with_row_id=with_rows,
-                with_row_address=with_rows,
-            )
+            request = probe(column, distinct, columns=columns, with_rows=with_rows)
             return handle.scan(request).read_all()
         return _joined(handle, column, distinct, columns=columns, with_rows=with_rows)
 
@@ -121,6 +116,18 @@ class StoredRows:
         if count <= _PROBES_ALWAYS:
             return True
         return count <= PROBES_MAX and count * _ROWS_PER_PROBE <= self.row_count(table_key)
+
+
+def probe(
+    column: str, values: pa.Array, *, columns: tuple[str, ...], with_rows: bool = False
+) -> ScanRequest:
+    """Ask for the rows that have one of a few values; literals have the column's exact type."""
+    return ScanRequest(
+        columns=columns,
+        row_filter=OneOf(column, tuple(values)),
+        with_row_id=with_rows,
+        with_row_address=with_rows,
+    )
 
 
 def _note(located: Located, rows: pa.Table, places: pa.Array) -> None:

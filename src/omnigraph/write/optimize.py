@@ -172,9 +172,12 @@ class Upkeep:
         return self._run(incarnation, run)
 
     def compact_tail(
-        self, incarnation: Incarnation, sizes: Mapping[str, CompactionOptions]
+        self, incarnation: Incarnation, sizes: Mapping[str, CompactionOptions | None]
     ) -> UpkeepReport:
-        """Compact the small fragments of some tables, and fold them into the indexes."""
+        """Compact the small fragments of some tables, and fold them into the indexes.
+
+        None as a size leaves the fragments of a table as they are.
+        """
         return self._run(
             incarnation,
             _Run(
@@ -199,7 +202,7 @@ class Upkeep:
         incarnation: Incarnation,
         run: _Run,
         *,
-        sizes: Mapping[str, CompactionOptions] | None = None,
+        sizes: Mapping[str, CompactionOptions | None] | None = None,
     ) -> UpkeepReport:
         earlier: dict[str, TableUpkeep] = {}
         for _ in range(_ATTEMPTS_MAX):
@@ -221,7 +224,7 @@ class Upkeep:
         incarnation: Incarnation,
         run: _Run,
         earlier: Mapping[str, TableUpkeep],
-        sizes: Mapping[str, CompactionOptions] | None,
+        sizes: Mapping[str, CompactionOptions | None] | None,
     ) -> UpkeepReport:
         branch = incarnation.branch
         operation_id = self._repository.clock.ulid()
@@ -244,7 +247,7 @@ class Upkeep:
         state: ManifestState,
         run: _Run,
         earlier: Mapping[str, TableUpkeep],
-        sizes: Mapping[str, CompactionOptions] | None,
+        sizes: Mapping[str, CompactionOptions | None] | None,
     ) -> _Prepared:
         catalog = compile_stored(state.schema.source, read_ir(state.schema.ir)).catalog
         entries = [entry for entry in state.entries.values() if run.wants(entry)]
@@ -256,7 +259,7 @@ class Upkeep:
             known = earlier.get(entry.table_key)
             if known is not None and known.entry.state == entry.state:
                 return known
-            compaction = (sizes or {}).get(entry.table_key, run.compaction)
+            compaction = run.compaction if sizes is None else sizes[entry.table_key]
             request = UpkeepRequest(incarnation, operation_id, compaction, run.with_indexes)
             declared = declared_type(catalog, entry.table_key)
             return prepare_table(self._datasets, entry, declared, request, earlier=known)

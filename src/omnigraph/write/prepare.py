@@ -5,12 +5,15 @@
    rewritten under their stable row ids, and everything goes into one update.
 3. Rows are streamed: nothing is held beside what the caller holds.
 4. A table without a change is not touched.
+5. Appended rows do not depend on what is stored. An attempt that lost a race leaves them in
+   `kept`, and the next one on the same lineage uses the files again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
     from omnigraph.write.locate import Located
 
 
+KeptRows: TypeAlias = "dict[tuple[str, str, str | None], tuple[WrittenFragment, ...]]"
+"""Appended rows that are written already, by table and lineage."""
+
+
 def prepare(
     delta: GraphDelta,
     snapshot: Snapshot,
@@ -39,45 +46,66 @@ def prepare(
     repository: Repository,
     *,
     operation_id: str,
+    kept: KeptRows | None = None,
 ) -> tuple[TableWrite, ...]:
     """Stage every changed table; the result goes into `WriteJob.tables`.
 
     The change has been validated against the same snapshot. `operation_id` is new for every
     attempt, because forks are named after it. Ids to be deleted that are not stored are left out;
-    a table of which nothing is left to do is left out too.
+    a table of which nothing is left to do is left out too. Give the same `kept` to all attempts of
+    one operation.
     """
-    stored = StoredRows(snapshot)
+    work = _Work(
+        StoredRows(snapshot),
+        incarnation,
+        repository.store.datasets,
+        operation_id,
+        {} if kept is None else kept,
+    )
     writes = (
-        _prepare_table(table, stored, incarnation, repository.store.datasets, operation_id)
+        _prepare_table(table, work)
         for _, table in sorted(delta.tables.items(), key=_nodes_first)
         if not table.is_empty
     )
     return tuple(write for write in writes if write is not None)
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What one attempt works on."""
+
+    stored: StoredRows
+    incarnation: Incarnation
+    datasets: DatasetStore
+    operation_id: str
+    kept: KeptRows
+
+
 def _nodes_first(item: tuple[str, TableDelta]) -> tuple[bool, str]:
     return not item[0].startswith("node:"), item[0]
 
 
-def _prepare_table(
-    delta: TableDelta,
-    stored: StoredRows,
-    incarnation: Incarnation,
-    datasets: DatasetStore,
-    operation_id: str,
-) -> TableWrite | None:
-    entry = stored.entry(delta.table_key)
-    located = _located(delta, stored)
+def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:
+    entry = work.stored.entry(delta.table_key)
+    located = _located(delta, work.stored)
     if not delta.rows.num_rows and located is not None and not located.count:
         return None
-    base = write_base(datasets, incarnation, entry, operation_id=operation_id)
+    datasets = work.datasets
+    base = write_base(datasets, work.incarnation, entry, operation_id=work.operation_id)
     if delta.mode is WriteMode.OVERWRITE:
         staged = datasets.stage_overwrite(base.base, delta.rows.schema, rows=delta.rows.to_reader())
         return TableWrite(delta.table_key, (staged,), delta.rows.num_rows, base)
     if located is None or not located.count:
-        staged = datasets.stage_append(base.base, delta.rows.to_reader())
+        staged = datasets.stage_append(base.base, fragments=_appended(delta, base, work))
         return TableWrite(delta.table_key, (staged,), entry.row_count + delta.rows.num_rows, base)
     return _prepare_update(delta, located, base, datasets)
+
+
+def _appended(delta: TableDelta, base: WriteBase, work: _Work) -> tuple[WrittenFragment, ...]:
+    lineage = delta.table_key, base.base.location, base.base.branch
+    if lineage not in work.kept:
+        work.kept[lineage] = work.datasets.write_fragments(base.base, delta.rows.to_reader())
+    return work.kept[lineage]
 
 
 def _located(delta: TableDelta, stored: StoredRows) -> Located | None:

@@ -42,9 +42,15 @@ if TYPE_CHECKING:
     from omnigraph.manifest.state import ManifestState
     from omnigraph.manifest.turn import Turn
     from omnigraph.recovery import Recovery
-    from omnigraph.schema import Catalog, EdgeType, MigrationPlan, NodeType, PlannedSchema
+    from omnigraph.schema import (
+        Catalog,
+        EdgeType,
+        MigrationPlan,
+        NodeType,
+        PlannedSchema,
+        SourceText,
+    )
     from omnigraph.schema.compiled.jsonform import JsonObject
-    from omnigraph.syntax import SourceText
     from omnigraph.write.protocol import Committer
 
 _log = logging.getLogger(__name__)

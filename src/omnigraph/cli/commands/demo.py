@@ -61,10 +61,35 @@ query authors_of_mit() {
     order { packages desc }
     limit 10
 }
-query rename($old: String, $version: String) {
-    update Package set { version: $version } where name = $old
+query versions() {
+    match { $p: Package }
+    return { $p.name, $p.version }
+    order { $p.name }
+}
+query release($name: String, $version: String) {
+    update Package set { version: $version } where name = $name
 }
 """
+
+
+RECORDS: Final = """\
+{"type": "Package", "data": {"name": "arrow", "version": "26.0", "licence": "apache"}}
+{"type": "Package", "data": {"name": "lance", "version": "14.0", "licence": "apache"}}
+{"type": "Package", "data": {"name": "graph", "version": "0.1", "licence": "mit"}}
+{"type": "Package", "data": {"name": "spark", "version": "4.3", "licence": "apache"}}
+{"type": "Author", "data": {"name": "Ada"}}
+{"edge": "DependsOn", "from": "graph", "to": "lance"}
+{"edge": "DependsOn", "from": "lance", "to": "arrow"}
+{"edge": "DependsOn", "from": "graph", "to": "spark", "data": {"extra": "spark"}}
+{"edge": "WrittenBy", "from": "graph", "to": "Ada"}
+"""
+
+BAD_RECORDS: Final = """\
+{"type": "Package", "data": {"name": "No Good", "version": "1", "licence": "gpl"}}
+{"type": "Package", "data": {"name": "late", "version": "1", "licence": "mit", "downloads": -1}}
+"""
+
+GRAPH: Final = "packages.omni"
 
 
 @click.command("demo")
@@ -81,23 +106,36 @@ def command(folder: Path) -> None:
     demo = _Demo(folder)
     demo.step("Write a schema: node types, edge types, and the rules that every row must obey.")
     demo.write("packages.pg", SCHEMA)
-    demo.step("Make a graph from it. It is a folder of Lance datasets.")
-    demo.run("init", "--schema", "packages.pg", "packages.omni")
-    demo.run("snapshot", "packages.omni")
+    demo.run("init", "--schema", "packages.pg", GRAPH)
+    demo.step("Load records. What breaks a rule is reported, all of it, and nothing is written.")
+    demo.write("bad.jsonl", BAD_RECORDS)
+    demo.run("load", GRAPH, "--data", "bad.jsonl", "--mode", "append")
+    demo.step("Good records become one commit, nodes and edges together.")
+    demo.write("packages.jsonl", RECORDS)
+    demo.run("load", GRAPH, "--data", "packages.jsonl", "--mode", "append")
     demo.step("Write queries. Mistakes are all found at once, before anything runs.")
     demo.write("queries.gq", BAD_QUERIES)
-    demo.run("lint", "packages.omni", "--query", "queries.gq")
-    demo.step("Correct them. Lint also says what each query returns, reads and writes (`--json`).")
+    demo.run("lint", GRAPH, "--query", "queries.gq")
+    demo.step("Correct them, and ask.")
     demo.write("queries.gq", QUERIES)
-    demo.run("lint", "packages.omni", "--query", "queries.gq")
+    demo.ask("needs", '{"p": "graph"}')
     demo.step("Branch the whole graph. It costs the same for ten types or a thousand.")
-    demo.run("branch", "create", "review/licences", "--uri", "packages.omni", "--as", "ada")
-    demo.run("branch", "list", "--uri", "packages.omni")
-    demo.run("commit", "list", "packages.omni")
+    demo.run("branch", "create", "review", "--uri", GRAPH, "--as", "ada")
+    demo.run(
+        *("mutate", "release", "--store", GRAPH, "--query", "queries.gq", "--branch", "review"),
+        *("--params", '{"name": "lance", "version": "15.0"}', "--as", "ada"),
+    )
+    demo.step("The branch has the new version, main has the old one.")
+    demo.ask("versions", "{}", "--branch", "review")
+    demo.ask("versions", "{}")
+    demo.run("commit", "list", GRAPH, "--branch", "review")
     demo.step("Plan a schema change. Names move, data stays; the plan says what each step costs.")
     demo.write("next.pg", NEXT_SCHEMA)
-    demo.run("schema", "plan", "packages.omni", "--schema", "next.pg")
+    demo.run("schema", "plan", GRAPH, "--schema", "next.pg")
     demo.finish()
+
+
+_FILES: Final = (GRAPH, "packages.pg", "next.pg", "queries.gq", "packages.jsonl", "bad.jsonl")
 
 
 class _Demo:
@@ -105,7 +143,7 @@ class _Demo:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        for name in ("packages.omni", "packages.pg", "next.pg", "queries.gq"):
+        for name in _FILES:
             _remove(folder / name)
         folder.mkdir(parents=True, exist_ok=True)
         self._number = 0
@@ -125,14 +163,19 @@ class _Demo:
         """Show a command and run it."""
         from omnigraph.cli.app import run  # noqa: PLC0415 the root command lists this module
 
-        placed = [str(self._folder / arg) if "." in arg else arg for arg in args]
+        placed = [str(self._folder / arg) if arg in _FILES else arg for arg in args]
         click.secho(f"$ omnigraph {shlex.join(placed)}", fg="cyan")
         run(placed)
+
+    def ask(self, name: str, params: str, *more: str) -> None:
+        """Run one of the queries."""
+        where = ("--store", GRAPH, "--query", "queries.gq")
+        self.run("query", name, *where, "--params", params, *more)
 
     def finish(self) -> None:
         """Say where the graph is and how to go on."""
         click.secho(f"\nThe graph is in {self._folder}. Go on with:", bold=True)
-        click.echo(f"  omnigraph snapshot {self._folder / 'packages.omni'}")
+        click.echo(f"  omnigraph snapshot {self._folder / GRAPH}")
         click.echo("  omnigraph --help")
 
 

@@ -1,0 +1,180 @@
+"""Results in every form, and how they say they were made."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.graph import Graph, QueryResult, ReadTarget
+from omnigraph.query.stored import QueryKindError, QuerySelectionError
+
+SCHEMA = """\
+node T {
+    key: String @key
+    i: I32?
+    j: I64?
+    u: U64?
+    f: F32?
+    g: F64?
+    b: Bool?
+    d: Date?
+    t: DateTime?
+    l: [Date]?
+    v: Vector(2)?
+}
+"""
+ROW = {
+    "key": "a",
+    "i": -1,
+    "j": 2**62,
+    "u": 2**60,
+    "f": 0.1,
+    "g": 0.5,
+    "b": True,
+    "d": "2026-03-06",
+    "t": "2026-03-06T12:00:00.125Z",
+    "l": ["2026-03-06"],
+    "v": [1.0, 0.25],
+}
+COLUMNS = ", ".join(f"$t.{name} as {name}" for name in ROW)
+ALL = f"query all() {{ match {{ $t: T }} return {{ $t, {COLUMNS} }} order {{ $t.key }} }}"
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    graph = Graph.init(tmp_path_factory.mktemp("result") / "g", SCHEMA, durability="process")
+    lines = [{"type": "T", "data": ROW}, {"type": "T", "data": {"key": "b"}}]
+    graph.load("\n".join(json.dumps(line) for line in lines).encode(), mode="append")
+    return graph
+
+
+@pytest.fixture(scope="module")
+def result(graph: Graph) -> QueryResult:
+    return graph.query(ALL)
+
+
+def test_json_rows_follow_the_mapping_of_types(result: QueryResult) -> None:
+    first, second = result.json_rows()
+    assert first == {
+        "t": "2026-03-06T12:00:00.125Z",
+        **{k: v for k, v in ROW.items() if k != "t"},
+    } | {"f": 0.10000000149011612}
+    assert list(second.values()).count(None) == len(ROW) - 1
+    assert list(first) == list(dict.fromkeys(["t", *ROW]))
+
+
+def test_the_envelope_says_what_was_read(graph: Graph, result: QueryResult) -> None:
+    envelope = result.envelope()
+    assert list(envelope) == [
+        "query_name",
+        "target",
+        "row_count",
+        "columns",
+        "rows",
+        "graph_commit_id",
+    ]
+    assert envelope["target"] == {"branch": "main", "snapshot": None}
+    assert envelope["row_count"] == 2
+    assert envelope["graph_commit_id"] == graph.head_commit_id_for_branch()
+    assert json.dumps(envelope)
+
+
+def test_a_commit_is_shown_as_snapshot(graph: Graph) -> None:
+    commit = graph.head_commit_id_for_branch()
+    envelope = graph.query(ALL, target=ReadTarget.commit(commit)).envelope()
+    assert envelope["target"] == {"branch": None, "snapshot": commit}
+
+
+def test_arrow_forms_have_the_types_of_the_columns(result: QueryResult) -> None:
+    table = result.to_arrow()
+    assert table.schema.field("d").type == pa.date32()
+    assert table.schema.field("v").type == pa.list_(pa.float32(), 2)
+    assert pa.table(result).equals(table)
+    assert sum(batch.num_rows for batch in result.batches(1)) == 2
+    assert len(result) == 2
+
+
+def test_python_values_keep_the_time_of_day(result: QueryResult) -> None:
+    first, second = result.to_pylist()
+    moment = datetime.datetime(2026, 3, 6, 12, 0, 0, 125_000, tzinfo=datetime.UTC)
+    assert first["t"] == moment
+    assert first["d"] == datetime.date(2026, 3, 6)
+    assert second["l"] is None
+
+
+def test_pandas_gets_one_column_per_header(result: QueryResult) -> None:
+    pytest.importorskip("pandas")
+    frame = result.to_pandas()
+    assert list(frame["key"]) == ["a", "b"]
+
+
+def test_no_rows_keep_their_columns(graph: Graph) -> None:
+    found = graph.query(
+        'query q() { match { $t: T {key: "z"} } return { $t.key, count($t) as n } }'
+    )
+    assert found.column_names == ["t.key", "n"]
+    assert found.json_rows() == []
+    assert found.to_arrow().num_rows == 0
+
+
+def test_one_query_of_several_is_picked_by_name(graph: Graph) -> None:
+    text = f'{ALL} query none() {{ match {{ $t: T {{key: "z"}} }} return {{ $t }} }}'
+    assert graph.query(text, "none").row_count == 0
+    with pytest.raises(QuerySelectionError):
+        graph.query(text)
+
+
+def test_a_mutation_is_no_read(graph: Graph) -> None:
+    with pytest.raises(QueryKindError, match="mutate"):
+        graph.query('query m() { insert T { key: "x" } }')
+
+
+def test_each_read_sees_one_commit(tmp_path: Path) -> None:
+    graph = Graph.init(tmp_path / "g", SCHEMA, durability="process")
+    text = "query q() { match { $t: T } return { $t } order { $t.key } }"
+    graph.load(b'{"type": "T", "data": {"key": "a"}}', mode="append")
+    first = graph.head_commit_id_for_branch()
+    graph.branch_create("side")
+    graph.load(b'{"type": "T", "data": {"key": "b"}}', mode="append", branch="side")
+    graph.load(b'{"type": "T", "data": {"key": "c"}}', mode="append")
+
+    def keys(target: ReadTarget) -> list[object]:
+        return [row["t"] for row in graph.query(text, target=target).json_rows()]
+
+    assert keys(ReadTarget.commit(first)) == ["a"]
+    assert keys(ReadTarget.branch("side")) == ["a", "b"]
+    assert keys(ReadTarget.branch("main")) == ["a", "c"]
+
+
+# -- explain and profile --------------------------------------------------------------------------
+
+
+def test_explain_runs_nothing_and_names_what_is_pushed(graph: Graph) -> None:
+    text = 'query q() { match { $t: T {key: "a"}  $t.l contains $t.d } return { $t.i } }'
+    explained = graph.query(text, explain=True)
+    assert explained.row_count == 0
+    [scan] = explained.explanation()["plan"]  # type: ignore[misc] # JSON
+    assert scan["pushed_filters"] == ['t.key = "a"']
+    assert scan["residual_filters"] == ["t.l has t.d"]
+    assert scan["estimated_rows"] == 1
+    assert "profile" not in explained.explanation()
+
+
+def test_profile_measures_rows_and_time_beside_the_answer(graph: Graph) -> None:
+    profiled = graph.query(ALL, profile=True)
+    assert profiled.row_count == 2
+    shape = profiled.explanation()
+    scan, returned = shape["profile"]  # type: ignore[misc] # JSON
+    assert scan["rows"] == returned["rows"] == 2
+    assert scan["elapsed_ms"] >= 0
+    assert "NodeScan t: T" in profiled.explanation_text()
+
+
+def test_columns_that_nobody_needs_are_not_read(graph: Graph) -> None:
+    text = "query q() { match { $t: T  $t.l contains $t.d } return { $t.i } }"
+    [scan, _] = graph.query(text, profile=True).explanation()["profile"]  # type: ignore[misc] # JSON
+    assert scan["columns"] == ["d", "i", "l"]

@@ -1,0 +1,41 @@
+"""Errors as the outside sees them."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError, PreconditionError
+from omnigraph.manifest.errors import ExpectedVersionMismatchError, PreconditionFailedError
+from omnigraph.wire import outcome_of, precondition_json
+from omnigraph.wire.outcomes import OUTCOMES
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "exit_code"),
+    [
+        (PreconditionFailedError("a", "b"), 412, 4),
+        (ExpectedVersionMismatchError("node:T", 1, 2), 409, 1),
+        (ConflictError("busy"), 409, 1),
+        (NotFoundError("none"), 404, 1),
+        (OmnigraphError("what"), 500, 1),
+    ],
+)
+def test_an_error_has_the_row_of_its_nearest_base(
+    error: OmnigraphError, status: int, exit_code: int
+) -> None:
+    outcome = outcome_of(error)
+    assert (outcome.http_status, outcome.exit_code) == (status, exit_code)
+
+
+def test_every_branch_of_the_tree_has_a_row() -> None:
+    branches = {
+        kind for kind in OmnigraphError.__subclasses__() if kind.__module__ == "omnigraph.errors"
+    }
+    assert branches | {OmnigraphError, PreconditionError} == set(OUTCOMES)
+
+
+def test_a_lost_compare_and_swap_names_both_heads() -> None:
+    assert precondition_json(PreconditionFailedError("a", "b")) == {
+        "error": "the head of the branch is b, not a",
+        "precondition_failure": {"expected": "a", "actual": "b"},
+    }
