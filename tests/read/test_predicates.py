@@ -335,3 +335,13 @@ def test_ordinary_filters_are_pushed_down() -> None:
     ):
         assert push_down(predicate, NOTHING_BOUND) is not None, predicate
     assert push_down(Compare(column("i"), "<", column("j")), NOTHING_BOUND) is None
+
+
+def test_what_is_in_neither_of_two_lists_is_not_null(handle: DatasetHandle) -> None:
+    def listed(value: float) -> Predicate:
+        choices = Constant((value,), PropType(Scalar.F32, is_list=True))
+        return InList(column("f"), choices, negated=False)
+
+    row_filter = push_down(Not(AllOf((listed(1.0), listed(2.5)))), NOTHING_BOUND)
+    assert row_filter is not None
+    assert handle.count(row_filter) == len([v for v in python_column("f") if v is not None])

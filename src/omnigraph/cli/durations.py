@@ -25,7 +25,7 @@ def parse_duration(text: str) -> int:
     return int(found[1]) * _SECONDS[found[2]]
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[int]):
     """A duration option; a wrong one is a usage error."""
 
     name = "duration"

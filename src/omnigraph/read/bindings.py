@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -86,8 +85,3 @@ def _single(value: ConstantValue) -> str | int | float | bool:
     if isinstance(value, tuple):
         raise TypeError("a list is not a single value")
     return value
-
-
-def param_values(params: Mapping[str, ParamValue]) -> dict[str, object]:
-    """Return the plain values by name, for messages and records."""
-    return {name: value.value for name, value in params.items()}

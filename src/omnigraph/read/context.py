@@ -20,6 +20,7 @@ from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.rows import RowIds, RowTable
 from omnigraph.read.tables import TableReader
 from omnigraph.read.text import TextMatcher
+from omnigraph.search.coverage import IndexFacts
 
 Embed: TypeAlias = Callable[[NearestRanking, str], tuple[float, ...]]
 """Turns the text of a ranking into a vector of the property's dimension, by its model."""
@@ -62,6 +63,7 @@ class Context:
     texts: TextMatcher
     profile: Profile
     residents: ResidentColumns
+    indexes: IndexFacts
     embed: Embed | None = None
     scores: dict[Ranking, ScoreMap] = field(default_factory=dict)
 

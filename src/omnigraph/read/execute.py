@@ -108,6 +108,7 @@ class Executor:
             texts=StoreTextMatcher(tables),
             profile=profile,
             residents=self.residents,
+            indexes=self.indexes,
             embed=request.embed,
         )
 

@@ -12,12 +12,14 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import ReadPlan, ResultColumn, RrfRanking, Score, SortKey
 from omnigraph.read.codes import coded
 from omnigraph.read.context import Context
 from omnigraph.read.project import values_of
 from omnigraph.read.rows import Positions, RowTable
+from omnigraph.values import Scalar
 
 SortCodes: TypeAlias = npt.NDArray[np.int64]
 KeyCodes: TypeAlias = Callable[[int, Positions], SortCodes]
@@ -29,10 +31,26 @@ def order_rows(context: Context, rows: RowTable, plan: ReadPlan) -> RowTable:
     if not plan.order and plan.limit is None and plan.offset is None:
         return rows
 
+    first = plan.order[0] if plan.order else None
+    if first is not None and _is_cut(rows.count, plan) and _is_text(first):
+        column = values_of(context, rows, first.expression)
+        wanted = (plan.offset or 0) + (plan.limit or 0)
+        rows = rows.at(_best_texts(column, wanted, descending=first.descending))
+
     def codes(key: int, positions: Positions) -> SortCodes:
         return _row_codes(context, rows.at(positions), plan.order[key])
 
     return rows.at(page(rows.count, len(plan.order), codes, plan))
+
+
+def _is_cut(count: int, plan: ReadPlan) -> bool:
+    """Whether at least one row is kept and at least one is not."""
+    return plan.limit is not None and 0 < (plan.offset or 0) + plan.limit < count
+
+
+def _is_text(key: SortKey) -> bool:
+    prop_type = key.expression.prop_type
+    return prop_type.scalar is Scalar.STRING and not prop_type.is_list
 
 
 def order_result(
@@ -62,6 +80,26 @@ def page(count: int, keys: int, codes: KeyCodes, plan: ReadPlan) -> Positions:
     columns = [codes(key, candidates) for key in range(keys)]
     order = np.lexsort(columns[::-1]) if columns else np.arange(len(candidates))
     return candidates[order][skipped:wanted]
+
+
+def _best_texts(column: pa.Array, wanted: int, *, descending: bool) -> Positions:
+    """Return the rows that hold the `wanted` first texts and what ties with the last of them.
+
+    Finding a bound is linear, where numbering all texts would sort them.
+    """
+    count = len(column)
+    pivot = count - wanted if descending else wanted - 1
+    order = pc.partition_nth_indices(column, pivot=pivot, null_placement="at_start")
+    bound = column[order[pivot].as_py()]
+    is_null = column.is_null()
+    if not bound.is_valid:
+        # The bound lies among the nulls: ascending they are enough, descending all rows are.
+        kept = pa.repeat(pa.scalar(True), count) if descending else is_null
+    elif descending:
+        kept = pc.fill_null(pc.greater_equal(column, bound), False)
+    else:
+        kept = pc.or_(is_null, pc.fill_null(pc.less_equal(column, bound), False))
+    return np.flatnonzero(kept.to_numpy(zero_copy_only=False)).astype(np.intp)
 
 
 def _best_by_first(everything: Positions, codes: KeyCodes, wanted: int) -> Positions:

@@ -11,6 +11,7 @@ exact comparison across types, so each comparison is spelled such that both agre
 | integer `<` 2.7 | `<= 2` |
 | integer beyond the column's range | all rows with a value, or none |
 | not p | the filter of *p is false*, which is not the same as *p is not true* |
+| `!=`, not in | beside `IS NOT NULL`: the store's optimizer forgets nulls when it joins several |
 """
 
 from __future__ import annotations
@@ -95,10 +96,14 @@ class _PushDown:
                 return _any_of([self.when_true(operand) for operand in operands])
             case Not(operand):
                 return self.when_false(operand)
+            case Compare(_, "!=", _) | InList(_, _, True):
+                return _with_value(self._leaf(predicate))
             case _:
                 return self._leaf(predicate)
 
-    def when_false(self, predicate: Predicate) -> filters.Filter | None:
+    def when_false(  # noqa: PLR0911 - one line per kind
+        self, predicate: Predicate
+    ) -> filters.Filter | None:
         match predicate:
             case AllOf(operands):
                 return _any_of([self.when_false(operand) for operand in operands])
@@ -107,11 +112,13 @@ class _PushDown:
             case Not(operand):
                 return self.when_true(operand)
             case InList(operand, choices, negated):
-                return self._leaf(InList(operand, choices, not negated))
+                return self.when_true(InList(operand, choices, not negated))
             case ListContains(Constant() | ParameterValue() as items, item) if _is_stored(item):
-                return self._one_of(item, items, negated=True)
+                return _with_value(self._one_of(item, items, negated=True))
+            case IsNull(operand, negated):
+                return self._leaf(IsNull(operand, not negated))
             case _:
-                return _negated(self._leaf(predicate))
+                return _with_value(_negated(self._leaf(predicate)))
 
     def _leaf(self, predicate: Predicate) -> filters.Filter | None:  # noqa: PLR0911 - one per kind
         match predicate:
@@ -200,6 +207,17 @@ def _negated(part: filters.Filter | None) -> filters.Filter | None:
     for a null operand, beside which nothing is false either.
     """
     return part if part is None or part == _NOTHING else filters.Negation(part)
+
+
+def _with_value(part: filters.Filter | None) -> filters.Filter | None:
+    """Say that the column has a value, where *unknown* alone would say so.
+
+    The store's optimizer turns `x NOT IN (1) OR x NOT IN (2)` into *true*, also beside null.
+    """
+    if part is None or part == _NOTHING:
+        return part
+    present = (filters.Negation(filters.IsNull(name)) for name in filters.filter_columns(part))
+    return filters.AllOf((part, *present))
 
 
 def _beside_integers(

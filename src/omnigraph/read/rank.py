@@ -36,6 +36,8 @@ _Scores = npt.NDArray[np.float64]
 Arm = NearestRanking | Bm25Ranking
 
 RRF_K_MIN: Final = 1
+REFINE_FACTOR: Final = 10
+"""So many times more rows than wanted are taken from an index before the best are chosen."""
 
 
 class QueryVectorError(InvalidInputError):
@@ -140,8 +142,15 @@ def _distances(
     wanted = rows if keep is None else min(keep, rows)
     if vector is None or wanted == 0:
         return np.empty(0, np.int64), np.empty(0)
+    uses_index = keep is not None and _has_index(context, table_key, arm)
     search = VectorSearch(
-        arm.property, vector, wanted, metric=arm.metric, use_index=keep is not None
+        arm.property,
+        vector,
+        wanted,
+        metric=arm.metric,
+        use_index=uses_index,
+        # Indexes keep vectors in short form: what they find is measured again with the real ones.
+        refine_factor=REFINE_FACTOR if uses_index else None,
     )
     request = ScanRequest(
         columns=(DISTANCE,),
@@ -156,6 +165,11 @@ def _distances(
         table[ROW_ID].to_numpy().astype(np.int64),
         table[DISTANCE].cast(pa.float64()).to_numpy(),
     )
+
+
+def _has_index(context: Context, table_key: str, arm: NearestRanking) -> bool:
+    indexes = context.indexes.of(context.tables.snapshot, table_key)
+    return indexes.vector(arm.property) is not None
 
 
 def query_vector(context: Context, arm: NearestRanking) -> tuple[float, ...] | None:

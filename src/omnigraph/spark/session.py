@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -107,7 +108,10 @@ def get_spark(*, master: str | None = None, remote: str | None = None) -> SparkS
     )
     for key, value in _embedded_settings().items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with warnings.catch_warnings():
+        # Starting the JVM forks and executes at once: nothing of Lance is used in between.
+        warnings.filterwarnings("ignore", message="lance is not fork-safe")
+        return builder.getOrCreate()
 
 
 def _embedded_settings() -> dict[str, str]:
