@@ -50,7 +50,7 @@ docs: $(READY) ## Draw the pictures and build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY) ## Measure, and print the tables of bench/RESULTS.md
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench all
 
 lock: $(READY) ## Resolve the dependencies again
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,9 @@ import pytest
 import write_cli_reference
 import yaml
 
+import omnigraph
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph import Graph
 from support.pages import DOCS, ROOT, PageRun, anchors_of, links_of, matches
 
 PACKAGE = ROOT / "src" / "omnigraph"
@@ -27,6 +29,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 ENTRANCES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 ERRORS = DOCS / "reference" / "errors.md"
 ENVIRONMENT = DOCS / "reference" / "environment.md"
+PYTHON = DOCS / "reference" / "python.md"
 
 CODE = re.compile(r"\b(?:[SQPRVLW]\d{3}|T\d{1,3}|OG-[A-Z][A-Z0-9-]*[A-Z0-9])\b")
 VARIABLE = re.compile(
@@ -174,6 +177,45 @@ def test_the_picture_of_the_architecture_is_up_to_date() -> None:
 def test_the_table_of_rooms_is_up_to_date() -> None:
     page = draw_architecture.PAGE.read_text(encoding="utf-8")
     assert page == draw_architecture.page(), "run `make docs`"
+
+
+# -- names of the package -------------------------------------------------------------------------
+
+
+def public_members(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def missing_names(names: Iterable[str], text: str) -> list[str]:
+    """Return the names that no code span of a text opens with, alone or as a call."""
+    spans = re.findall(r"`(?:Graph\.)?(\w+)(?:\([^`]*\))?`", text)
+    return sorted(set(names) - set(spans))
+
+
+def test_the_members_of_a_graph_are_found() -> None:
+    assert {"init", "open", "load", "query", "mutate", "uri"} <= public_members(Graph)
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("`load(data, *, mode)` and `Graph.open(uri)`", []),
+        ("`load` and `open`", []),
+        ("`load_tables()`, `reopen()`", ["load", "open"]),
+        ("load(), open", ["load", "open"]),
+    ],
+)
+def test_a_name_counts_only_as_code_of_its_own(text: str, missing: list[str]) -> None:
+    assert missing_names(["load", "open"], text) == missing
+
+
+def test_every_public_name_is_in_the_python_reference() -> None:
+    text = PYTHON.read_text(encoding="utf-8")
+    assert missing_names(omnigraph.__all__, text) == []
+
+
+def test_every_member_of_a_graph_is_in_the_python_reference() -> None:
+    assert missing_names(public_members(Graph), PYTHON.read_text(encoding="utf-8")) == []
 
 
 # -- links ----------------------------------------------------------------------------------------

@@ -30,6 +30,11 @@ class OmnigraphError(Exception):
     hint: str | None = None
     """What to do next, as one sentence or command."""
 
+    @property
+    def details(self) -> dict[str, object] | None:
+        """The facts that programs get beside the message, where one sentence is not enough."""
+        return None
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild from message and facts: `__init__` of a leaf takes its facts in its own way."""
         return _revive, (type(self), self.args, self.__dict__)

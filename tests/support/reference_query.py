@@ -431,7 +431,7 @@ class Reference:
         if expression.function in ("min", "max"):
             chosen = sorted(values, key=cmp_to_key(_order))
             return chosen[0] if expression.function == "min" else chosen[-1]
-        total = float(sum(values))
+        total = _total(values)
         return total if expression.function == "sum" else total / len(values)
 
     def _ordered(
@@ -473,6 +473,16 @@ class Reference:
 
         decorated = sorted(((keys(item), item) for item in table), key=cmp_to_key(compare))
         return [item for _, item in decorated]
+
+
+def _total(values: list[Any]) -> float:
+    """Add whole numbers exactly, and floats one after the other from the smallest."""
+    if all(isinstance(value, int) for value in values):
+        return float(sum(values))
+    total = 0.0
+    for value in sorted(values):
+        total += value
+    return total
 
 
 def _header(expression: tree.Expr) -> str:

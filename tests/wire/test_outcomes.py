@@ -6,8 +6,9 @@ import pytest
 
 from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError, PreconditionError
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, PreconditionFailedError
-from omnigraph.wire import outcome_of, precondition_json
+from omnigraph.wire import error_json, outcome_of, precondition_json
 from omnigraph.wire.outcomes import OUTCOMES
+from omnigraph.write.violations import ValidationError, Violation
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,17 @@ def test_a_lost_compare_and_swap_names_both_heads() -> None:
         "error": "the head of the branch is b, not a",
         "precondition_failure": {"expected": "a", "actual": "b"},
     }
+
+
+def test_an_error_about_rows_carries_every_violation_as_details() -> None:
+    found = Violation(3, "Paper", "state", "lost", "enum", "V201", "invalid enum value")
+    error = ValidationError(violations=(found,), total=1, totals={"enum": 1}, place="line")
+    assert error_json(error) == {
+        "error": "line 3: invalid enum value",
+        "code": "OG-VALIDATION",
+        "details": {"violations": [found.to_json()], "total": 1, "totals": {"enum": 1}},
+    }
+
+
+def test_an_error_without_further_facts_has_neither_details_nor_hint() -> None:
+    assert error_json(NotFoundError("none")) == {"error": "none", "code": "OG-NOT-FOUND"}

@@ -61,8 +61,10 @@ def resolve_address(uri: str | None, store: str | None) -> str:
 
 
 def open_graph(uri: str | None, store: str | None, *, read_only: bool) -> Graph:
-    """Open the addressed graph."""
+    """Open the addressed graph; it is closed when the command ends, which tidies up after it."""
     from omnigraph.graph import Graph, OpenMode  # noqa: PLC0415 loads Lance
 
     mode = OpenMode.READ_ONLY if read_only else OpenMode.READ_WRITE
-    return Graph.open(resolve_address(uri, store), mode=mode)
+    graph = Graph.open(resolve_address(uri, store), mode=mode)
+    click.get_current_context().call_on_close(graph.close)
+    return graph

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from omnigraph.store.errors import WriteOutcomeUnknownError
 from omnigraph.store.uri import Root
@@ -56,6 +57,10 @@ class NoFlusher:
         """Do nothing."""
 
 
+_REMEMBERED_MAX: Final = 10_000
+"""A process may run for months: only the last flushes are remembered."""
+
+
 class DiskFlusher:
     """Flushes with fsync and counts what it did. Safe to share between threads."""
 
@@ -63,18 +68,19 @@ class DiskFlusher:
         self._root = root
         self._lock = threading.Lock()
         self._settled: set[Path] = set()
-        self._flushed_files: list[Path] = []
-        self._flushed_directories: list[Path] = []
+        self._flush_count = 0
+        self._flushed_files: deque[Path] = deque(maxlen=_REMEMBERED_MAX)
+        self._flushed_directories: deque[Path] = deque(maxlen=_REMEMBERED_MAX)
 
     @property
     def flushed_files(self) -> tuple[Path, ...]:
-        """Every file flushed so far, in order, repetitions included."""
+        """The files flushed lately, in order, repetitions included."""
         with self._lock:
             return tuple(self._flushed_files)
 
     @property
     def flushed_directories(self) -> tuple[Path, ...]:
-        """Every directory flushed so far, in order, repetitions included."""
+        """The directories flushed lately, in order, repetitions included."""
         with self._lock:
             return tuple(self._flushed_directories)
 
@@ -82,7 +88,7 @@ class DiskFlusher:
     def flush_count(self) -> int:
         """How many times fsync was called."""
         with self._lock:
-            return len(self._flushed_files) + len(self._flushed_directories)
+            return self._flush_count
 
     def files(self, paths: Iterable[Path]) -> None:
         """Flush these files, their directories and every new directory above them."""
@@ -96,6 +102,7 @@ class DiskFlusher:
         """Flush the bytes of a file that is about to be renamed."""
         _fsync(path)
         with self._lock:
+            self._flush_count += 1
             self._flushed_files.append(path)
 
     def directories(self, paths: Iterable[Path]) -> None:
@@ -131,6 +138,7 @@ class DiskFlusher:
     def _flush_directory(self, directory: Path) -> None:
         _fsync(directory)
         with self._lock:
+            self._flush_count += 1
             self._flushed_directories.append(directory)
 
 

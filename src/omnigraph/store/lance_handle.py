@@ -82,8 +82,9 @@ class LanceHandle:
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         """Stream rows."""
         scanner = self._scanner(request or ScanRequest())
-        schema = self._guarded(lambda: scanner.projected_schema)
-        return pa.RecordBatchReader.from_batches(schema, self._batches(scanner.to_reader))
+        # The reader knows its schema; asking the scanner for it would plan the scan twice.
+        reader = self._guarded(scanner.to_reader)
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
         """Read rows and say what that has cost."""
@@ -239,9 +240,9 @@ class LanceHandle:
     def _empty(self, names: list[str]) -> pa.Table:
         return self.scan(ScanRequest(columns=tuple(names), limit=0)).read_all()
 
-    def _batches(self, open_reader: Callable[[], pa.RecordBatchReader]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         try:
-            yield from open_reader()
+            yield from reader
         except lance_failures() as error:
             raise self._translated(error) from error
 

@@ -56,9 +56,11 @@ def outcome_of(error: OmnigraphError) -> Outcome:
     return next(OUTCOMES[base] for base in type(error).__mro__ if base in OUTCOMES)
 
 
-def error_json(error: OmnigraphError) -> dict[str, str]:
-    """Return the JSON form of an error: `error`, `code` and, where there is one, `hint`."""
-    shape = {"error": str(error), "code": error.code}
+def error_json(error: OmnigraphError) -> dict[str, object]:
+    """Return the JSON form of an error: `error`, `code`; `details` and `hint` where there are."""
+    shape: dict[str, object] = {"error": str(error), "code": error.code}
+    if error.details is not None:
+        shape["details"] = error.details
     if error.hint:
         shape["hint"] = error.hint
     return shape
