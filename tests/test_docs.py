@@ -7,9 +7,10 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
@@ -186,36 +187,48 @@ def public_members(kind: type) -> set[str]:
     return {name for name in vars(kind) if not name.startswith("_")}
 
 
-def missing_names(names: Iterable[str], text: str) -> list[str]:
-    """Return the names that no code span of a text opens with, alone or as a call."""
-    spans = re.findall(r"`(?:Graph\.)?(\w+)(?:\([^`]*\))?`", text)
-    return sorted(set(names) - set(spans))
+def listed_members(text: str) -> dict[str, str | None]:
+    """Return the code spans in the first cells of tables: names, and what is in their brackets.
+
+    >>> listed_members("| `load(data, *, mode)`, `uri` | `close()` |")
+    {'load': 'data, *, mode', 'uri': None}
+    """
+    cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    spans = (span for cell in cells for span in re.findall(r"`(?:Graph\.)?([^`]+)`", cell))
+    matches_of = (re.fullmatch(r"(\w+)(?:\((.*)\))?", span) for span in spans)
+    return {found[1]: found[2] for found in matches_of if found}
 
 
-def test_the_members_of_a_graph_are_found() -> None:
-    assert {"init", "open", "load", "query", "mutate", "uri"} <= public_members(Graph)
+def section(page: Path, heading: str) -> str:
+    text = page.read_text(encoding="utf-8")
+    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "missing"),
-    [
-        ("`load(data, *, mode)` and `Graph.open(uri)`", []),
-        ("`load` and `open`", []),
-        ("`load_tables()`, `reopen()`", ["load", "open"]),
-        ("load(), open", ["load", "open"]),
-    ],
-)
-def test_a_name_counts_only_as_code_of_its_own(text: str, missing: list[str]) -> None:
-    assert missing_names(["load", "open"], text) == missing
+def parameters_of(member: object) -> list[str]:
+    assert callable(member)
+    return [name for name in signature(member).parameters if name != "self"]
 
 
 def test_every_public_name_is_in_the_python_reference() -> None:
-    text = PYTHON.read_text(encoding="utf-8")
-    assert missing_names(omnigraph.__all__, text) == []
+    listed = listed_members(PYTHON.read_text(encoding="utf-8").partition("\n## ")[0])
+    assert sorted(listed) == sorted(omnigraph.__all__)
 
 
 def test_every_member_of_a_graph_is_in_the_python_reference() -> None:
-    assert missing_names(public_members(Graph), PYTHON.read_text(encoding="utf-8")) == []
+    assert {"init", "open", "load", "query", "mutate", "uri"} <= public_members(Graph)
+    assert sorted(public_members(Graph) - set(listed_members(section(PYTHON, "Graph")))) == []
+
+
+@pytest.mark.parametrize("name", sorted(public_members(Graph)))
+def test_the_python_reference_names_the_parameters_of_a_member(name: str) -> None:
+    listed = listed_members(section(PYTHON, "Graph"))[name]
+    member = getattr(Graph, name)
+    if isinstance(member, property):
+        assert listed is None
+        return
+    assert listed is not None, f"`{name}` is a call"
+    named = [word for word in listed.split(", ") if word not in ("*", "")]
+    assert named == parameters_of(member)
 
 
 # -- links ----------------------------------------------------------------------------------------

@@ -10,9 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 
 from omnigraph.errors import ConflictError
 from omnigraph.manifest import CommitDraft, Repository, Requirements, Updates
+from omnigraph.manifest.tidy import tidy
 from omnigraph.names import BranchName
 from support.places import CITY, PERSON, Place
 from support.writer import append, people
+
+TIDY_EVERY = 20
+"""Racers tidy the manifest now and then, as every writer does: it must not disturb publishes."""
 
 KINDS = ("same table", "own table", "own branch", "without turns")
 
@@ -43,6 +47,10 @@ def race(repository: Repository, name: str, kind: str, count: int) -> Outcome:
             outcome.conflicts.append(type(error).__name__)
         except Exception as error:  # noqa: BLE001 - a test looks at all of them
             outcome.errors.append(f"{type(error).__name__}: {error}")
+        if number % TIDY_EVERY == TIDY_EVERY - 1:
+            branch = name if kind == "own branch" else "main"
+            incarnation = repository.branches.resolve(BranchName(branch))
+            tidy(repository.store.datasets, repository.reader, incarnation)
     return outcome
 
 
