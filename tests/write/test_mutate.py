@@ -23,6 +23,8 @@ from omnigraph.manifest.errors import (
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.manifest.turn import TurnTimeoutError
+from omnigraph.names import BranchName
 from omnigraph.query.stored import QueryKindError, QuerySelectionError
 from omnigraph.recovery import failpoints
 from omnigraph.store.records import DatasetVersion
@@ -284,18 +286,24 @@ def test_now_is_one_moment_across_attempts(place: Place) -> None:
     assert START_US == 1_750_000_000_000_000
 
 
-def test_an_insert_that_always_loses_gives_up(graph: Graph, place: Place) -> None:
+def test_an_insert_that_always_loses_is_prepared_under_the_turn(graph: Graph, place: Place) -> None:
     other = place.open()
     names = itertools.count()
 
     def overtake() -> None:
         other.mutate(statement(f'insert Crew {{ tag: "x{next(names)}" }}'))
 
-    attempts = before_commit(*[overtake] * (RETRIES_MAX + 1))
-    with pytest.raises(ExpectedVersionMismatchError) as caught:
-        graph.mutate(statement('insert Crew { tag: "eve" }'))
-    assert caught.value.table_key == "node:Crew"
+    def is_held() -> None:
+        with pytest.raises(TurnTimeoutError):
+            other._repository.turns.take(
+                BranchName("main"), operation_id="rival", wait_max_s=0.05
+            ).__enter__()
+
+    attempts = before_commit(*[overtake] * RETRIES_MAX, is_held)
+    result = graph.mutate(statement('insert Crew { tag: "eve" }'))
+    assert result.commit is not None
     assert attempts == [RETRIES_MAX + 1]
+    assert "Crew eve" in entities(graph)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -102,20 +103,25 @@ class Mutations:
         bindings = Bindings(params, clock.now_us() // 1_000)
         decided: Mapping[str, Entry] = {}
         for retry in range(RETRIES_MAX + 1):
-            snapshot = self._repository.history.snapshot(request.incarnation)
-            _require_unmoved(snapshot.state, decided)
-            if request.expected_head is not None:
-                require_head(snapshot.state, request.expected_head)
-            plan = _plan(file, query, snapshot)
-            change = self._change(plan, bindings, snapshot)
-            if change.delta.is_empty:
-                return _result(request, plan, change, commit=None)
-            try:
-                commit = self._commit(request, change, snapshot)
-                return _result(request, plan, change, commit=commit)
-            except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
-                if retry == RETRIES_MAX or (plan.is_strict and not _is_upkeep(lost)):
-                    raise
+            with ExitStack() as stack:
+                if retry == RETRIES_MAX:
+                    # The last attempt is prepared under the turn: nobody can be faster.
+                    branch = request.incarnation.branch
+                    stack.enter_context(self._committer.reserved_turn(branch, operation="mutation"))
+                snapshot = self._repository.history.snapshot(request.incarnation)
+                _require_unmoved(snapshot.state, decided)
+                if request.expected_head is not None:
+                    require_head(snapshot.state, request.expected_head)
+                plan = _plan(file, query, snapshot)
+                change = self._change(plan, bindings, snapshot)
+                if change.delta.is_empty:
+                    return _result(request, plan, change, commit=None)
+                try:
+                    commit = self._commit(request, change, snapshot)
+                    return _result(request, plan, change, commit=commit)
+                except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
+                    if retry == RETRIES_MAX or (plan.is_strict and not _is_upkeep(lost)):
+                        raise
             decided = change.rests_on(snapshot) if plan.is_strict else {}
             clock.sleep(clock.jitter(0.0, _PAUSE_S * 2**retry))
         raise AssertionError("the last attempt returns or raises")

@@ -14,6 +14,7 @@ until the operation is settled: by phase D, or by whoever takes the next turn.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -147,6 +148,12 @@ class WriteJob:
         )
 
 
+class _Reserved(threading.local):
+    """The turn that the current thread holds for its next commit."""
+
+    turn: Turn | None = None
+
+
 class Committer:
     """Takes prepared writes through turn and phases."""
 
@@ -158,6 +165,7 @@ class Committer:
         self._objects = repository.store.objects
         self.on_commit: Callable[[WriteJob], None] | None = None
         """Hears of every write that has become visible, after its turn."""
+        self._reserved = _Reserved()
 
     def commit(self, job: WriteJob, *, revalidate: Revalidate | None = None) -> Published:
         """Make a prepared write visible, or raise.
@@ -167,14 +175,34 @@ class Committer:
         """
         hit("write.post_stage")
         branch = job.incarnation.branch
-        with self.turn(branch, operation_id=job.operation_id, operation=job.draft.operation) as it:
-            hit("write.turn_taken")
-            self._recovery.sweep_branch(branch)
-            published = self.commit_in_turn(job, it, revalidate=revalidate)
+        if self._reserved.turn is not None:
+            published = self.commit_in_turn(job, self._reserved.turn, revalidate=revalidate)
+        else:
+            operation = job.draft.operation
+            with self.turn(branch, operation_id=job.operation_id, operation=operation) as it:
+                hit("write.turn_taken")
+                self._recovery.sweep_branch(branch)
+                published = self.commit_in_turn(job, it, revalidate=revalidate)
         self.record(published)
         if self.on_commit is not None:
             self.on_commit(job)
         return published
+
+    @contextmanager
+    def reserved_turn(self, branch: BranchName, *, operation: str) -> Iterator[None]:
+        """Let this thread prepare and commit under one turn, so that nobody can be faster.
+
+        Preparing is long and a turn should be short: this is for a write that has lost its race
+        again and again.
+        """
+        operation_id = self._repository.clock.ulid()
+        with self.turn(branch, operation_id=operation_id, operation=operation) as it:
+            self._recovery.sweep_branch(branch)
+            self._reserved.turn = it
+            try:
+                yield
+            finally:
+                self._reserved.turn = None
 
     @contextmanager
     def turn(self, branch: BranchName, *, operation_id: str, operation: str) -> Iterator[Turn]:
