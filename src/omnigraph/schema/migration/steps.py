@@ -8,6 +8,7 @@ are `None` and marked *optional* are left out. Hidden fields carry the numbers t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Literal
@@ -46,7 +47,7 @@ _TO: Final = {"member": "to"}
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(ABC):
     """One change of a schema; the subclasses are the kinds."""
 
     price: Price = field(metadata=_HIDDEN)
@@ -83,9 +84,9 @@ class Step:
             form["row_count"] = self.row_count
         return form
 
+    @abstractmethod
     def describe(self) -> str:
         """Say on one line what changes."""
-        raise NotImplementedError
 
     def render(self) -> str:
         """Say on one line what changes and what it costs."""
