@@ -1,4 +1,4 @@
-"""Named points at which a test can make a write fail, stop or die.
+"""Named points at which a test can make a write act.
 
 Only steps that no effect on storage marks have a name here; effects themselves are counted by the
 fault-injecting store. A point does nothing unless it was armed.
@@ -6,8 +6,6 @@ fault-injecting store. A point does nothing unless it was armed.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from typing import Final
 
@@ -34,7 +32,6 @@ FAILPOINTS: Final = (
 Action = Callable[[], None]
 
 _armed: dict[str, Action] = {}
-_ENVIRONMENT: Final = "OMNIGRAPH_FAILPOINTS"
 
 
 class FailpointError(Exception):
@@ -53,13 +50,6 @@ def disarm() -> None:
     _armed.clear()
 
 
-def arm_from_environment() -> None:
-    """Arm what `OMNIGRAPH_FAILPOINTS` says: `name=raise|die|stop`, separated by commas."""
-    for item in filter(None, os.environ.get(_ENVIRONMENT, "").split(",")):
-        name, _, action = item.partition("=")
-        arm(name, _ACTIONS[action](name))
-
-
 def hit(name: str) -> None:
     """Act if the point is armed."""
     action = _armed.get(name)
@@ -69,10 +59,3 @@ def hit(name: str) -> None:
 
 def _raise(name: str) -> None:
     raise FailpointError(name)
-
-
-_ACTIONS: Final[dict[str, Callable[[str], Action]]] = {
-    "raise": lambda name: lambda: _raise(name),
-    "die": lambda _: lambda: os._exit(137),
-    "stop": lambda _: lambda: os.kill(os.getpid(), signal.SIGSTOP),
-}
