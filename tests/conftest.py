@@ -27,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-cases", action="store_true", help="rewrite the expected text of failing cases"
     )
+    parser.addoption("--kills", type=int, help="how many processes the runs in tests/crash kill")
+    parser.addoption("--seed", help="the episode that the runs in tests/crash repeat")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,6 +54,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"{len(reasons)} Spark tests (tests/spark) were left out. {problem}", yellow=True
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the settings of whoever runs the tests out of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_HOME", str(tmp_path_factory.mktemp("operator")))
+        patch.delenv("OMNIGRAPH_PROFILE", raising=False)
+        yield
 
 
 @pytest.fixture

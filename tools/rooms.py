@@ -134,6 +134,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "uvicorn": "server",
     "mcp": "mcp",
     "click": "cli",
+    "prompt_toolkit": "cli",
     "rich": "cli",
 }
 """Large libraries and the one room that may import each."""

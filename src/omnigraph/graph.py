@@ -21,6 +21,7 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
 from omnigraph.names import MAIN, BranchName
 from omnigraph.query import SchemaSource, lint_queries
+from omnigraph.query.stored import QueryKindError
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
 from omnigraph.read.reader import Reader, ReadOptions
 from omnigraph.read.result import QueryResult, Target
@@ -38,6 +39,7 @@ from omnigraph.write.auto_optimize import AutoOptimize
 from omnigraph.write.cleanup import Cleanup, CleanupResult, DatasetCleanup
 from omnigraph.write.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.write.delta import WriteMode
+from omnigraph.write.health import Finding, Health, examine
 from omnigraph.write.load import Loader, LoadOptions, LoadResult, choice
 from omnigraph.write.load_source import RecordSource
 from omnigraph.write.load_tables import TableSource
@@ -67,12 +69,15 @@ __all__ = [
     "MEMORY_MAX_DEFAULT",
     "CleanupResult",
     "DatasetCleanup",
+    "Finding",
     "Graph",
     "GraphCommit",
+    "Health",
     "LoadResult",
     "MutationResult",
     "OpenMode",
     "PendingRecovery",
+    "QueryKindError",
     "QueryResult",
     "ReadTarget",
     "RecoveryRecord",
@@ -522,6 +527,10 @@ class Graph:
         """Compact and index every table of `main` in one commit; removes no version."""
         self._require_writable("optimize")
         return self._upkeep.optimize()
+
+    def examine(self, *, try_writing: bool = True) -> list[Finding]:
+        """Look for what is wrong or slow, and say what helps; see `omnigraph doctor`."""
+        return examine(self._repository, self._recovery, self.snapshot(), try_writing=try_writing)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
         """Show versions that came from outside; `confirm` publishes upkeep, `force` the rest."""

@@ -8,71 +8,16 @@ import pty
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from omnigraph.cli.app import COMMANDS, HIDDEN, run
+from omnigraph.cli.app import COMMANDS, HIDDEN
+from support.terminal import SCHEMA, Result, Terminal
 
-SCHEMA = """\
-node Person { name: String @key  age: I32? }
-edge Knows: Person -> Person { since: Date? }
-"""
-DESIRED = """\
-node Person { name: String @key  years: I32? @rename_from(age) }
-edge Knows: Person -> Person { since: Date? }
-"""
-QUERIES = """\
-query all() { match { $p: Person } return { $p.name } }
-query grow($n: String, $age: I32) { update Person set { age: $age } where name = $n }
-"""
-BAD_QUERIES = "query all() { match { $p: Person } return { $p.nmae } }\n"
 ULID = r"[0-9A-HJKMNP-TV-Z]{26}"
 OMNIGRAPH = [str(Path(sys.executable).parent / "omnigraph")]
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-class Terminal:
-    """Runs commands in this process and takes what they print."""
-
-    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
-        self._capture = capture
-
-    def __call__(self, *args: str) -> Result:
-        self._capture.readouterr()
-        code = run(list(args))
-        out, err = self._capture.readouterr()
-        return Result(code, out, err)
-
-
-@pytest.fixture
-def omnigraph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Terminal:
-    monkeypatch.chdir(tmp_path)
-    files = {"s.pg": SCHEMA, "next.pg": DESIRED, "q.gq": QUERIES, "bad.gq": BAD_QUERIES}
-    for name, text in files.items():
-        Path(name).write_text(text, encoding="utf-8")
-    return Terminal(capsys)
-
-
-@pytest.fixture
-def graph(omnigraph: Terminal, tmp_path: Path) -> str:
-    assert omnigraph("init", "--schema", "s.pg", "g.omni").code == 0
-    return str(tmp_path / "g.omni")
 
 
 # -- version and help -----------------------------------------------------------------------------
@@ -272,7 +217,10 @@ def test_a_relative_root_and_a_file_url_are_the_same_graph(omnigraph: Terminal, 
 
 def test_no_graph_two_graphs_and_a_server_are_refused(omnigraph: Terminal) -> None:
     assert omnigraph("snapshot") == Result(
-        1, "", "error: no graph addressed: give a URI, or `--store URI`\n"
+        1,
+        "",
+        "error: no graph addressed: give a URI, `--store URI` or `--profile NAME`,"
+        " or set defaults.store\n",
     )
     assert omnigraph("snapshot", "a", "--store", "b") == Result(
         1, "", "error: URI a and --store b are mutually exclusive\n"
@@ -399,7 +347,10 @@ def test_queries_that_are_not_utf_8_are_a_report(omnigraph: Terminal) -> None:
         (("snpshot",), "no such command 'snpshot'; did you mean `omnigraph snapshot`?"),
         (("frobnicate",), "no such command 'frobnicate'; see `omnigraph --help`"),
         (("branch", "crate"), "No such command 'crate'. Did you mean 'create'?"),
-        (("snapshot", "--jsn"), "No such option '--jsn'. Did you mean '--json'?"),
+        (
+            ("snapshot", "--jsn"),
+            "No such option '--jsn'. (Did you mean one of: '--as', '--json', '--yes'?)",
+        ),
         (("branch", "create"), "Missing argument 'NAME'."),
         (("init", "g.omni"), "Missing option '--schema'."),
         (("init", "--schema", "no.pg", "g.omni"), "File 'no.pg' does not exist."),

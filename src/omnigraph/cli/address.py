@@ -1,44 +1,77 @@
-"""Which graph a command means."""
+"""Which graph a command means: from flags, a profile or the operator's defaults to one root.
+
+1. One explicit address wins: a URI, `--store`, `--server` or `--cluster`. Two are an error.
+2. Then `--profile`, else `$OMNIGRAPH_PROFILE`.
+3. Then the operator's defaults: a server with its graph, else a store.
+4. Without any of them no graph is addressed, and the message says how to address one.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from omnigraph.errors import InvalidInputError
+from omnigraph.cli.capabilities import Capability, rule_of
+from omnigraph.cli.flags import flags, words_of
+from omnigraph.cli.operator_config import OperatorConfig, ScopeKind, read_operator_config
+from omnigraph.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
+
+_OPERATOR: Final = "omnigraph.operator"
+_HOW: Final = "give a URI, `--store URI` or `--profile NAME`, or set defaults.store"
 
 
 class NoGraphAddressedError(InvalidInputError):
     """A command needs a graph and was given none."""
 
     code = "OG-NO-GRAPH"
-    hint = "give a URI, or `--store URI`"
+    hint = _HOW
 
     def __init__(self) -> None:
-        super().__init__("no graph addressed: give a URI, or `--store URI`")
+        super().__init__(f"no graph addressed: {_HOW}")
 
 
 class ConflictingAddressError(InvalidInputError):
-    """A command was given two graphs."""
+    """The parts of an address do not go together."""
 
     code = "OG-ADDRESS"
 
     def __init__(self, problem: str) -> None:
+        self.problem = problem
         super().__init__(problem)
 
 
+class ScopeUnavailableError(UnavailableError):
+    """The addressed place is of a kind that this installation cannot reach."""
+
+    code = "OG-SCOPE"
+    hint = "address the root of the graph: a URI, or `--store URI`"
+
+    def __init__(self, kind: str, target: str) -> None:
+        self.kind = kind
+        self.target = target
+        super().__init__(f"{kind} {target}: this release opens storage directly and has no {kind}s")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A place where graphs are, and possibly which one."""
+
+    kind: ScopeKind
+    target: str
+    graph: str | None = None
+
+
 def graph_address(*, positional: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the ways to address one graph to a command: a URI (positional or `--uri`), `--store`."""
+    """Add the URI of one graph to a command, as an argument or as `--uri`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        command = click.option("--store", metavar="URI", help="Address one graph by its root.")(
-            command
-        )
         if positional:
             return click.argument("uri", required=False)(command)
         return click.option("--uri", metavar="URI", help="Address one graph by its root.")(command)
@@ -46,25 +79,140 @@ def graph_address(*, positional: bool) -> Callable[[Callable[..., Any]], Callabl
     return decorate
 
 
-def resolve_address(uri: str | None, store: str | None) -> str:
-    """Return the root that was addressed."""
-    if uri and store:
-        raise ConflictingAddressError(f"URI {uri} and --store {store} are mutually exclusive")
-    address = uri or store
-    if not address:
-        raise NoGraphAddressedError
-    if address.startswith(("http://", "https://")):
-        raise ConflictingAddressError(
-            f"{address} is a server; this command opens storage directly: give the root of a graph"
+def operator() -> OperatorConfig:
+    """Return the operator's settings, read once per run."""
+    meta = click.get_current_context().find_root().meta
+    if _OPERATOR not in meta:
+        meta[_OPERATOR] = read_operator_config(_warn)
+    settings: OperatorConfig = meta[_OPERATOR]
+    return settings
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
+
+
+def acting() -> str | None:
+    """Return the actor to record: `--as`, else the operator's own name."""
+    return flags().get("as") or operator().actor
+
+
+def resolve_scope(uri: str | None = None) -> Scope:
+    """Return the place that the flags, a profile or the defaults name."""
+    given = flags()
+    explicit = {"URI": uri} | {
+        f"--{kind}": given.get(kind) for kind in ("store", "server", "cluster")
+    }
+    named = {flag: value for flag, value in explicit.items() if value}
+    if len(named) > 1:
+        shown = " and ".join(f"{flag} {value}" for flag, value in named.items())
+        raise ConflictingAddressError(f"{shown} are mutually exclusive")
+    graph = given.get("graph")
+    if named:
+        [(flag, value)] = named.items()
+        return _explicit(flag, value, graph)
+    profile = given.get("profile") or os.environ.get("OMNIGRAPH_PROFILE")
+    if profile:
+        found = operator().profile(profile)
+        return _checked(
+            Scope(found.kind, _looked_up(found.kind, found.target), graph or found.default_graph)
         )
-    return address
+    return _checked(_default(graph))
 
 
-def open_graph(uri: str | None, store: str | None, *, read_only: bool) -> Graph:
+def resolve_address(uri: str | None = None) -> str:
+    """Return the root of the addressed graph."""
+    scope = resolve_scope(uri)
+    words = words_of(click.get_current_context())
+    rule = rule_of(words)
+    is_direct = rule is not None and rule.capability is Capability.DIRECT
+    if scope.kind == "server":
+        if is_direct:
+            raise ConflictingAddressError(
+                f"`{words[0]}` needs direct storage access and {scope.target} is a server:"
+                " give the root of the graph, as a URI or with --store"
+            )
+        raise ScopeUnavailableError("server", scope.target)
+    if scope.kind == "cluster":
+        if not is_direct:
+            raise ConflictingAddressError(
+                f"--cluster is not valid for graph data commands: `{words[0]}` wants a URI,"
+                " --store or --server"
+            )
+        raise ScopeUnavailableError("cluster", scope.target)
+    return scope.target
+
+
+def open_graph(uri: str | None = None, *, read_only: bool) -> Graph:
     """Open the addressed graph; it is closed when the command ends, which tidies up after it."""
     from omnigraph.graph import Graph, OpenMode  # noqa: PLC0415 loads Lance
 
     mode = OpenMode.READ_ONLY if read_only else OpenMode.READ_WRITE
-    graph = Graph.open(resolve_address(uri, store), mode=mode)
+    graph = Graph.open(resolve_address(uri), mode=mode)
     click.get_current_context().call_on_close(graph.close)
     return graph
+
+
+def _explicit(flag: str, value: str, graph: str | None) -> Scope:
+    if flag == "--server":
+        return Scope("server", _looked_up("server", value), graph)
+    if flag == "--cluster":
+        return Scope("cluster", _looked_up("cluster", value), graph)
+    if graph is not None:
+        raise ConflictingAddressError(
+            f"--graph {graph} does not apply: {value} is already a single graph"
+        )
+    if value.startswith(("http://", "https://")):
+        words = words_of(click.get_current_context())
+        rule = rule_of(words)
+        if rule is not None and rule.capability is Capability.DIRECT:
+            raise ConflictingAddressError(
+                f"{value} is a server and `{words[0]}` needs direct storage access:"
+                " give the root of the graph"
+            )
+        raise ConflictingAddressError(f"{value} is a server: address it with `--server {value}`")
+    return Scope("store", value)
+
+
+def _looked_up(kind: ScopeKind, value: str) -> str:
+    """Return where a server or cluster of the operator's file is; anything else is the place."""
+    if kind == "cluster":
+        return operator().clusters.get(value, value)
+    if kind == "store":
+        return value
+    if "://" in value:
+        if not value.startswith(("http://", "https://")):
+            raise ConflictingAddressError(
+                f"--server {value} is not a server: give a name or an http(s) URL;"
+                f" `--store {value}` opens storage"
+            )
+        return value.rstrip("/")
+    servers = operator().servers
+    if value not in servers:
+        known = ", ".join(sorted(servers)) or "none"
+        raise ConflictingAddressError(
+            f"unknown server '{value}' (defined: {known}): add it to {operator().path},"
+            " or give its URL"
+        )
+    return servers[value].rstrip("/")
+
+
+def _default(graph: str | None) -> Scope:
+    settings = operator()
+    if settings.default_server:
+        return Scope(
+            "server",
+            _looked_up("server", settings.default_server),
+            graph or settings.default_graph,
+        )
+    if settings.default_store:
+        return Scope("store", settings.default_store, graph)
+    raise NoGraphAddressedError
+
+
+def _checked(scope: Scope) -> Scope:
+    if scope.kind == "store" and scope.graph is not None:
+        raise ConflictingAddressError(
+            f"graph '{scope.graph}' does not apply to a store scope: {scope.target} is one graph"
+        )
+    return scope

@@ -10,6 +10,8 @@ from typing import Final
 
 import click
 
+from omnigraph.cli.capabilities import RULES
+from omnigraph.cli.flags import GlobalFlags, global_options
 from omnigraph.cli.output import Output
 from omnigraph.errors import OmnigraphError
 from omnigraph.names import nearest_name
@@ -19,48 +21,39 @@ COMMANDS: Final = {
     "branch": ("omnigraph.cli.commands.branch", "Create, list and delete branches."),
     "cleanup": ("omnigraph.cli.commands.cleanup", "Remove old versions and leftovers."),
     "commit": ("omnigraph.cli.commands.commit", "Look at the history of a graph."),
+    "doctor": ("omnigraph.cli.commands.doctor", "Check this machine, and a graph."),
     "demo": ("omnigraph.cli.commands.demo", "Walk through what omnigraph does, end to end."),
     "ingest": ("omnigraph.cli.commands.ingest", "Deprecated: use load."),
     "init": ("omnigraph.cli.commands.init", "Make a new graph."),
     "lint": ("omnigraph.cli.commands.lint", "Check a file of queries against a schema."),
     "load": ("omnigraph.cli.commands.load", "Load a file of nodes and edges."),
+    "log": ("omnigraph.cli.commands.log", "Show what happened, newest first."),
     "mutate": ("omnigraph.cli.commands.mutate", "Change a graph by a mutation query."),
     "optimize": ("omnigraph.cli.commands.optimize", "Compact and index every table."),
+    "profile": ("omnigraph.cli.commands.profile", "See the addresses you have named."),
     "query": ("omnigraph.cli.commands.query", "Run a read query."),
     "recovery": ("omnigraph.cli.commands.recovery", "See what recovery did, and what is pending."),
     "repair": ("omnigraph.cli.commands.repair", "Look for versions that came from outside."),
     "schema": ("omnigraph.cli.commands.schema", "Show a schema, plan and apply changes."),
+    "shell": ("omnigraph.cli.commands.shell", "Ask and change a graph at a prompt."),
     "snapshot": ("omnigraph.cli.commands.snapshot", "Show what a branch publishes."),
+    "tag": ("omnigraph.cli.commands.tag", "Name commits, list and forget their names."),
     "version": ("omnigraph.cli.commands.version", "Show the version."),
 }
 """Name, module and one-line help of each command; the module's `command` is the click command."""
 
-CAPABILITIES: Final = {
-    "data": (
-        "branch",
-        "commit",
-        "load",
-        "mutate",
-        "query",
-        "schema apply",
-        "schema show",
-        "snapshot",
-    ),
-    "direct (storage-native)": (
-        "cleanup",
-        "init",
-        "lint",
-        "optimize",
-        "recovery",
-        "repair",
-        "schema plan",
-    ),
-    "local": ("demo", "version"),
-}
-
-
 HIDDEN: Final = frozenset({"ingest"})
 """Commands that work and are not listed."""
+
+
+def _by_capability() -> list[tuple[str, str]]:
+    """Return the phrase of each class of commands, and the listed commands that are of it."""
+    found: dict[str, list[str]] = {}
+    for name, rule in RULES.items():
+        if name.partition(" ")[0] in COMMANDS.keys() - HIDDEN:
+            found.setdefault(str(rule.capability), []).append(name)
+    return [(phrase, ", ".join(sorted(names))) for phrase, names in found.items()]
+
 
 OLD_SPELLINGS: Final = {"change": "mutate", "read": "query"}
 """Old names of commands: they still work, with a warning."""
@@ -89,7 +82,7 @@ class LazyGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End the help with the commands by capability."""
         with formatter.section("COMMANDS BY CAPABILITY"):
-            formatter.write_dl([(phrase, ", ".join(n)) for phrase, n in CAPABILITIES.items()])
+            formatter.write_dl(_by_capability())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -107,11 +100,16 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    params=[*global_options()],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(version("omnigraph"), "-v", "--version", message="omnigraph %(version)s")
 @click.pass_context
 def root(context: click.Context) -> None:
     """Work with a versioned property graph, in process or on Spark."""
+    context.ensure_object(GlobalFlags)
     if os.environ.get("NO_COLOR"):
         context.color = False
 

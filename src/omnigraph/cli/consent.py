@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from omnigraph.cli.flags import flags
 from omnigraph.errors import InvalidInputError
 
 
@@ -21,10 +22,10 @@ class ConsentMissingError(InvalidInputError):
         super().__init__(f"refusing destructive `{command}` on {uri} without --yes")
 
 
-def require_consent(command: str, uri: str, *, yes: bool, as_json: bool) -> None:
+def require_consent(command: str, uri: str, *, as_json: bool) -> None:
     """Ask before a destructive command touches remote storage; local targets need no consent."""
     is_local = "://" not in uri or uri.startswith("file://")
-    if yes or is_local:
+    if is_local or flags().yes:
         return
     if as_json or not sys.stdin.isatty():
         raise ConsentMissingError(command, uri)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omnigraph.cli.flags import flags
 from omnigraph.wire import error_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from omnigraph.errors import OmnigraphError
 
@@ -31,7 +32,7 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
 
-    def result(self, text: str, shape: Mapping[str, object]) -> None:
+    def result(self, text: str, shape: Mapping[str, object] | Sequence[object]) -> None:
         """Print a result in the form that was asked for."""
         click.echo(json.dumps(shape, indent=2, ensure_ascii=False) if self._as_json else text)
 
@@ -41,7 +42,9 @@ class Output:
             click.echo(text + "\n", err=True)
 
     def write_target(self, command: str, uri: str) -> None:
-        """Say on stderr what is about to be written to."""
+        """Say on stderr what is about to be written to, unless that is unwanted."""
+        if flags().quiet:
+            return
         access = (
             "direct, remote" if "://" in uri and not uri.startswith("file:") else "direct, local"
         )

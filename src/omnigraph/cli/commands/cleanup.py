@@ -9,13 +9,14 @@ import click
 from omnigraph.cli.address import graph_address, open_graph, resolve_address
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.durations import Duration
+from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, type_label
 
 if TYPE_CHECKING:
     from omnigraph.graph import DatasetCleanup
 
 
-@click.command("cleanup")
+@click.command("cleanup", cls=ScopedCommand)
 @graph_address(positional=True)
 @click.option("--keep", type=click.IntRange(min=1), help="Keep this many versions; 10 is good.")
 @click.option("--older-than", type=Duration(), help="Remove only what is older, such as 30d.")
@@ -27,26 +28,23 @@ if TYPE_CHECKING:
     help="Leave files, forks and datasets alone that are younger.",
 )
 @click.option("--confirm", is_flag=True, help="Remove; without it nothing is removed.")
-@click.option("--yes", is_flag=True, help="Do not ask on remote storage.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     uri: str | None,
-    store: str | None,
     keep: int | None,
     older_than: int | None,
     orphan_age: int,
     confirm: bool,
-    yes: bool,
     as_json: bool,
 ) -> None:
     """Remove old versions and leftovers that nothing needs."""
     if keep is None and older_than is None:
         raise click.UsageError("give --keep N, --older-than D, or both")
     out = Output(as_json=as_json)
-    address = resolve_address(uri, store)
+    address = resolve_address(uri)
     if confirm:
-        require_consent("cleanup", address, yes=yes, as_json=as_json)
-    with open_graph(uri, store, read_only=not confirm) as graph:
+        require_consent("cleanup", address, as_json=as_json)
+    with open_graph(uri, read_only=not confirm) as graph:
         out.write_target("cleanup", graph.uri)
         result = graph.cleanup(
             keep_versions=keep, older_than_s=older_than, orphan_age_s=orphan_age, confirm=confirm

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-@click.group("commit")
+@click.group("commit", cls=ScopedGroup)
 def command() -> None:
     """Look at the history of a graph."""
 
@@ -25,11 +26,9 @@ def command() -> None:
 @click.option("--branch", default="main", show_default=True)
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @_json
-def list_(
-    uri: str | None, store: str | None, branch: str, limit: int | None, as_json: bool
-) -> None:
+def list_(uri: str | None, branch: str, limit: int | None, as_json: bool) -> None:
     """List the commits of a branch, newest first."""
-    commits = open_graph(uri, store, read_only=True).list_commits(branch, limit=limit)
+    commits = open_graph(uri, read_only=True).list_commits(branch, limit=limit)
     text = "\n".join(_line(commit) for commit in commits)
     Output(as_json=as_json).result(text, {"commits": [c.to_json() for c in commits]})
 
@@ -38,9 +37,9 @@ def list_(
 @graph_address(positional=False)
 @click.argument("commit_id")
 @_json
-def show(uri: str | None, store: str | None, commit_id: str, as_json: bool) -> None:
+def show(uri: str | None, commit_id: str, as_json: bool) -> None:
     """Show one commit."""
-    shape = open_graph(uri, store, read_only=True).get_commit(commit_id).to_json()
+    shape = open_graph(uri, read_only=True).get_commit(commit_id).to_json()
     text = "\n".join(f"{key}: {value}" for key, value in shape.items() if value is not None)
     Output(as_json=as_json).result(text, shape)
 

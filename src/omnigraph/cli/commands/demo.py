@@ -9,6 +9,8 @@ from typing import Final
 
 import click
 
+from omnigraph.cli.flags import ScopedCommand
+
 SCHEMA: Final = """\
 // Python packages, who wrote them and what they need.
 node Package @description("A distribution on the package index") {
@@ -92,7 +94,7 @@ BAD_RECORDS: Final = """\
 GRAPH: Final = "packages.omni"
 
 
-@click.command("demo")
+@click.command("demo", cls=ScopedCommand)
 @click.option(
     "--dir",
     "folder",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import acting, graph_address, open_graph
 from omnigraph.cli.commands.load_output import load_text
 from omnigraph.cli.output import Output
 
@@ -17,24 +17,21 @@ from omnigraph.cli.output import Output
 @click.option("--mode", default="merge", type=click.Choice(["overwrite", "append", "merge"]))
 @click.option("--branch", default="main", show_default=True)
 @click.option("--from", "base", default="main", show_default=True)
-@click.option("--as", "actor", metavar="ACTOR")
 @click.option("--json", "as_json", is_flag=True)
 def command(
     uri: str | None,
-    store: str | None,
     data: Path,
     mode: str,
     branch: str,
     base: str,
-    actor: str | None,
     as_json: bool,
 ) -> None:
     """Load a stream of JSON values; unknown fields are ignored, wrong values become null."""
     click.echo("warning: `omnigraph ingest` is deprecated; use `omnigraph load`", err=True)
-    graph = open_graph(uri, store, read_only=False)
+    graph = open_graph(uri, read_only=False)
     out = Output(as_json=as_json)
     out.write_target("ingest", graph.uri)
     result = graph.load(
-        data, mode=mode, branch=branch, from_branch=base, actor_id=actor, reader="compatible"
+        data, mode=mode, branch=branch, from_branch=base, actor_id=acting(), reader="compatible"
     )
-    out.result(load_text(result), {"uri": graph.uri, **result.to_json(), "actor_id": actor})
+    out.result(load_text(result), {"uri": graph.uri, **result.to_json(), "actor_id": acting()})

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from omnigraph.cli.flags import ScopedCommand
 
-@click.command("init")
+
+@click.command("init", cls=ScopedCommand)
 @click.argument("uri")
 @click.option(
     "--schema",

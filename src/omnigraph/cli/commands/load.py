@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.commands.load_output import load_text
+from omnigraph.cli.consent import require_consent
+from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output
 
 
-@click.command("load")
+@click.command("load", cls=ScopedCommand)
 @graph_address(positional=True)
 @click.option(
     "--data",
@@ -28,23 +30,22 @@ from omnigraph.cli.output import Output
 )
 @click.option("--branch", default="main", show_default=True, help="The branch to load into.")
 @click.option("--from", "base", metavar="BASE", help="Cut the branch from this one if missing.")
-@click.option("--as", "actor", metavar="ACTOR", help="Record who did it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     uri: str | None,
-    store: str | None,
     data: Path,
     mode: str,
     branch: str,
     base: str | None,
-    actor: str | None,
     as_json: bool,
 ) -> None:
     """Load a file of nodes and edges as one commit, or not at all."""
-    graph = open_graph(uri, store, read_only=False)
+    if mode == "overwrite":
+        require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
+    graph = open_graph(uri, read_only=False)
     out = Output(as_json=as_json)
     out.write_target("load", graph.uri)
-    result = graph.load(data, mode=mode, branch=branch, from_branch=base, actor_id=actor)
+    result = graph.load(data, mode=mode, branch=branch, from_branch=base, actor_id=acting())
     shape = {"uri": graph.uri, **result.to_json()}
     if base is None:
         del shape["base_branch"]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import open_graph
+from omnigraph.cli.address import acting, open_graph
+from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output
 from omnigraph.cli.query_input import query_input, read_params, read_query
 from omnigraph.errors import PreconditionError
@@ -19,14 +20,12 @@ if TYPE_CHECKING:
     from omnigraph.graph import MutationResult
 
 
-@click.command("mutate")
+@click.command("mutate", cls=ScopedCommand)
 @query_input
-@click.option("--store", metavar="URI", help="Address one graph by its root.")
 @click.option("--branch", default="main", show_default=True)
 @click.option(
     "--if-commit", "expected_head", metavar="ID", help="Only if this is the branch's head."
 )
-@click.option("--as", "actor", metavar="ACTOR", help="Record who did it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     name: str | None,
@@ -34,10 +33,8 @@ def command(
     query_text: str | None,
     params_text: str | None,
     params_path: Path | None,
-    store: str | None,
     branch: str,
     expected_head: str | None,
-    actor: str | None,
     as_json: bool,
 ) -> None:
     """Run a mutation query as one commit.
@@ -47,10 +44,10 @@ def command(
     text = read_query(name=name, query_path=query_path, query_text=query_text)
     params = read_params(params_text=params_text, params_path=params_path)
     out = Output(as_json=as_json)
-    graph = open_graph(None, store, read_only=False)
+    graph = open_graph(read_only=False)
     try:
         result = graph.mutate(
-            text, name, params, branch=branch, expected_head=expected_head, actor_id=actor
+            text, name, params, branch=branch, expected_head=expected_head, actor_id=acting()
         )
     except PreconditionError as error:
         if not as_json:

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, type_label
 
 if TYPE_CHECKING:
     from omnigraph.graph import TableReport
 
 
-@click.command("optimize")
+@click.command("optimize", cls=ScopedCommand)
 @graph_address(positional=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(uri: str | None, store: str | None, as_json: bool) -> None:
+def command(uri: str | None, as_json: bool) -> None:
     """Compact and index every table of main, in one commit."""
-    with open_graph(uri, store, read_only=False) as graph:
+    with open_graph(uri, read_only=False) as graph:
         out = Output(as_json=as_json)
         out.write_target("optimize", graph.uri)
         report = graph.optimize()

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import open_graph
-from omnigraph.cli.formats import READ_FORMATS, read_lines
+from omnigraph.cli.address import open_graph, operator
+from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.formats import READ_FORMATS, TableStyle, read_lines
 from omnigraph.cli.output import Output
 from omnigraph.cli.query_input import query_input, read_params, read_query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.cli.formats import ReadFormat
+    from omnigraph.cli.formats import CellLayout, ReadFormat
     from omnigraph.graph import QueryResult
 
 _BYTES_PER_MIB = 1024**2
 
 
-@click.command("query")
+@click.command("query", cls=ScopedCommand)
 @query_input
-@click.option("--store", metavar="URI", help="Address one graph by its root.")
 @click.option("--branch", help="Read the head of this branch (default: main).")
 @click.option("--snapshot", metavar="ID", help="Read the graph as this commit left it.")
 @click.option("--format", "form", type=click.Choice(READ_FORMATS), help="The output form.")
@@ -38,7 +38,6 @@ def command(
     query_text: str | None,
     params_text: str | None,
     params_path: Path | None,
-    store: str | None,
     branch: str | None,
     snapshot: str | None,
     form: ReadFormat | None,
@@ -63,7 +62,7 @@ def command(
     text = read_query(name=name, query_path=query_path, query_text=query_text)
     params = read_params(params_text=params_text, params_path=params_path)
     target = ReadTarget.snapshot(snapshot) if snapshot else ReadTarget.branch(branch or "main")
-    result = open_graph(None, store, read_only=True).query(
+    result = open_graph(read_only=True).query(
         text,
         name,
         params,
@@ -74,7 +73,18 @@ def command(
         rows_max=rows_max,
         memory_max=MEMORY_MAX_DEFAULT if memory_mib is None else memory_mib * _BYTES_PER_MIB,
     )
-    _print(result, form or ("json" if as_json else "table"), explain=explain, profile=profile)
+    chosen = "json" if as_json else form or _default_form()
+    _print(result, chosen, explain=explain, profile=profile)
+
+
+def _default_form() -> ReadFormat:
+    return next((form for form in READ_FORMATS if form == operator().output), "table")
+
+
+def _style() -> TableStyle:
+    settings = operator()
+    layout: CellLayout = "wrap" if settings.cell_layout == "wrap" else "truncate"
+    return TableStyle(settings.column_width_max, layout)
 
 
 def _print(result: QueryResult, form: ReadFormat, *, explain: bool, profile: bool) -> None:
@@ -87,5 +97,5 @@ def _print(result: QueryResult, form: ReadFormat, *, explain: bool, profile: boo
         shape |= result.explanation()
     elif profile:
         click.echo(result.explanation_text(), err=True)
-    for line in read_lines(shape, form):
+    for line in read_lines(shape, form, _style()):
         click.echo(line)

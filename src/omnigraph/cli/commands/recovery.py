@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-@click.group("recovery")
+@click.group("recovery", cls=ScopedGroup)
 def command() -> None:
     """See what recovery has done, and what is pending."""
 
@@ -23,9 +24,9 @@ def command() -> None:
 @command.command("list")
 @graph_address(positional=True)
 @_json
-def list_(uri: str | None, store: str | None, as_json: bool) -> None:
+def list_(uri: str | None, as_json: bool) -> None:
     """List the operations that recovery has settled, newest first."""
-    with open_graph(uri, store, read_only=True) as graph:
+    with open_graph(uri, read_only=True) as graph:
         records = graph.recovery_list()
     text = "\n".join(_line(record) for record in records)
     Output(as_json=as_json).result(text, {"recoveries": [_shape(r) for r in records]})
@@ -35,9 +36,9 @@ def list_(uri: str | None, store: str | None, as_json: bool) -> None:
 @graph_address(positional=False)
 @click.argument("operation_id")
 @_json
-def show(uri: str | None, store: str | None, operation_id: str, as_json: bool) -> None:
+def show(uri: str | None, operation_id: str, as_json: bool) -> None:
     """Show what recovery did about one operation."""
-    with open_graph(uri, store, read_only=True) as graph:
+    with open_graph(uri, read_only=True) as graph:
         shape = _shape(graph.recovery_show(operation_id))
     text = "\n".join(f"{key}: {value}" for key, value in shape.items() if value is not None)
     Output(as_json=as_json).result(text, shape)
@@ -46,9 +47,9 @@ def show(uri: str | None, store: str | None, operation_id: str, as_json: bool) -
 @command.command("status")
 @graph_address(positional=True)
 @_json
-def status(uri: str | None, store: str | None, as_json: bool) -> None:
+def status(uri: str | None, as_json: bool) -> None:
     """Show pending records and what recovery would do; changes nothing."""
-    with open_graph(uri, store, read_only=True) as graph:
+    with open_graph(uri, read_only=True) as graph:
         pending = [_pending(each) for each in graph.recovery_status()]
     lines = [
         f"{each['operation_id']} {each['writer_kind']} on {each['branch']}: {each['verdict']}"
@@ -62,13 +63,11 @@ def status(uri: str | None, store: str | None, as_json: bool) -> None:
 @click.argument("operation_id")
 @click.option("--confirm", is_flag=True, help="Set the record aside.")
 @_json
-def quarantine(
-    uri: str | None, store: str | None, operation_id: str, confirm: bool, as_json: bool
-) -> None:
+def quarantine(uri: str | None, operation_id: str, confirm: bool, as_json: bool) -> None:
     """Set aside a record that recovery cannot settle, after a look at the tables it names."""
     if not confirm:
         raise click.UsageError("setting a record aside needs --confirm")
-    with open_graph(uri, store, read_only=True) as graph:
+    with open_graph(uri, read_only=True) as graph:
         aside = graph.recovery_quarantine(operation_id)
         shape = {"uri": graph.uri, "operation_id": operation_id, "path": aside}
     Output(as_json=as_json).result(f"set aside as {aside}", shape)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, type_label
 from omnigraph.wire.outcomes import EXIT_FAILURE
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.graph import TableRepair
 
 
-@click.command("repair")
+@click.command("repair", cls=ScopedCommand)
 @graph_address(positional=True)
 @click.option("--confirm", is_flag=True, help="Publish drift that is verified upkeep.")
 @click.option("--force", is_flag=True, help="With --confirm: publish all other drift as well.")
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 def command(
     context: click.Context,
     uri: str | None,
-    store: str | None,
     confirm: bool,
     force: bool,
     as_json: bool,
@@ -31,7 +31,7 @@ def command(
     """Look for versions that came from outside, and publish what an operator accepts."""
     if force and not confirm:
         raise click.UsageError("--force needs --confirm")
-    with open_graph(uri, store, read_only=not confirm) as graph:
+    with open_graph(uri, read_only=not confirm) as graph:
         out = Output(as_json=as_json)
         out.write_target("repair", graph.uri)
         report = graph.repair(confirm=confirm, force=force)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-@click.group("schema")
+@click.group("schema", cls=ScopedGroup)
 def command() -> None:
     """Show a schema, plan its changes and apply them."""
 
@@ -20,9 +21,9 @@ def command() -> None:
 @command.command("show")
 @graph_address(positional=True)
 @_json
-def show(uri: str | None, store: str | None, as_json: bool) -> None:
+def show(uri: str | None, as_json: bool) -> None:
     """Show the accepted schema."""
-    source = open_graph(uri, store, read_only=True).schema_source()
+    source = open_graph(uri, read_only=True).schema_source()
     Output(as_json=as_json).result(source, {"schema_source": source})
 
 
@@ -37,11 +38,9 @@ def show(uri: str | None, store: str | None, as_json: bool) -> None:
 )
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard ones.")
 @_json
-def plan(
-    uri: str | None, store: str | None, schema_path: Path, allow_data_loss: bool, as_json: bool
-) -> None:
+def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: bool) -> None:
     """Say what it takes to get to another schema; touches no data."""
-    graph = open_graph(uri, store, read_only=True)
+    graph = open_graph(uri, read_only=True)
     planned = graph.plan_schema_file(schema_path, allow_data_loss=allow_data_loss).plan
     shape = {"uri": graph.uri, "step_count": len(planned.steps), **planned.to_json()}
     Output(as_json=as_json).result(planned.render(), shape)
@@ -57,22 +56,19 @@ def plan(
     help="The desired schema (`.pg`).",
 )
 @click.option("--allow-data-loss", is_flag=True, help="Purge what drops remove.")
-@click.option("--as", "actor", metavar="ACTOR", help="Record who did it.")
 @_json
 def apply(
     uri: str | None,
-    store: str | None,
     schema_path: Path,
     allow_data_loss: bool,
-    actor: str | None,
     as_json: bool,
 ) -> None:
     """Make another schema the accepted one, with what it means for stored rows."""
-    with open_graph(uri, store, read_only=False) as graph:
+    with open_graph(uri, read_only=False) as graph:
         out = Output(as_json=as_json)
         out.write_target("schema apply", graph.uri)
         result = graph.apply_schema_file(
-            schema_path, allow_data_loss=allow_data_loss, actor_id=actor
+            schema_path, allow_data_loss=allow_data_loss, actor_id=acting()
         )
         for warning in result.warnings:
             click.echo(f"warning: {warning}", err=True)

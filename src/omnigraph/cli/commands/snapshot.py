@@ -5,19 +5,20 @@ from __future__ import annotations
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 
 
-@click.command("snapshot")
+@click.command("snapshot", cls=ScopedCommand)
 @graph_address(positional=True)
 @click.option("--branch", default="main", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(uri: str | None, store: str | None, branch: str, as_json: bool) -> None:
+def command(uri: str | None, branch: str, as_json: bool) -> None:
     """Show which version of which dataset a branch publishes."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
-    snapshot = open_graph(uri, store, read_only=True).snapshot_of(ReadTarget.branch(branch))
+    snapshot = open_graph(uri, read_only=True).snapshot_of(ReadTarget.branch(branch))
     datasets = []
     for key, entry in snapshot.entries.items():
         kind, _, name = key.partition(":")

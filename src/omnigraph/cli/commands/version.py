@@ -6,10 +6,11 @@ from importlib.metadata import version
 
 import click
 
+from omnigraph.cli.flags import ScopedCommand
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 
 
-@click.command("version")
+@click.command("version", cls=ScopedCommand)
 def command() -> None:
     """Show the version."""
     click.echo(f"omnigraph {version('omnigraph')}")

@@ -1,0 +1,97 @@
+"""`omnigraph log`: the history for people."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.dag import Commit, draw
+from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.graph import Graph, GraphCommit
+
+_LIMIT_DEFAULT = 50
+
+
+@click.command("log", cls=ScopedCommand)
+@graph_address(positional=True)
+@click.option("--branch", help="The history of this branch (default: main; all with --graph).")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=_LIMIT_DEFAULT,
+    show_default=True,
+    help="Show at most this many commits.",
+)
+@click.option("--graph", "as_graph", is_flag=True, help="Draw how branches part and meet.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(uri: str | None, branch: str | None, limit: int, as_graph: bool, as_json: bool) -> None:
+    """Show what happened, newest first, with the names that point at each commit."""
+    graph = open_graph(uri, read_only=True)
+    branches = [branch] if branch else graph.branch_list() if as_graph else ["main"]
+    commits = _newest(graph, branches, limit)
+    names = _names(graph)
+    out = Output(as_json=as_json)
+    shape = {"commits": [_shape(commit, names) for commit in commits]}
+    out.result("\n".join(_lines(commits, names, as_graph=as_graph)), shape)
+
+
+def _newest(graph: Graph, branches: list[str], limit: int) -> list[GraphCommit]:
+    found = {
+        commit.graph_commit_id: commit
+        for branch in branches
+        for commit in graph.list_commits(branch, limit=limit)
+    }
+    # Ids grow with time, so a commit always comes before its parents.
+    return [found[commit_id] for commit_id in sorted(found, reverse=True)][:limit]
+
+
+def _names(graph: Graph) -> Mapping[str, list[str]]:
+    """Return the branches and tags that point at each commit."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for branch in graph.branch_list():
+        names[graph.head_commit_id_for_branch(branch)].append(branch)
+    for tag in graph.tag_list():
+        names[tag.commit_id].append(f"tag: {tag.name}")
+    return names
+
+
+def _lines(
+    commits: list[GraphCommit], names: Mapping[str, list[str]], *, as_graph: bool
+) -> list[str]:
+    drawn = [Commit(c.graph_commit_id, _parents(c), _line(c, names)) for c in commits]
+    return list(draw(drawn)) if as_graph else [commit.label for commit in drawn]
+
+
+def _parents(commit: GraphCommit) -> tuple[str, ...]:
+    both = (commit.parent_commit_id, commit.merged_parent_commit_id)
+    return tuple(parent for parent in both if parent is not None)
+
+
+def _line(commit: GraphCommit, names: Mapping[str, list[str]]) -> str:
+    at = datetime.fromtimestamp(commit.created_at / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    parts = [commit.graph_commit_id, at, commit.operation]
+    if commit.actor_id:
+        parts.append(f"by {commit.actor_id}")
+    if commit.message:
+        parts.append(commit.message)
+    if commit.graph_commit_id in names:
+        parts.append(f"({', '.join(names[commit.graph_commit_id])})")
+    return "  ".join(parts)
+
+
+def _shape(commit: GraphCommit, names: Mapping[str, list[str]]) -> dict[str, object]:
+    return {
+        **commit.to_json(),
+        "operation": commit.operation,
+        "message": commit.message,
+        "names": names.get(commit.graph_commit_id, []),
+    }

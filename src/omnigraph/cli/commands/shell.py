@@ -1,0 +1,67 @@
+"""`omnigraph shell`: a prompt on one graph."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.shell_session import ShellSession
+from omnigraph.cli.statements import Statements
+
+
+@click.command("shell", cls=ScopedCommand)
+@graph_address(positional=True)
+@click.option("--branch", default="main", show_default=True, help="The branch to begin on.")
+@click.option(
+    "--file",
+    "script",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run the statements of a file instead of asking for them.",
+)
+def command(uri: str | None, branch: str, script: Path | None) -> None:
+    r"""Ask and change a graph at a prompt.
+
+    A statement ends when its braces are closed. `match { … } return { … }` needs no name. `\help`
+    lists what else there is. Without a terminal, statements are read from stdin; the first that
+    fails ends the run.
+    """
+    graph = open_graph(uri, read_only=False)
+    session = ShellSession(graph, branch=branch, actor=acting())
+    if script is not None:
+        sys.exit(session.run_script(script.read_text(encoding="utf-8")))
+    if not sys.stdin.isatty():
+        sys.exit(session.run_script(sys.stdin.read()))
+    _ask(session)
+
+
+def _ask(session: ShellSession) -> None:
+    """Read statements from a terminal, with history and completion, until the end."""
+    from prompt_toolkit import PromptSession  # noqa: PLC0415 only for terminals
+    from prompt_toolkit.completion import WordCompleter  # noqa: PLC0415 only for terminals
+    from prompt_toolkit.history import FileHistory  # noqa: PLC0415 only for terminals
+
+    from omnigraph.cli.operator_config import operator_home  # noqa: PLC0415 only for terminals
+
+    home = operator_home()
+    home.mkdir(parents=True, exist_ok=True)
+    prompt: PromptSession[str] = PromptSession(
+        history=FileHistory(str(home / "shell_history")),
+        completer=WordCompleter(session.words, sentence=False),
+        complete_while_typing=False,
+    )
+    statements = Statements()
+    while not session.is_over:
+        mark = "… " if statements.is_open else f"{session.branch}> "
+        try:
+            line = prompt.prompt(mark)
+        except KeyboardInterrupt:
+            statements = Statements()
+            continue
+        except EOFError:
+            return
+        for statement in statements.feed(line):
+            session.run(statement)
