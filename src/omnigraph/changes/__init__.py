@@ -1,0 +1,1 @@
+"""Row differences between snapshots, and the change feed."""
