@@ -110,10 +110,11 @@ def test_any_two_versions_differ_by_what_the_model_says(
     for before, old in history.versions:
         for after, new in history.versions:
             changes = found(before, after)
-            assert changes.inserted.to_pylist() == sorted(new.keys() - old.keys())
-            assert changes.deleted.to_pylist() == sorted(old.keys() - new.keys())
+            assert changes.inserted.ids.to_pylist() == sorted(new.keys() - old.keys())
+            assert changes.deleted.ids.to_pylist() == sorted(old.keys() - new.keys())
             differing = sorted(key for key in old.keys() & new.keys() if old[key] != new[key])
-            assert changes.updated.to_pylist() == differing
+            assert changes.updated_before.ids.to_pylist() == differing
+            assert changes.updated_after.ids.to_pylist() == differing
 
 
 def test_fragments_that_are_the_same_on_both_sides_are_not_read(tmp_path: Path) -> None:
@@ -131,8 +132,8 @@ def test_a_table_that_came_or_went_is_all_inserts_or_all_deletes(tmp_path: Path)
     graph = Graph.init(str(tmp_path / "g.omni"), SCHEMA, durability="process")
     graph.load(lines([{"name": "a"}, {"name": "b"}]), mode="append")
     handle = graph.snapshot().open(KEY)
-    assert table_changes(None, handle, columns=COLUMNS).inserted.to_pylist() == ["a", "b"]
-    assert table_changes(handle, None, columns=COLUMNS).deleted.to_pylist() == ["a", "b"]
+    assert table_changes(None, handle, columns=COLUMNS).inserted.ids.to_pylist() == ["a", "b"]
+    assert table_changes(handle, None, columns=COLUMNS).deleted.ids.to_pylist() == ["a", "b"]
     assert table_changes(handle, handle, columns=COLUMNS, blobs=("body",)).is_empty
 
 

@@ -32,42 +32,64 @@ if TYPE_CHECKING:
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.store.records import FragmentInfo
 
-Addresses = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.uint64]
 
 _OFFSET_BITS: Final = np.uint64(32)
 _OFFSET_MASK: Final = np.uint64((1 << 32) - 1)
-COMPARED_AT_ONCE: Final = 100_000
+COMPARED_AT_ONCE: Final = 8_192
 """Rows of both sides that are compared together: bounds memory, not results."""
 
 
 @dataclass(frozen=True)
-class RowChanges:
-    """Rows that are in one version only, or differ; every id is in one of the three, sorted.
+class RowRefs:
+    """Rows of one version: their ids, and where they are; sorted by id."""
 
-    Addresses are of the side on which the row is: `before` for deleted and updated rows, `after`
-    for inserted and updated ones.
+    ids: pa.Array
+    row_ids: Numbers
+    addresses: Numbers
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def where(self, mask: Mask) -> RowRefs:
+        """Keep some of them."""
+        return RowRefs(self.ids.filter(pa.array(mask)), self.row_ids[mask], self.addresses[mask])
+
+    def at(self, places: npt.NDArray[np.int64]) -> RowRefs:
+        """Pick some of them, in the order given."""
+        return RowRefs(
+            self.ids.take(pa.array(places)), self.row_ids[places], self.addresses[places]
+        )
+
+    @classmethod
+    def none(cls) -> RowRefs:
+        """Return no rows."""
+        empty = np.zeros(0, np.uint64)
+        return cls(pa.array([], pa.utf8()), empty, empty)
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """Rows that are in one version only, or differ; every id is in one of the three.
+
+    `inserted` and `updated_after` are rows of the later version, `deleted` and `updated_before` of
+    the earlier one; the two sides of an update are at the same places.
     """
 
-    inserted: pa.Array
-    inserted_after: Addresses
-    updated: pa.Array
-    updated_before: Addresses
-    updated_after: Addresses
-    deleted: pa.Array
-    deleted_before: Addresses
+    inserted: RowRefs
+    updated_before: RowRefs
+    updated_after: RowRefs
+    deleted: RowRefs
 
     @property
     def is_empty(self) -> bool:
         """Whether both versions hold the same rows."""
-        return not (len(self.inserted) or len(self.updated) or len(self.deleted))
+        return not (len(self.inserted) or len(self.updated_after) or len(self.deleted))
 
-
-@dataclass(frozen=True)
-class Candidates:
-    """Rows of one side that the other side may not have, sorted by id."""
-
-    ids: pa.Array
-    addresses: Addresses
+    @classmethod
+    def none(cls) -> RowChanges:
+        """Return no changes."""
+        return cls(*(RowRefs.none() for _ in range(4)))
 
 
 def table_changes(
@@ -86,25 +108,21 @@ def table_changes(
     place_in_came = pc.index_in(gone.ids, value_set=came.ids)
     in_both = _mask(place_in_came.is_valid())
     is_new = ~_mask(pc.is_in(came.ids, value_set=gone.ids))
-    at_before = gone.addresses[in_both]
-    at_after = came.addresses[place_in_came.drop_null().to_numpy()]
-    differ = np.zeros(len(at_before), np.bool_)
+    old, new = gone.where(in_both), came.at(place_in_came.drop_null().to_numpy())
+    differ = np.zeros(len(old), np.bool_)
     if before is not None and after is not None:
-        differ = _Comparison(before, after, columns, blobs).differing(at_before, at_after)
+        differ = differing_refs(before, old, after, new, columns=columns, blobs=blobs)
     return RowChanges(
-        inserted=came.ids.filter(pa.array(is_new)),
-        inserted_after=came.addresses[is_new],
-        updated=gone.ids.filter(pa.array(in_both)).filter(pa.array(differ)),
-        updated_before=at_before[differ],
-        updated_after=at_after[differ],
-        deleted=gone.ids.filter(pa.array(~in_both)),
-        deleted_before=gone.addresses[~in_both],
+        inserted=came.where(is_new),
+        updated_before=old.where(differ),
+        updated_after=new.where(differ),
+        deleted=gone.where(~in_both),
     )
 
 
 def candidates(
     before: DatasetHandle | None, after: DatasetHandle | None
-) -> tuple[Candidates, Candidates]:
+) -> tuple[RowRefs, RowRefs]:
     """Return the rows of each side that may not be in the other one."""
     left = {} if before is None else _by_files(before.fragments())
     right = {} if after is None else _by_files(after.fragments())
@@ -119,9 +137,22 @@ def candidates(
     return _sorted(gone), _sorted(came)
 
 
-def rows_at(handle: DatasetHandle, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
-    """Fetch columns of exact rows, in the order given."""
-    return handle.take_addresses(pa.array(addresses, pa.uint64()), columns)
+def differing_refs(
+    before: DatasetHandle,
+    old: RowRefs,
+    after: DatasetHandle,
+    new: RowRefs,
+    *,
+    columns: Sequence[str],
+    blobs: Sequence[str],
+) -> Mask:
+    """Mark the pairs of rows that differ; both sides are at the same places."""
+    comparison = _Comparison(before, after, columns, blobs)
+    differ = np.zeros(len(old), np.bool_)
+    for start in range(0, len(old), COMPARED_AT_ONCE):
+        part = slice(start, start + COMPARED_AT_ONCE)
+        differ[part] = comparison.differing(old.row_ids[part], new.row_ids[part])
+    return differ
 
 
 # -- candidates ------------------------------------------------------------------------------------
@@ -132,19 +163,22 @@ def _by_files(fragments: Iterable[FragmentInfo]) -> dict[str, FragmentInfo]:
 
 
 def _whole(handle: DatasetHandle | None, fragment_ids: Sequence[int]) -> list[pa.Table]:
-    """Read ids and addresses of all live rows of some fragments."""
+    """Read the ids of all live rows of some fragments."""
     if handle is None or not fragment_ids:
         return []
     request = ScanRequest(
-        columns=("id",), with_row_address=True, fragment_ids=tuple(sorted(fragment_ids))
+        columns=("id",),
+        with_row_id=True,
+        with_row_address=True,
+        fragment_ids=tuple(sorted(fragment_ids)),
     )
-    return [handle.scan(request).read_all().select(["id", ROW_ADDRESS])]
+    return [handle.scan(request).read_all().select(["id", ROW_ID, ROW_ADDRESS])]
 
 
 def _one_sided(
     before: DatasetHandle, after: DatasetHandle, pairs: Sequence[tuple[FragmentInfo, FragmentInfo]]
 ) -> tuple[list[pa.Table], list[pa.Table]]:
-    """Read the rows of fragments with the same data that are alive on one side alone."""
+    """Read the ids of fragments with the same data whose rows are alive on one side alone."""
     left = _live(before, [old.fragment_id for old, _ in pairs])
     right = _live(after, [new.fragment_id for _, new in pairs])
     # The two sides may number fragments differently: compare places as the left numbers them.
@@ -155,33 +189,32 @@ def _one_sided(
     return _ids_at(before, lost), _ids_at(after, won)
 
 
-def _live(handle: DatasetHandle, fragment_ids: Sequence[int]) -> Addresses:
+def _live(handle: DatasetHandle, fragment_ids: Sequence[int]) -> Numbers:
     """Return the addresses of live rows; no column is read."""
     request = ScanRequest(columns=(), with_row_address=True, fragment_ids=tuple(fragment_ids))
-    found = handle.scan(request).read_all()[ROW_ADDRESS]
-    addresses: Addresses = found.to_numpy()
+    addresses: Numbers = handle.scan(request).read_all()[ROW_ADDRESS].to_numpy()
     return addresses
 
 
-def _renumbered(addresses: Addresses, numbers: dict[int, int]) -> Addresses:
+def _renumbered(addresses: Numbers, numbers: dict[int, int]) -> Numbers:
     known = np.array(sorted(numbers), np.uint64)
     targets = np.array([numbers[int(number)] for number in known], np.uint64)
     fragments = targets[np.searchsorted(known, addresses >> _OFFSET_BITS)]
     return (fragments << _OFFSET_BITS) | (addresses & _OFFSET_MASK)
 
 
-def _ids_at(handle: DatasetHandle, addresses: Addresses) -> list[pa.Table]:
+def _ids_at(handle: DatasetHandle, addresses: Numbers) -> list[pa.Table]:
     if not len(addresses):
         return []
-    return [rows_at(handle, addresses, ["id", ROW_ADDRESS])]
+    wanted = pa.array(addresses, pa.uint64())
+    return [handle.take_addresses(wanted, ["id", ROW_ID, ROW_ADDRESS])]
 
 
-def _sorted(tables: list[pa.Table]) -> Candidates:
-    if not tables:
-        return Candidates(pa.array([], pa.utf8()), np.zeros(0, np.uint64))
-    rows = pa.concat_tables(tables).sort_by("id").combine_chunks()
-    ids = rows["id"].chunk(0) if rows.num_rows else pa.array([], pa.utf8())
-    return Candidates(ids, rows[ROW_ADDRESS].to_numpy())
+def _sorted(tables: list[pa.Table]) -> RowRefs:
+    rows = pa.concat_tables(tables).sort_by("id").combine_chunks() if tables else None
+    if rows is None or not rows.num_rows:
+        return RowRefs.none()
+    return RowRefs(rows["id"].chunk(0), rows[ROW_ID].to_numpy(), rows[ROW_ADDRESS].to_numpy())
 
 
 # -- comparing -------------------------------------------------------------------------------------
@@ -189,39 +222,38 @@ def _sorted(tables: list[pa.Table]) -> Candidates:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Compares rows of two versions by their addresses."""
+    """Compares rows of two versions by their stable row ids."""
 
     before: DatasetHandle
     after: DatasetHandle
     columns: Sequence[str]
     blobs: Sequence[str]
 
-    def differing(self, at_before: Addresses, at_after: Addresses) -> Mask:
-        """Mark the pairs of rows that differ."""
-        differ = np.zeros(len(at_before), np.bool_)
-        for start in range(0, len(at_before), COMPARED_AT_ONCE):
-            part = slice(start, start + COMPARED_AT_ONCE)
-            differ[part] = self._differing_part(at_before[part], at_after[part])
-        return differ
-
-    def _differing_part(self, at_before: Addresses, at_after: Addresses) -> Mask:
+    def differing(self, old: Numbers, new: Numbers) -> Mask:
+        """Mark the pairs that differ: first by the plain columns, then by blobs."""
         plain = [name for name in self.columns if name not in self.blobs]
-        left = rows_at(self.before, at_before, plain)
-        right = rows_at(self.after, at_after, plain)
+        left, right = _taken(self.before, old, plain), _taken(self.after, new, plain)
         differ = differing_rows(left, right, plain)
         for name in self.blobs:
             same = np.flatnonzero(~differ)
             if len(same):
-                old = self._described(self.before, at_before[same], name)
-                new = self._described(self.after, at_after[same], name)
-                differ[same] = differing_blobs(self.before, self.after, name, old, new)
+                differ[same] = differing_blobs(
+                    self.before,
+                    self.after,
+                    name,
+                    _described(self.before, old[same], name),
+                    _described(self.after, new[same], name),
+                )
         return differ
 
-    def _described(
-        self, handle: DatasetHandle, addresses: Addresses, name: str
-    ) -> tuple[pa.Array, pa.Array]:
-        rows = rows_at(handle, addresses, [name, ROW_ID]).combine_chunks()
-        return rows[name].chunk(0), rows[ROW_ID].chunk(0)
+
+def _taken(handle: DatasetHandle, row_ids: Numbers, columns: Sequence[str]) -> pa.Table:
+    return handle.take(pa.array(row_ids, pa.uint64()), columns)
+
+
+def _described(handle: DatasetHandle, row_ids: Numbers, name: str) -> tuple[pa.Array, pa.Array]:
+    column = _taken(handle, row_ids, [name]).combine_chunks()[name].chunk(0)
+    return column, pa.array(row_ids, pa.uint64())
 
 
 def _mask(column: pa.Array) -> Mask:
