@@ -1,5 +1,7 @@
 """Run the benchmarks: `python -m bench` lists them, `python -m bench NAME …` runs some, `all` all.
 
+Options after the names go to each of them: `python -m bench queries --size M`.
+
 Each prints a Markdown table for bench/RESULTS.md. Numbers are ratios against a peer measured in the
 same run, in turns, so that a busy machine hurts both sides.
 """
@@ -21,8 +23,10 @@ def names() -> list[str]:
 
 def main() -> None:
     """Run what was asked for."""
-    wanted = sys.argv[1:]
-    sys.argv = sys.argv[:1]
+    words = sys.argv[1:]
+    first_option = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    wanted = words[:first_option]
+    sys.argv = [sys.argv[0], *words[first_option:]]
     if not wanted:
         print("benchmarks:", ", ".join(names()), "(or: all)")
         return

@@ -7,6 +7,10 @@ append atomic with the other. Rounds alternate. The bar is a ratio of 2.5 at the
 Flushes and processor time per write are shown beside, because they do not depend on what else the
 machine does.
 
+Then: what automatic upkeep costs the writes beside it; a key lookup after a thousand one-row writes
+without any call of maintenance, against the same table when it was fresh; a write after a thousand
+commits against one on the fresh graph.
+
 The last table says where the time of one mutation goes: the phases are timed in a run of their own,
 because timing costs time.
 """
@@ -20,7 +24,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +31,8 @@ import lance
 import pyarrow as pa
 
 from omnigraph import Graph
-from omnigraph.manifest import CommitDraft, Requirements, Updates
-from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.turn import Turn, Turns
 from omnigraph.names import BranchName
-from omnigraph.store.records import IndexKind, IndexSpec
 from omnigraph.write import mutate as mutate_module
 from support.places import repository_of
 from support.writer import append
@@ -44,6 +44,10 @@ PEOPLE = 100_000
 ROUNDS = 5
 WRITES = 30
 BAR = 2.5
+HISTORY = 1_000
+LOOKUPS = 200
+LOOKUP_BAR = 2.0
+HISTORY_BAR = 1.3
 INDEXED = (("id", "name"), ("id", "src", "dst"))
 
 SCHEMA = """
@@ -108,27 +112,8 @@ def make_graph(folder: str) -> Graph:
             "edge:Knows": knows_rows(0, PEOPLE * 5, knows),
         },
     )
-    index(graph, "node:Person", INDEXED[0])
-    index(graph, "edge:Knows", INDEXED[1])
+    graph.ensure_indices()
     return graph
-
-
-def index(graph: Graph, table_key: str, columns: tuple[str, ...]) -> None:
-    """Build BTREEs and publish them."""
-    repository = repository_of(graph)
-    datasets = repository.store.datasets
-    entry = graph.snapshot().entry(table_key)
-    base = graph.snapshot().open(table_key).at
-    specs = [IndexSpec(column, IndexKind.BTREE) for column in columns]
-    landed = datasets.commit_staged(datasets.stage_create_index(base, specs))
-    repository.publisher.publish(
-        MAIN_INCARNATION,
-        draft=CommitDraft(
-            repository.clock.ulid(), "ensure_indices", None, repository.clock.now_us()
-        ),
-        requirements=Requirements(written={table_key: entry}),
-        updates=Updates(entries=(replace(entry, table_version=landed.version),)),
-    )
 
 
 class RawLance:
@@ -327,8 +312,69 @@ def main() -> None:
         print(" ratio | bar |\n|---|---|---|---|---|---|---|---|")
         print(peer.row(peer))
         print(ours.row(peer))
+        graph.close()
+        _print_upkeep(folder)
+        _print_history(folder)
         _print_kinds(folder)
         _print_phases(folder)
+
+
+def _print_upkeep(folder: str) -> None:
+    """Compare writes with and without upkeep beside them, in turns."""
+    sides = {}
+    for label, enabled in (("without upkeep", False), ("with upkeep", True)):
+        make_graph(f"{folder}/{label}").close()
+        graph = Graph.open(f"{folder}/{label}/graph", auto_optimize=enabled)
+        sides[label] = (graph, list[float]())
+    for start in range(0, ROUNDS * WRITES, WRITES):
+        for graph, times in sides.values():
+            numbers = range(start, start + WRITES)
+            times += [write_ours(graph, QUERY, number) * 1e3 for number in numbers]
+    plain = statistics.median(sides["without upkeep"][1])
+    print("\n| 150 writes | p50, ms | mean, ms | ratio |\n|---|---|---|---|")
+    for label, (graph, times) in sides.items():
+        p50 = statistics.median(times)
+        print(f"| {label} | {p50:.1f} | {statistics.mean(times):.1f} | {p50 / plain:.2f} |")
+        graph.close()
+
+
+LOOKUP = "query q($name: String) { match { $p: Person { name: $name } } return { $p.age } }"
+
+
+def look_up(graph: Graph, first: int) -> float:
+    """Return the median time of a key lookup in ms."""
+    times = []
+    for number in range(LOOKUPS):
+        name = f"p{(first + number * 37) % PEOPLE}"
+        start = time.perf_counter()
+        graph.query(LOOKUP, params={"name": name})
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
+def _print_history(folder: str) -> None:
+    """Compare a graph after many one-row commits with a fresh one, in turns."""
+    fresh, old = make_graph(f"{folder}/fresh"), make_graph(f"{folder}/old")
+    for number in range(HISTORY):
+        write_ours(old, QUERY, number)
+    lookups: dict[str, list[float]] = {"fresh": [], "old": []}
+    writes: dict[str, list[float]] = {"fresh": [], "old": []}
+    for turn in range(ROUNDS):
+        for label, graph in (("fresh", fresh), ("old", old)):
+            lookups[label].append(look_up(graph, turn))
+        for label, graph in (("fresh", fresh), ("old", old)):
+            numbers = range(HISTORY + turn * 10, HISTORY + turn * 10 + 10)
+            writes[label] += [write_ours(graph, QUERY, number) * 1e3 for number in numbers]
+    print(f"\n| after {HISTORY} one-row commits | fresh, ms | then, ms | ratio | bar |")
+    print("|---|---|---|---|---|")
+    for label, times, bar in (
+        ("key lookup", lookups, LOOKUP_BAR),
+        ("node + edge mutation", writes, HISTORY_BAR),
+    ):
+        before, after = statistics.median(times["fresh"]), statistics.median(times["old"])
+        print(f"| {label} | {before:.2f} | {after:.2f} | {after / before:.2f} | {bar} |")
+    fresh.close()
+    old.close()
 
 
 def _print_kinds(folder: str) -> None:

@@ -23,6 +23,11 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     assert loaded & set(HEAVY) == set()
 
 
+def test_importing_the_engine_does_not_load_pandas() -> None:
+    script = "import json, sys, omnigraph.graph; print(json.dumps(sorted(sys.modules)))"
+    assert "pandas" not in json.loads(fresh(script))
+
+
 def test_importing_costs_little_on_top_of_pyarrow() -> None:
     script = (
         "import time, pyarrow; start = time.perf_counter(); import omnigraph; "

@@ -78,7 +78,12 @@ ROOMS: tuple[Room, ...] = (
         "three-way merge and conflicts",
         (*_GROUND, "schema", "store", "manifest", "changes", "write"),
     ),
-    Room(14, "engine", "where an optional engine registers itself", (*_GROUND, "write")),
+    Room(
+        14,
+        "engine",
+        "where an optional engine registers itself",
+        (*_GROUND, "schema", "manifest", "write"),
+    ),
     Room(
         14,
         "graph",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from omnigraph.clock import SystemClock
+from omnigraph.engine import EngineChoice, LoadRequest, run_load
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import (
     GraphCommit,
@@ -19,6 +22,8 @@ from omnigraph.manifest import (
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
+from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
+from omnigraph.merge.resolve import Prefer
 from omnigraph.names import MAIN, BranchName
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.query.stored import QueryKindError
@@ -28,7 +33,15 @@ from omnigraph.read.result import QueryResult, Target
 from omnigraph.recovery import PendingRecovery, Recovery, RecoveryRecord
 from omnigraph.schema import compile_schema, compile_stored, plan_schema, read_ir
 from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.search.embed_file import (
+    EmbedFileRequest,
+    EmbedFileResult,
+    EmbedSpec,
+    Selector,
+    embed_file,
+)
 from omnigraph.search.embedding import LazyEmbeddingClient
+from omnigraph.search.embeddings_table import EmbeddingsTable
 from omnigraph.search.topology_cache import Topologies
 from omnigraph.search.topology_store import TopologyStore
 from omnigraph.store import connect
@@ -39,19 +52,28 @@ from omnigraph.write.auto_optimize import AutoOptimize
 from omnigraph.write.cleanup import Cleanup, CleanupResult, DatasetCleanup
 from omnigraph.write.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.write.delta import WriteMode
+from omnigraph.write.embed import EmbedMode, RowEmbedder
+from omnigraph.write.embed_stored import EmbedRequest, EmbedResult, StoredEmbedding
 from omnigraph.write.health import Finding, Health, examine
-from omnigraph.write.load import Loader, LoadOptions, LoadResult, choice
+from omnigraph.write.load import (
+    Loader,
+    LoadOptions,
+    LoadResult,
+    OnDuplicate,
+    OnError,
+    choice,
+)
 from omnigraph.write.load_source import RecordSource
-from omnigraph.write.load_tables import TableSource
+from omnigraph.write.load_tables import TableSource, table_source
 from omnigraph.write.mutate import MutationRequest, MutationResult, Mutations
 from omnigraph.write.optimize import TableReport, Upkeep, UpkeepReport
 from omnigraph.write.protocol import Committer
 from omnigraph.write.repair import Repair, RepairReport, TableRepair
 from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
+from omnigraph.write.staging_record import StagingRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
@@ -62,6 +84,7 @@ if TYPE_CHECKING:
     from omnigraph.schema import Catalog, PlannedSchema
     from omnigraph.store.durability import Durability
     from omnigraph.syntax import SourceText
+    from omnigraph.write.load_sink import LoadSource
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.load_tables import TableInput
 
@@ -69,11 +92,17 @@ __all__ = [
     "MEMORY_MAX_DEFAULT",
     "CleanupResult",
     "DatasetCleanup",
+    "EmbedFileRequest",
+    "EmbedFileResult",
+    "EmbedMode",
+    "EmbedResult",
+    "EmbedSpec",
     "Finding",
     "Graph",
     "GraphCommit",
     "Health",
     "LoadResult",
+    "MergeResult",
     "MutationResult",
     "OpenMode",
     "PendingRecovery",
@@ -83,11 +112,13 @@ __all__ = [
     "RecoveryRecord",
     "RepairReport",
     "SchemaApplied",
+    "Selector",
     "Snapshot",
     "TableRepair",
     "TableReport",
     "Tag",
     "UpkeepReport",
+    "embed_records",
     "init_from_file",
     "lint_files",
 ]
@@ -144,15 +175,14 @@ class Graph:
         self._recovery = Recovery(repository)
         self._committer = Committer(repository, self._recovery, owner_id=repository.clock.ulid())
         self._upkeep = Upkeep(repository, self._recovery, self._committer)
+        self._staging = StagingRecords(repository.store.objects, repository.clock)
         self._auto_optimize = AutoOptimize(repository, self._upkeep, enabled=auto_optimize)
         self._committer.on_commit = self._auto_optimize.note
+        self._committer.on_published = self._auto_optimize.record
         is_writable = mode is OpenMode.READ_WRITE
         self._topologies = Topologies(TopologyStore(repository.store, is_writable=is_writable))
-        self._reader = Reader(
-            self._topologies,
-            repository.clock,
-            embeddings=LazyEmbeddingClient(repository.clock, environ=os.environ),
-        )
+        self._embeddings = LazyEmbeddingClient(repository.clock, environ=os.environ)
+        self._reader = Reader(self._topologies, repository.clock, embeddings=self._embeddings)
 
     # -- making and opening ---------------------------------------------------------------------
 
@@ -204,11 +234,14 @@ class Graph:
             store,
             clock or SystemClock(),
             mode=mode,
+            mend=lambda repository: Recovery(repository).mend(),
             heal=lambda repository: Recovery(repository).sweep(),
         )
         incarnation = repository.branches.resolve(BranchName.parse(branch))
-        if mode is OpenMode.READ_WRITE and not incarnation.is_main:
-            reconcile_commits(repository, incarnation)
+        if mode is OpenMode.READ_WRITE:
+            Recovery(repository).mend_branch(incarnation)
+            if not incarnation.is_main:
+                reconcile_commits(repository, incarnation)
         return cls(repository, mode=mode, incarnation=incarnation, auto_optimize=auto_optimize)
 
     def close(self) -> None:
@@ -258,6 +291,35 @@ class Graph:
             bound=self._bound().branch,
             operation_id=self._repository.clock.ulid(),
         )
+
+    def branch_merge(
+        self,
+        source: str,
+        target: str = MAIN,
+        *,
+        prefer: str | None = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        actor_id: str | None = None,
+    ) -> MergeResult:
+        """Merge a branch into another one as one commit with two parents, or not at all.
+
+        `prefer` (`source` or `target`) settles conflicts of rows; without it they are an error that
+        lists all of them. `dry_run` says what would happen and writes nothing.
+        """
+        if not dry_run:
+            self._require_writable("branch merge")
+        _check_actor(actor_id)
+        resolve = self._repository.branches.resolve
+        request = MergeRequest(
+            resolve(BranchName.parse(source)),
+            resolve(BranchName.parse(target)),
+            actor_id=actor_id,
+            prefer=None if prefer is None else choice(Prefer, prefer, "preference"),
+            dry_run=dry_run,
+            message=message,
+        )
+        return Merger(self._repository, self._committer).merge(request)
 
     def sync_branch(self, branch: str | None = None) -> None:
         """Bind this handle to the latest head of a branch, by default of the one it is bound to."""
@@ -328,7 +390,7 @@ class Graph:
 
     def load(
         self,
-        data: RecordInput,
+        data: RecordInput | Mapping[str, object],
         *,
         mode: str,
         branch: str | None = None,
@@ -336,15 +398,38 @@ class Graph:
         reader: str = ConversionMode.STRICT,
         expected_head: str | None = None,
         message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
+        on_error: str = OnError.FAIL,
+        quarantine: str | Path | None = None,
+        max_errors: int | None = None,
+        on_duplicate: str = OnDuplicate.ERROR,
+        order_by: Sequence[str] = (),
+        engine: str = EngineChoice.AUTO,
+        spark: object | None = None,
+        progress: bool = False,
     ) -> LoadResult:
-        """Load graph JSONL (a path, bytes or an open file) as one commit, or not at all.
+        """Load graph JSONL (paths, globs, bytes or an open file) as one commit, or not at all.
+
+        `data` may also map names of types to tables: Arrow, pandas, polars, Spark DataFrames, paths
+        of parquet files, or descriptions of sources (`format`, `path`, `options`, `schema`, `map`).
 
         `mode` is `append`, `merge` or `overwrite`, `reader` is `strict` or `compatible`. With
         `from_branch` a branch that does not exist is cut from that one first. `expected_head` makes
         the load conditional: when the branch has another head, nothing happens. Blobs given by
-        URI are taken only from below `external_blob_bases`.
+        URI are taken only from below `external_blob_bases`. The commit keeps `properties`.
+
+        With `on_error="quarantine"` rows that break a rule are left out and written to the
+        directory `quarantine`; a load with more than `max_errors` of them fails. In a merge,
+        `on_duplicate="last"` lets the last of several records of one id win. `embed` says which
+        vectors of `@embed` properties are made, if a provider is configured: `missing`, `all` or
+        `off`.
+
+        `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
+        where one is configured, and for large inputs. `order_by` names columns of DataFrames that
+        say which row is the last; `progress` shows what Spark does on stderr.
         """
         self._require_writable("load")
         _check_actor(actor_id)
@@ -356,12 +441,34 @@ class Graph:
             conversion=conversion,
             expected_head=expected_head,
             message=message,
+            properties=dict(properties or {}),
             actor_id=actor_id,
             external_blob_bases=tuple(external_blob_bases),
+            on_error=choice(OnError, on_error, "on_error"),
+            quarantine=None if quarantine is None else Path(quarantine),
+            max_errors=max_errors,
+            on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
         )
-        return Loader(self._repository, self._committer).load(
-            RecordSource(data, conversion), options
+        request = LoadRequest(
+            self._repository,
+            self._committer,
+            data,
+            options,
+            session=spark,
+            order_by=tuple(order_by),
+            shows_progress=progress,
         )
+
+        def local() -> LoadResult:
+            source: LoadSource = (
+                table_source(data, self.catalog())
+                if isinstance(data, Mapping)
+                else RecordSource(data, conversion)
+            )
+            loader = Loader(self._repository, self._committer, self._embedder(embed))
+            return loader.load(source, options)
+
+        return run_load(choice(EngineChoice, engine, "engine"), request, local)
 
     def load_tables(
         self,
@@ -373,12 +480,19 @@ class Graph:
         from_branch: str | None = None,
         expected_head: str | None = None,
         message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
+        on_error: str = OnError.FAIL,
+        quarantine: str | Path | None = None,
+        max_errors: int | None = None,
+        on_duplicate: str = OnDuplicate.ERROR,
     ) -> LoadResult:
         """Load Arrow, pandas or polars tables, or parquet files, by type as one commit.
 
         Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
+        The other arguments are those of `load`.
         """
         self._require_writable("load")
         _check_actor(actor_id)
@@ -388,10 +502,15 @@ class Graph:
             from_branch=None if from_branch is None else BranchName.parse(from_branch),
             expected_head=expected_head,
             message=message,
+            properties=dict(properties or {}),
             actor_id=actor_id,
             external_blob_bases=tuple(external_blob_bases),
+            on_error=choice(OnError, on_error, "on_error"),
+            quarantine=None if quarantine is None else Path(quarantine),
+            max_errors=max_errors,
+            on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
         )
-        return Loader(self._repository, self._committer).load(
+        return Loader(self._repository, self._committer, self._embedder(embed)).load(
             TableSource(nodes or {}, edges or {}), options
         )
 
@@ -442,11 +561,14 @@ class Graph:
         *,
         branch: str | None = None,
         expected_head: str | None = None,
+        embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
     ) -> MutationResult:
         """Run a mutation query as one commit; `name` picks one of several in the text.
 
         `expected_head` makes it conditional: when the branch has another head, nothing happens.
+        `embed` says which vectors of `@embed` properties are made, if a provider is configured:
+        `missing`, `all` or `off`.
         """
         self._require_writable("mutate")
         _check_actor(actor_id)
@@ -458,7 +580,34 @@ class Graph:
             expected_head=expected_head,
             actor_id=actor_id,
         )
-        return Mutations(self._repository, self._committer).run(request)
+        return Mutations(self._repository, self._committer, self._embedder(embed)).run(request)
+
+    # -- embedding ------------------------------------------------------------------------------
+
+    def embed(
+        self,
+        types: Sequence[str] = (),
+        *,
+        mode: str = EmbedMode.MISSING,
+        branch: str | None = None,
+        actor_id: str | None = None,
+    ) -> EmbedResult:
+        """Make the vectors that `@embed` asks for, for stored rows, as one commit.
+
+        `missing` makes those that are null, or stale because the text or the model has changed;
+        `all` makes every vector again. Without `types` all node types have their turn.
+        """
+        self._require_writable("embed")
+        _check_actor(actor_id)
+        chosen = choice(EmbedMode, mode, "embed mode")
+        request = EmbedRequest(self._incarnation_of(branch), tuple(types), chosen, actor_id)
+        return StoredEmbedding(
+            self._repository,
+            self._committer,
+            self._embeddings_table,
+            self._embedder(chosen, is_asked_for=True),
+            model=self._embeddings.get().model,
+        ).run(request)
 
     # -- schema ---------------------------------------------------------------------------------
 
@@ -554,7 +703,8 @@ class Graph:
         if confirm:
             self._require_writable("cleanup")
         policy = CleanupPolicy(keep_versions, older_than_s, orphan_age_s)
-        return Cleanup(self._repository, self._recovery).run(policy, confirm=confirm)
+        work = Cleanup(self._repository, self._recovery, self._staging)
+        return work.run(policy, confirm=confirm)
 
     # -- recovery -------------------------------------------------------------------------------
 
@@ -621,6 +771,16 @@ class Graph:
             name, source=source, operation_id=self._repository.clock.ulid()
         )
 
+    @property
+    def _embeddings_table(self) -> EmbeddingsTable:
+        return EmbeddingsTable(self._repository.store.datasets)
+
+    def _embedder(self, embed: str, *, is_asked_for: bool = False) -> RowEmbedder:
+        mode = choice(EmbedMode, embed, "embed mode")
+        return RowEmbedder(
+            self._embeddings, self._embeddings_table, mode, is_asked_for=is_asked_for
+        )
+
     def _require_writable(self, operation: str) -> None:
         if self._mode is OpenMode.READ_ONLY:
             raise ReadOnlyGraphError(operation)
@@ -630,6 +790,11 @@ def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph
     """Make a new graph with the schema in a file."""
     schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
     return Graph.init(uri, schema, force=force)
+
+
+def embed_records(request: EmbedFileRequest) -> EmbedFileResult:
+    """Make the vectors of records in a file, with the provider of the environment."""
+    return embed_file(request, LazyEmbeddingClient(SystemClock(), environ=os.environ).get)
 
 
 def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:

@@ -63,6 +63,26 @@ def test_a_state_read_on_top_of_another_is_the_state_read_whole(
             order = [("object_id", "ascending")]
             columns = whole.rows.column_names
             assert warm.rows.select(columns).sort_by(order).equals(whole.rows.sort_by(order)), kind
+            for folded in ("head", "schema", "registrations", "entries", "tags", "fragments"):
+                assert getattr(warm, folded) == getattr(whole, folded), (kind, folded)
+
+
+def test_what_a_publish_has_made_is_not_read_again(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = local_place.init()
+    graph.branch_create("dev")
+    reader = repository_of(graph).reader
+    for branch in ("main", "dev"):
+        incarnation = repository_of(graph).branches.resolve(BranchName(branch))
+        before = reader.latest(incarnation)
+        with monkeypatch.context() as patched:
+            patched.setattr(reader, "_read_from", lambda *_: pytest.fail("it was read"))
+            for step in range(70):
+                add(graph, f"p{step}", branch=branch)
+            after = reader.latest(incarnation)
+        assert after.rows.num_rows == before.rows.num_rows + 140
+        assert after.entries == cold(local_place).latest(incarnation).entries
 
 
 def test_a_version_is_read_once(local_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

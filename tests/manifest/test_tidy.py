@@ -7,10 +7,10 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.manifest import CommitDraft, ReadTarget, Repository, Requirements, Updates
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
-from omnigraph.manifest.tidy import FRAGMENTS_MAX, needs_tidying, tidy
+from omnigraph.manifest.tidy import tidy
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StaleBaseError
-from omnigraph.store.records import CommittedRange, StagedTransaction
+from omnigraph.store.records import CommittedRange, CompactionOptions, StagedTransaction
 from support.places import Place, add, ids, repository_of
 
 
@@ -24,11 +24,14 @@ def publish(repository: Repository, times: int = 1) -> None:
         )
 
 
+def fragment_files(repository: Repository) -> list[str]:
+    reader = repository.reader
+    handle = reader.open(MAIN_INCARNATION, reader.head_version(MAIN_INCARNATION))
+    return [info.data_identity for info in handle.fragments()]
+
+
 def fragments(repository: Repository) -> int:
-    handle = repository.reader.open(
-        MAIN_INCARNATION, repository.reader.head_version(MAIN_INCARNATION)
-    )
-    return len(handle.fragments())
+    return len(fragment_files(repository))
 
 
 def run(repository: Repository) -> bool:
@@ -54,15 +57,19 @@ def test_tidying_leaves_history_as_it_was(graph: Graph) -> None:
     assert graph.list_commits()[0].manifest_version == 7
 
 
-def test_a_manifest_is_tidied_when_it_has_gathered_many_fragments(local_graph: Graph) -> None:
+def test_only_the_small_fragments_are_rewritten_when_a_size_is_given(local_graph: Graph) -> None:
     repository = repository_of(local_graph)
-    assert not needs_tidying(repository.reader, MAIN_INCARNATION)
-    while fragments(repository) <= FRAGMENTS_MAX:
-        publish(repository, 5)
-    assert needs_tidying(repository.reader, MAIN_INCARNATION)
+    publish(repository, 40)
     assert run(repository)
-    assert not needs_tidying(repository.reader, MAIN_INCARNATION)
-    assert not run(repository)
+    assert fragments(repository) == 1
+    for _ in range(5):
+        publish(repository, 1)
+    (large,) = fragment_files(repository)[:1]
+    tail = CompactionOptions(target_rows=20)
+    assert tidy(repository.store.datasets, repository.reader, MAIN_INCARNATION, tail)
+    assert fragments(repository) == 2
+    assert large in fragment_files(repository)
+    assert not tidy(repository.store.datasets, repository.reader, MAIN_INCARNATION, tail)
 
 
 def test_a_branch_is_tidied_without_its_parent(local_graph: Graph) -> None:

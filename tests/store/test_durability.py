@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sized
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from omnigraph.store import Store, connect
+from omnigraph.store import Store, connect, durability
 from omnigraph.store.durability import DiskFlusher, NoFlusher
 from omnigraph.store.errors import WriteOutcomeUnknownError
+from omnigraph.store.faults import SimulatedDeath
 from omnigraph.store.records import CompactionOptions, DatasetVersion, IndexKind, IndexSpec
 from support.people import LOCATION, append, create, numbered, people
-
-HINT = "latest_version_hint.json"
-"""Lance works without it and with any content in it: a guard test says so."""
-
-
-class Disk:
-    """Looks at a store from below: which new files would a power failure take away?"""
-
-    def __init__(self, store: Store) -> None:
-        assert isinstance(store.flusher, DiskFlusher)
-        self._flusher = store.flusher
-        self._root = store.settings.root.local_path()
-        self._known = self._files()
-        self._flushed = len(self._flusher.flushed_files)
-        self._flushed_directories = len(self._flusher.flushed_directories)
-
-    def lost(self) -> set[Path]:
-        """New files whose bytes or whose name were not flushed since this was made."""
-        new = {path for path in self._files() - self._known if path.name != HINT}
-        files = set(self._flusher.flushed_files[self._flushed :])
-        directories = set(self._flusher.flushed_directories[self._flushed_directories :])
-        return {path for path in new if path not in files or path.parent not in directories}
-
-    def new_count(self) -> int:
-        return len({path for path in self._files() - self._known if path.name != HINT})
-
-    def _files(self) -> set[Path]:
-        return {path for path in self._root.rglob("*") if path.is_file()}
-
+from support.power import Shadow
 
 Act = Callable[[Store, DatasetVersion], object]
 
@@ -83,24 +57,48 @@ def test_a_power_failure_takes_nothing_that_a_call_has_returned(
     local_store: Store, act: str
 ) -> None:
     base = create(local_store, numbered(3))
-    disk = Disk(local_store)
+    shadow = Shadow(local_store)
     ACTS[act](local_store, base)
-    assert disk.new_count() > 0
-    if act == "object":
-        # Flushed under its temporary name, then renamed: the bytes are the same.
-        assert {path.name for path in disk.lost()} == {"main.json"}
-    else:
-        assert disk.lost() == set()
+    assert shadow.flushed
+    assert shadow.unflushed() == set()
 
 
 def test_every_directory_up_to_the_root_is_flushed_once(tmp_path: Path) -> None:
     store = connect(str(tmp_path / "new" / "graph"))
-    create(store, location="nodes/one")
-    assert isinstance(store.flusher, DiskFlusher)
+    shadow = Shadow(store)
+    at = create(store, location="nodes/one")
+    append(store, at, people(["x"]))
     root = store.settings.root.local_path()
-    flushed = store.flusher.flushed_directories
     for directory in (root.parent, root, root / "nodes", root / "nodes" / "one"):
-        assert directory in flushed, directory
+        assert shadow.flushed.count(directory) >= 1, directory
+    assert shadow.flushed.count(root.parent) == 1
+    assert shadow.flushed.count(root) == 1
+
+
+def test_a_directory_that_was_made_again_is_flushed_again(local_store: Store) -> None:
+    shadow = Shadow(local_store)
+    local_store.objects.put("__jobs/1.json", b"{}")
+    local_store.objects.delete_prefix("__jobs")
+    local_store.objects.put("__jobs/2.json", b"{}")
+    assert shadow.unflushed() == set()
+
+
+def test_what_a_flusher_remembers_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "_SETTLED_MAX", 3)
+    flusher = DiskFlusher(tmp_path)
+    flushed: list[Path] = []
+    flusher.sync = flushed.append
+    for number in range(20):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        flusher.directories([directory])
+    assert flushed.count(tmp_path) == 20, "once for each new directory"
+    held = [v for v in vars(flusher).values() if isinstance(v, Sized)]
+    assert sum(len(v) for v in held) <= 4
+    flusher.directories([tmp_path / "0"])
+    assert flushed.count(tmp_path) == 21, "forgetting costs a flush"
 
 
 def test_a_small_commit_costs_a_fixed_number_of_flushes(local_store: Store) -> None:
@@ -115,7 +113,52 @@ def test_a_small_commit_costs_a_fixed_number_of_flushes(local_store: Store) -> N
         between = flusher.flush_count
         at = local_store.datasets.commit_staged(staged).at
         counts.append((between - before, flusher.flush_count - between))
-    assert counts == [(2, 4)] * 3, "data file and directory; transaction, version, directories"
+    assert counts == [(2, 2)] * 3, "data file and directory; version and directory"
+
+
+def test_the_flushes_of_one_step_are_put_off_to_its_end(local_store: Store) -> None:
+    flusher = local_store.flusher
+    assert isinstance(flusher, DiskFlusher)
+    base = create(local_store, numbered(1))
+    shadow = Shadow(local_store)
+    before = flusher.flush_count
+    with flusher.together():
+        first = local_store.datasets.stage_append(base, people(["x"]))
+        with flusher.together():
+            local_store.datasets.stage_append(base, people(["y"]))
+        assert flusher.flush_count == before
+        assert len(shadow.unflushed()) == 2
+    assert shadow.unflushed() == set()
+    assert flusher.flush_count - before == 3, "two files in one directory"
+    local_store.datasets.commit_staged(first)
+    assert shadow.unflushed() == set()
+
+
+def test_a_step_that_fails_is_flushed_and_one_that_dies_is_not(local_store: Store) -> None:
+    flusher = local_store.flusher
+    assert isinstance(flusher, DiskFlusher)
+    base = create(local_store, numbered(1))
+    for error, is_flushed in ((ValueError(), True), (SimulatedDeath(), False)):
+        shadow = Shadow(local_store)
+        with suppress(type(error)), flusher.together():
+            local_store.datasets.stage_append(base, people(["x"]))
+            raise error
+        assert (shadow.unflushed() == set()) is is_flushed
+    local_store.datasets.stage_append(base, people(["x"]))
+    assert len(shadow.unflushed()) == 1, "what comes after a block is flushed at once"
+
+
+def test_a_flush_that_fails_at_the_end_of_a_step_is_an_unknown_outcome(
+    local_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = create(local_store, numbered(1))
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(WriteOutcomeUnknownError), local_store.flusher.together():
+        local_store.datasets.stage_append(base, people(["x"]))
 
 
 def test_process_durability_never_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

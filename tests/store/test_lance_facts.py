@@ -195,6 +195,41 @@ def test_a_transaction_keeps_its_uuid_and_properties(tmp_path: Path) -> None:
     assert (stored.uuid, stored.transaction_properties) == ("0123-mine", {"who": "me"})
 
 
+@pytest.mark.parametrize("kind", ["append", "update", "large"])
+@pytest.mark.parametrize("loss", ["gone", "empty"])
+def test_the_transaction_file_of_an_append_or_update_is_a_copy_that_nobody_reads(
+    tmp_path: Path, kind: str, loss: str
+) -> None:
+    base = made(tmp_path)
+    if kind == "update":
+        staged = upsert(base, "p1", NEWCOMER)
+    elif kind == "append":
+        staged = append(base, NEWCOMER)
+    else:
+        rows = people([NEWCOMER, *(f"n{number}" for number in range(300))])
+        fragments = write_fragments(rows, base, mode="append", max_rows_per_file=1)
+        staged = Transaction(base.version, LanceOperation.Append(fragments))
+    stale_append, stale_update = append(base, "late"), upsert(base, "p1")
+    commit(base, staged)
+    file = Path(base.uri) / "_transactions" / f"{base.version}-{staged.uuid}.txn"
+    file.unlink()
+    if loss == "empty":
+        file.touch()
+    found = lance.dataset(base.uri)
+    transaction = found.read_transaction(found.version)
+    assert transaction is not None
+    assert transaction.uuid == staged.uuid
+    if kind == "update":
+        with pytest.raises(CommitConflictError):
+            commit(base, stale_update)
+    found = commit(base, stale_append)
+    assert {NEWCOMER, "late"} <= set(ids_of(found))
+    found = commit(found, upsert(found, "p1"))
+    found.cleanup_old_versions(retain_versions=1)
+    assert len(found.versions()) == 1
+    assert {NEWCOMER, "late"} <= set(ids_of(lance.dataset(base.uri)))
+
+
 def test_transactions_of_every_kind_pickle(tmp_path: Path) -> None:
     dataset = made(tmp_path, per_file=5)
     task = Compaction.plan(dataset, options={"target_rows_per_fragment": 100}).tasks[0]

@@ -208,11 +208,12 @@ def test_lock_files_are_no_objects_and_go_with_their_directory(tmp_path: Path) -
 def test_a_durable_put_flushes_file_before_name_and_directory_after(tmp_path: Path) -> None:
     root = tmp_path / "graph"
     flusher = DiskFlusher(root)
+    flushed: list[Path] = []
+    flusher.sync = flushed.append
     objects = LocalObjectStore(parse_root(root), flusher)
     objects.put("__recovery/1.json", b"{}")
-    assert len(flusher.flushed_files) == 1
-    assert flusher.flushed_directories.count(root / "__recovery") == 1
-    assert root in flusher.flushed_directories, "the new directory's own entry"
+    assert flushed[0].name.startswith(".og-put-"), "the bytes come first"
+    assert flushed[1:3] == [root / "__recovery", root], "then the names"
     before = flusher.flush_count
     objects.put("__recovery/2.json", b"{}")
     assert flusher.flush_count - before == 2, "the bytes before the rename, the name after it"

@@ -1,7 +1,8 @@
 """What a load means, written with dictionaries: slow, obvious, and independent of the engine.
 
 A graph is a dictionary from type to a dictionary from id to row. Ids that a load would make are
-`Made` objects. `load` returns the next graph, or the problems as (rule, line) pairs.
+`Made` objects. `load` returns the next graph, or the problems as (rule, line) pairs; with a quarantine
+it leaves out what breaks a rule, again and again until nothing more falls.
 """
 
 from __future__ import annotations
@@ -49,6 +50,27 @@ class Made:
     """An id that the load makes itself."""
 
 
+@dataclass(frozen=True)
+class Record:
+    """A record that could be read: its line, its id and its row."""
+
+    line: int
+    identity: object
+    row: Row
+
+
+Written = dict[str, list[Record]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A broken rule; `falls` are the lines that have to go for it to hold, `line` is reported."""
+
+    rule: str
+    line: int | None
+    falls: tuple[int, ...] = ()
+
+
 @dataclass
 class Model:
     types: dict[str, ModelType]
@@ -57,108 +79,128 @@ class Model:
     def rows(self, name: str) -> Rows:
         return self.graph.setdefault(name, {})
 
-    def load(self, records: list[dict[str, object]], mode: str) -> Outcome:
+    def load(
+        self,
+        records: list[dict[str, object]],
+        mode: str,
+        *,
+        quarantines: bool = False,
+        keeps_last: bool = False,
+    ) -> Outcome:
         """Judge records of the form of a bulk load, each already a legal envelope."""
         outcome = Outcome()
-        written: dict[str, list[tuple[int, object, Row]]] = {}
+        read: Written = {}
         for line, record in enumerate(records, 1):
-            self._read(line, record, written, outcome)
-        folded = {name: self._fold(rows, mode) for name, rows in written.items()}
-        is_readable = not outcome.problems
-        for name, rows in folded.items():
-            self._values(self.types[name], rows, outcome)
-        if not is_readable:
-            return outcome
-        after = {name: dict(rows) for name, rows in self.graph.items()}
-        for name, rows in folded.items():
-            if mode == "overwrite":
-                after[name] = {}
-            for _, identity, row in rows:
-                after.setdefault(name, {})[identity] = row
-        for name in sorted(self.types):
-            kind = self.types[name]
-            self._unique(kind, written.get(name, []), folded.get(name, []), mode, outcome)
-            if kind.ends is not None:
-                self._ends(kind, folded.get(name, []), after, outcome)
-                self._card(kind, folded.get(name), after, mode, outcome)
-        if not outcome.problems:
-            self._conflicts(written, mode, outcome)
-        outcome.graph = after
+            self._read(line, record, read, outcome)
+        superseded = self._superseded(read, mode, keeps_last=keeps_last)
+        while True:
+            written = {
+                name: [one for one in rows if one.line not in outcome.fallen]
+                for name, rows in read.items()
+            }
+            live = {
+                name: [one for one in rows if one.line not in superseded]
+                for name, rows in written.items()
+            }
+            tuples_of = live if keeps_last else written
+            problems = self._problems(tuples_of, live, mode)
+            conflicts = self._conflicts(live, mode)
+            if not quarantines:
+                outcome.problems += [(one.rule, one.line) for one in problems]
+                outcome.is_conflict = bool(conflicts)
+                break
+            if any(not one.falls for one in problems):
+                outcome.is_hopeless = True
+                break
+            falling = {line for one in problems + conflicts for line in one.falls}
+            if not falling:
+                break
+            outcome.fallen |= falling
+        outcome.graph = self._after(live, mode)
+        outcome.count(self, live, mode)
         return outcome
 
     def _read(
-        self,
-        line: int,
-        record: dict[str, object],
-        written: dict[str, list[tuple[int, object, Row]]],
-        outcome: Outcome,
+        self, line: int, record: dict[str, object], read: Written, outcome: Outcome
     ) -> None:
         kind = self.types[str(record.get("type", record.get("edge")))]
         data = record.get("data", {})
         assert isinstance(data, dict)
         row: Row = {}
-        is_good = True
+        problems: list[str] = []
         for name in kind.properties:
             value = data.get(name)
             if value is None and name in kind.required:
-                outcome.add("required", line)
-                is_good = False
+                problems.append("required")
             elif value is not None and type(value) is not int:
-                outcome.add("type", line)
-                is_good = False
+                problems.append("type")
+            elif isinstance(value, int) and not 0 <= value <= 9 and kind.ends is None:
+                problems.append("range")
             row[name] = value
         if kind.ends is not None:
             row["src"], row["dst"] = record["from"], record["to"]
         identity: object = data.get("id") or Made()
         if kind.key:
             identity = self._key(kind, row)
-        written.setdefault(kind.name, [])
-        if is_good:
-            written[kind.name].append((line, identity, row))
+        read.setdefault(kind.name, [])
+        if problems:
+            outcome.problems += [(rule, line) for rule in problems]
+            outcome.fallen.add(line)
+        else:
+            read[kind.name].append(Record(line, identity, row))
 
     @staticmethod
     def _key(kind: ModelType, row: Row) -> str:
         spelled = [str(row[name]) for name in sorted(kind.key)]
         return spelled[0] if len(spelled) == 1 else '["' + '","'.join(spelled) + '"]'
 
-    @staticmethod
-    def _fold(rows: list[tuple[int, object, Row]], mode: str) -> list[tuple[int, object, Row]]:
-        if mode != "merge":
-            return rows
-        last = {identity: number for number, (_, identity, _) in enumerate(rows)}
-        return [rows[number] for number in sorted(last.values())]
+    def _superseded(self, read: Written, mode: str, *, keeps_last: bool) -> set[int]:
+        """Return the lines that count for nothing because a later one has their id."""
+        superseded: set[int] = set()
+        for name, rows in read.items():
+            if mode != "merge" or (self.types[name].key and not keeps_last):
+                continue
+            last = {one.identity: one.line for one in rows}
+            superseded |= {one.line for one in rows if last[one.identity] != one.line}
+        return superseded
 
-    @staticmethod
-    def _values(kind: ModelType, rows: list[tuple[int, object, Row]], outcome: Outcome) -> None:
-        if kind.ends is not None:
-            return
-        for line, _, row in rows:
-            for name in kind.properties:
-                value = row[name]
-                if isinstance(value, int) and not 0 <= value <= 9:
-                    outcome.add("range", line)
+    def _after(self, live: Written, mode: str) -> dict[str, Rows]:
+        after = {name: dict(rows) for name, rows in self.graph.items()}
+        for name, rows in live.items():
+            if mode == "overwrite":
+                after[name] = {}
+            for one in rows:
+                after.setdefault(name, {})[one.identity] = one.row
+        return after
+
+    def _problems(self, records: Written, live: Written, mode: str) -> list[Problem]:
+        after = self._after(live, mode)
+        problems: list[Problem] = []
+        for name in sorted(self.types):
+            kind = self.types[name]
+            problems += self._unique(kind, records.get(name, []), live.get(name, []), mode)
+            if kind.ends is not None:
+                problems += self._ends(kind, live.get(name, []), after)
+                problems += self._card(kind, live.get(name), after, mode)
+        return problems
 
     def _unique(
-        self,
-        kind: ModelType,
-        records: list[tuple[int, object, Row]],
-        folded: list[tuple[int, object, Row]],
-        mode: str,
-        outcome: Outcome,
-    ) -> None:
+        self, kind: ModelType, records: list[Record], live: list[Record], mode: str
+    ) -> list[Problem]:
+        problems: list[Problem] = []
         if kind.key:
             seen: set[object] = set()
-            for line, identity, _ in records:
-                if identity in seen:
-                    outcome.add("key", line)
-                seen.add(identity)
-        own = {identity for _, identity, _ in folded}
+            for one in live:
+                if one.identity in seen:
+                    problems.append(Problem("key", one.line, (one.line,)))
+                seen.add(one.identity)
+        own = {one.identity for one in live}
         for members in kind.unique:
             tuples: set[object] = set()
-            for line, _, row in records:
-                found = tuple(row[name] for name in members)
+            for one in records:
+                found = tuple(one.row[name] for name in members)
                 if None not in found and found in tuples:
-                    outcome.add("unique", line)
+                    problems.append(Problem("unique", one.line, (one.line,)))
                 tuples.add(found)
             if mode == "overwrite":
                 continue
@@ -167,74 +209,85 @@ class Model:
                 for identity, row in self.rows(kind.name).items()
                 if identity not in own
             }
-            for line, _, row in folded:
-                found = tuple(row[name] for name in members)
+            for one in live:
+                found = tuple(one.row[name] for name in members)
                 if None not in found and found in held:
-                    outcome.add("unique", line)
+                    problems.append(Problem("unique", one.line, (one.line,)))
+        return problems
 
     def _ends(
-        self,
-        kind: ModelType,
-        folded: list[tuple[int, object, Row]],
-        after: dict[str, Rows],
-        outcome: Outcome,
-    ) -> None:
+        self, kind: ModelType, live: list[Record], after: dict[str, Rows]
+    ) -> list[Problem]:
         assert kind.ends is not None
-        lines = {id(row): line for line, _, row in folded}
-        rows = [row for _, _, row in folded]
+        lines = {id(one.row): one.line for one in live}
+        rows = [one.row for one in live]
         rows += [row for row in after.get(kind.name, {}).values() if id(row) not in lines]
+        problems: list[Problem] = []
         for row, (end, node_type) in itertools.product(
             rows, zip(("src", "dst"), kind.ends, strict=True)
         ):
             if row[end] not in after.get(node_type, {}):
-                outcome.add("endpoint", lines.get(id(row)))
+                line = lines.get(id(row))
+                problems.append(Problem("endpoint", line, () if line is None else (line,)))
+        return problems
 
     def _card(
-        self,
-        kind: ModelType,
-        folded: list[tuple[int, object, Row]] | None,
-        after: dict[str, Rows],
-        mode: str,
-        outcome: Outcome,
-    ) -> None:
-        if folded is None:
-            return
+        self, kind: ModelType, live: list[Record] | None, after: dict[str, Rows], mode: str
+    ) -> list[Problem]:
+        if live is None:
+            return []
         before = self.rows(kind.name)
-        affected: dict[object, int | None] = {row["src"]: line for line, _, row in folded}
+        moving: dict[object, list[int]] = {}
         if mode != "overwrite":
-            for _, identity, _ in folded:
-                if identity in before:
-                    affected.setdefault(before[identity]["src"], None)
+            for one in live:
+                if one.identity in before:
+                    moving.setdefault(before[one.identity]["src"], []).append(one.line)
+        written: dict[object, list[int]] = {}
+        for one in live:
+            written.setdefault(one.row["src"], []).append(one.line)
         # Two records of one id both count where nothing folds them; that is a conflict later.
-        rows = [row for _, _, row in folded]
-        own = {identity for _, identity, _ in folded}
-        rows += [row for identity, row in after[kind.name].items() if identity not in own]
+        own = {one.identity for one in live}
+        rows = [one.row for one in live]
+        kept = after.get(kind.name, {}).items()
+        rows += [row for identity, row in kept if identity not in own]
         counts = Counter(row["src"] for row in rows)
         low, high = kind.card
-        for source, line in affected.items():
-            if counts[source] < low or (high is not None and counts[source] > high):
-                outcome.add("cardinality", line)
+        problems: list[Problem] = []
+        for source in dict.fromkeys([*written, *moving]):
+            lines = written.get(source, [])
+            last = lines[-1] if lines else None
+            if high is not None and counts[source] > high:
+                excess = min(counts[source] - high, len(lines))
+                problems.append(Problem("cardinality", last, tuple(lines[len(lines) - excess :])))
+            elif counts[source] < low:
+                problems.append(Problem("cardinality", last, tuple(lines or moving[source])))
+        return problems
 
-    def _conflicts(
-        self, written: dict[str, list[tuple[int, object, Row]]], mode: str, outcome: Outcome
-    ) -> None:
+    def _conflicts(self, live: Written, mode: str) -> list[Problem]:
+        conflicts: list[Problem] = []
         if mode == "merge":
-            return
-        for name, rows in written.items():
-            ids = [identity for _, identity, _ in rows]
-            is_stored = mode == "append" and any(one in self.rows(name) for one in ids)
-            if len(set(ids)) < len(ids) or is_stored:
-                outcome.is_conflict = True
+            return conflicts
+        for name, rows in live.items():
+            seen: set[object] = set()
+            for one in rows:
+                is_stored = mode == "append" and one.identity in self.rows(name)
+                is_again = one.identity in seen and not self.types[name].key
+                if is_stored or is_again:
+                    conflicts.append(Problem("key_conflict", one.line, (one.line,)))
+                seen.add(one.identity)
+        return conflicts
 
 
 @dataclass
 class Outcome:
     problems: list[tuple[str, int | None]] = field(default_factory=list)
     is_conflict: bool = False
+    is_hopeless: bool = False
+    fallen: set[int] = field(default_factory=set)
     graph: dict[str, Rows] = field(default_factory=dict)
-
-    def add(self, rule: str, line: int | None) -> None:
-        self.problems.append((rule, line))
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
 
     @property
     def is_legal(self) -> bool:
@@ -246,6 +299,18 @@ class Outcome:
         if self.problems:
             return sorted((rule, line or 0) for rule, line in self.problems)
         return "key conflict" if self.is_conflict else "loaded"
+
+    def count(self, model: Model, live: Written, mode: str) -> None:
+        """Count what has become of the rows that count."""
+        for name, rows in live.items():
+            before = {} if mode == "overwrite" else model.rows(name)
+            for one in rows:
+                if one.identity not in before:
+                    self.inserted += 1
+                elif before[one.identity] == one.row:
+                    self.unchanged += 1
+                else:
+                    self.updated += 1
 
 
 def model_lines(model: Model) -> list[str]:

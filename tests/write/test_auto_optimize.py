@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, OpenMode
 from omnigraph.manifest.layout import COMMITS, MANIFEST
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.records import FragmentInfo
 from omnigraph.write import auto_optimize
-from omnigraph.write.auto_optimize import CHECK_EVERY, SMALL_MAX, tail_to_compact
+from omnigraph.write.auto_optimize import SMALL_MAX, URGENT_COMMITS, tail_to_compact
 from omnigraph.write.optimize import Upkeep
 from support.places import PERSON, Place, ids, repository_of
 
@@ -66,14 +69,14 @@ def counts(graph: Graph) -> tuple[int, int, int]:
 
 def test_a_long_lived_handle_tidies_up_in_the_background(place: Place) -> None:
     graph = place.init()
-    writes = SMALL_MAX + 2 * CHECK_EVERY
+    writes = SMALL_MAX + 2 * URGENT_COMMITS
     for number in range(writes):
         write(graph, number)
     graph.close()
     table, manifest, commits = counts(graph)
     assert table <= SMALL_MAX
-    assert commits <= SMALL_MAX + CHECK_EVERY
-    assert manifest <= SMALL_MAX + 2 * CHECK_EVERY
+    assert commits <= SMALL_MAX
+    assert manifest <= SMALL_MAX + 2 * URGENT_COMMITS
     assert len(ids(graph.snapshot())) == writes
     assert any(commit.operation == "optimize" for commit in graph.list_commits())
 
@@ -82,8 +85,59 @@ def test_a_long_lived_handle_tidies_up_in_the_background(place: Place) -> None:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let few fragments be too many."""
     monkeypatch.setattr(auto_optimize, "SMALL_MAX", 6)
-    monkeypatch.setattr(auto_optimize, "CHECK_EVERY", 4)
+    monkeypatch.setattr(auto_optimize, "URGENT_COMMITS", 4)
     return 6
+
+
+def recorded(graph: Graph) -> list[str]:
+    table = repository_of(graph).store.datasets.open(COMMITS).scan().read_all()
+    return sorted(table["graph_commit_id"].to_pylist())
+
+
+def published(graph: Graph) -> list[str]:
+    return sorted(commit.graph_commit_id for commit in graph.list_commits())
+
+
+def test_commits_get_into_the_derived_tables_soon_and_many_at_once(place: Place) -> None:
+    graph = place.init()
+    before = len(repository_of(graph).store.datasets.open(COMMITS).fragments())
+    for number in range(5):
+        write(graph, number)
+    for _ in range(500):
+        if recorded(graph) == published(graph):
+            break
+        time.sleep(0.02)
+    assert recorded(graph) == published(graph)
+    assert len(repository_of(graph).store.datasets.open(COMMITS).fragments()) < before + 5
+    write(graph, 5)
+    graph.close()
+    assert recorded(graph) == published(graph)
+    write(graph, 6)
+    graph.close()
+    assert recorded(graph) == published(graph), "a closed handle can go on"
+
+
+def test_without_a_worker_a_commit_is_recorded_by_its_writer(place: Place) -> None:
+    place.init().close()
+    graph = Graph.open(place.uri, durability="process", auto_optimize=False)
+    write(graph, 1)
+    assert recorded(graph) == published(graph)
+
+
+def test_a_process_that_ends_without_closing_leaves_nothing_behind(place: Place) -> None:
+    place.init().close()
+    script = (
+        "from omnigraph import Graph\n"
+        f"graph = Graph.open({place.uri!r}, durability='process')\n"
+        'graph.load(b\'{"type":"Person","data":{"name":"x"}}\', mode="append")\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr == ""
+    graph = Graph.open(place.uri, mode=OpenMode.READ_ONLY)
+    assert len(published(graph)) == 2
+    assert recorded(graph) == published(graph)
 
 
 def test_short_lived_handles_tidy_up_when_they_are_closed(place: Place, impatient: int) -> None:

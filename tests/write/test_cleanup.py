@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -15,8 +16,10 @@ from omnigraph.graph import CleanupResult, DatasetCleanup, Graph, OpenMode, Read
 from omnigraph.manifest import Entry
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.recovery import failpoints
+from omnigraph.search.states import TableState
+from omnigraph.search.topology_store import topology_path
 from omnigraph.store.errors import StorageUnavailableError
-from omnigraph.store.records import VersionInfo
+from omnigraph.store.records import DatasetVersion, VersionInfo
 from omnigraph.write.cleanup_plan import (
     CleanupPolicy,
     Needs,
@@ -276,6 +279,54 @@ def test_what_a_running_job_has_declared_is_spared(place: Place) -> None:
     graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
     lost = Path(place.uri) / staged.files[0].path
     assert not lost.exists(), "a record that is not renewed within the orphan age is dead"
+
+
+@pytest.mark.parametrize("confirm", [True, False])
+def test_topology_files_of_edges_that_no_branch_has_any_more_go(
+    place: Place, confirm: bool
+) -> None:
+    graph = filled(place, "ann")
+    graph.branch_create("dev")
+    objects = repository_of(graph).store.objects
+    states = {"main at first": state_of(graph)}
+    graph.mutate('query q() { insert Knows { from: "ann", to: "ann" } }')
+    states["main"] = state_of(graph)
+    graph.mutate('query q() { insert Knows { from: "ann", to: "ann" } }', branch="dev")
+    states["dev"] = state_of(place.open("dev"))
+    old = replace(states["main"], at=DatasetVersion("edges/gone", None, 1))
+    paths = {name: topology_path(state) for name, state in states.items()}
+    for path in (*paths.values(), topology_path(old)):
+        objects.put(path, b"content")
+    result = clean(place, confirm=confirm)
+    stale = {paths["main at first"], topology_path(old)}
+    left = {info.path for info in objects.list("_topology")}
+    assert left == (set(paths.values()) - stale if confirm else set(paths.values()) | stale)
+    assert of(result, "_topology").files_removed == len(stale)
+    assert of(result, "_topology").bytes_removed == len(stale) * len(b"content")
+
+
+def test_young_topology_files_stay(place: Place) -> None:
+    graph = filled(place, "ann")
+    objects = repository_of(graph).store.objects
+    objects.put("_topology/edges-gone/0.topo", b"somebody reads an old snapshot")
+    result = graph.cleanup(keep_versions=1, confirm=True)
+    assert objects.list("_topology")
+    assert "_topology" not in [each.type_key for each in result.datasets]
+
+
+def state_of(graph: Graph) -> TableState:
+    return TableState.of(graph.snapshot().open(KNOWS))
+
+
+def test_forks_and_pins_that_a_power_failure_cut_off_do_not_stop_cleanup(place: Place) -> None:
+    graph = filled(place, "ann", "bob", "cas")
+    location = graph.snapshot().entries[PERSON].location
+    refs = Path(place.uri) / location / "_refs"
+    for kind in ("branches", "tags"):
+        (refs / kind).mkdir(parents=True, exist_ok=True)
+        (refs / kind / "torn.json").touch()
+    assert of(clean(place), PERSON).old_versions_removed > 0
+    assert not list(refs.rglob("*.json"))
 
 
 def test_what_a_pending_record_needs_stays(place: Place) -> None:

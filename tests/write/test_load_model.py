@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
+from omnigraph.write import load_checks, load_parts, load_stage
 from omnigraph.write.violations import KeyConflictError, ValidationError
-from support.load_model import Model, ModelType, model_lines
+from support.load_model import Model, ModelType, Outcome, model_lines
 from support.loads import graph_lines
 from support.places import Place
 
@@ -100,31 +101,75 @@ def _check(data: st.DataObject) -> None:
     types = data.draw(schemas())
     model = Model(types)
     schema = "\n".join(kind.text() for kind in types.values())
-    with tempfile.TemporaryDirectory() as folder:
-        graph = Place(str(Path(folder) / "graph")).init(schema)
-        graph.load(_lines(seed(types)), mode="append")
-        model.graph = model.load(seed(types), "append").graph
-        for _ in range(data.draw(st.integers(1, 4))):
-            records = data.draw(inputs(types, is_tidy=data.draw(st.booleans())))
-            mode = data.draw(st.sampled_from(MODES))
-            expected = model.load(records, mode)
-            assert _load(graph, records, mode) == expected.answer
-            if expected.is_legal:
-                model.graph = expected.graph
-            assert graph_lines(graph) == model_lines(model)
+    probes = data.draw(st.sampled_from([0, load_checks.PROBES_MAX]))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for module in (load_checks, load_stage):
+            patch.setattr(module, "PROBES_MAX", probes)
+        patch.setattr(load_parts, "_STREAM_BYTES_MIN", data.draw(st.sampled_from([1, 8 << 20])))
+        with Place(str(Path(folder) / "graph")).init(schema) as graph:
+            graph.load(_lines(seed(types)), mode="append")
+            model.graph = model.load(seed(types), "append").graph
+            for number in range(data.draw(st.integers(1, 4))):
+                _check_load(data, model, graph, Path(folder) / str(number))
 
 
-def _load(graph: Graph, records: list[dict[str, object]], mode: str) -> object:
+def _check_load(data: st.DataObject, model: Model, graph: Graph, quarantine: Path) -> None:
+    records = data.draw(inputs(model.types, is_tidy=data.draw(st.booleans())))
+    mode = data.draw(st.sampled_from(MODES))
+    keeps_last = mode == "merge" and data.draw(st.booleans())
+    options: dict[str, str] = {"on_duplicate": "last"} if keeps_last else {}
+    if data.draw(st.booleans()):
+        expected = model.load(records, mode, keeps_last=keeps_last)
+        assert _load(graph, records, mode, options) == (
+            expected.answer if expected.answer != "loaded" else _counts(expected)
+        )
+        is_loaded = expected.is_legal
+    else:
+        expected = model.load(records, mode, keeps_last=keeps_last, quarantines=True)
+        options |= {"on_error": "quarantine", "quarantine": str(quarantine)}
+        found = _load(graph, records, mode, options)
+        is_loaded = not expected.is_hopeless
+        if is_loaded:
+            assert found == _counts(expected)
+            assert _set_aside(quarantine) == expected.fallen
+        else:
+            assert isinstance(found, list)
+    if is_loaded:
+        model.graph = expected.graph
+    assert graph_lines(graph) == model_lines(model)
+
+
+def _counts(outcome: Outcome) -> tuple[int, int, int, int]:
+    return outcome.inserted, outcome.updated, outcome.unchanged, len(outcome.fallen)
+
+
+def _set_aside(folder: Path) -> set[int]:
+    """Return the lines that were left out; each has a reason and its record."""
+    lines: set[int] = set()
+    for path in folder.iterdir():
+        for text in path.read_text().splitlines():
+            found = json.loads(text)
+            assert found["reason"]
+            assert isinstance(found["record"], dict)
+            assert found["position"] not in lines
+            lines.add(found["position"])
+    return lines
+
+
+def _load(
+    graph: Graph, records: list[dict[str, object]], mode: str, options: dict[str, str]
+) -> object:
     try:
-        graph.load(_lines(records), mode=mode)
+        result = graph.load(_lines(records), mode=mode, **options)
     except ValidationError as error:
         event("violations")
+        assert error.total == len(error.violations)
         return sorted((one.rule, one.position or 0) for one in error.violations)
     except KeyConflictError:
         event("key conflict")
         return "key conflict"
     event(f"loaded, {mode}" if records else "empty")
-    return "loaded"
+    return result.inserted, result.updated, result.unchanged, result.rejected
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

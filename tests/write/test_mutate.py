@@ -27,6 +27,7 @@ from omnigraph.manifest.turn import TurnTimeoutError
 from omnigraph.names import BranchName
 from omnigraph.query.stored import QueryKindError, QuerySelectionError
 from omnigraph.recovery import failpoints
+from omnigraph.store.durability import Durability
 from omnigraph.store.records import DatasetVersion
 from omnigraph.write.mutate import RETRIES_MAX
 from omnigraph.write.mutation_predicates import VALUES_PUSHED_MAX
@@ -128,8 +129,18 @@ def test_the_result_is_the_envelope_of_the_language(graph: Graph) -> None:
             "actor_id": "me",
             "created_at": commit.created_at,
         },
+        "durability": "process",
     }
     assert commit.operation == "mutation"
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+def test_results_say_how_durable_a_write_is(tmp_path: Path, durability: Durability) -> None:
+    graph = Graph.init(tmp_path / "graph", SCHEMA, durability=durability)
+    result = graph.mutate('query q() { insert Ship { hull: "argo" } }')
+    assert result.durability == durability
+    assert result.to_json().get("durability", "full") == durability
+    assert graph.load(RECORDS.encode(), mode="merge").durability == durability
 
 
 def test_the_name_picks_one_of_several_queries(graph: Graph) -> None:

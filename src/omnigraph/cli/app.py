@@ -18,11 +18,12 @@ from omnigraph.names import nearest_name
 from omnigraph.wire import outcome_of
 
 COMMANDS: Final = {
-    "branch": ("omnigraph.cli.commands.branch", "Create, list and delete branches."),
+    "branch": ("omnigraph.cli.commands.branch", "Create, list, merge and delete branches."),
     "cleanup": ("omnigraph.cli.commands.cleanup", "Remove old versions and leftovers."),
     "commit": ("omnigraph.cli.commands.commit", "Look at the history of a graph."),
     "doctor": ("omnigraph.cli.commands.doctor", "Check this machine, and a graph."),
     "demo": ("omnigraph.cli.commands.demo", "Walk through what omnigraph does, end to end."),
+    "embed": ("omnigraph.cli.commands.embed", "Make the vectors of records or of a graph."),
     "ingest": ("omnigraph.cli.commands.ingest", "Deprecated: use load."),
     "init": ("omnigraph.cli.commands.init", "Make a new graph."),
     "lint": ("omnigraph.cli.commands.lint", "Check a file of queries against a schema."),

@@ -1,9 +1,9 @@
 """The commit history as plain tables, for people who join it with Spark, DuckDB or pandas.
 
 `_graph_commits.lance` holds every commit of every branch, `_graph_commit_actors.lance` the commits
-that have an actor. Both are derived from `__manifest`: they are appended after a publish and
-brought up to date at open and at `refresh` (for `main` and the bound branch) and by `optimize` (for
-all). A failure here never fails a write.
+that have an actor. Both are derived from `__manifest`: they are appended after a publish, some
+commits at once and off the writer's path, and brought up to date at open and at `refresh` (for
+`main` and the bound branch) and by `optimize` (for all). A failure here never fails a write.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ class CommitTables:
             stored: frozenset[str] = frozenset()
         else:
             stored = self._ids_at(location, head)
-            rows = rows.filter(pc.invert(pc.is_in(rows[_ID], pa.array(sorted(stored), pa.utf8()))))
+            is_new = [commit_id not in stored for commit_id in rows[_ID].to_pylist()]
+            rows = rows.filter(pa.array(is_new, pa.bool_()))
             if not rows.num_rows:
                 return
             staged = self._datasets.stage_append(DatasetVersion(location, None, head), rows)

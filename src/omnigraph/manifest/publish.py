@@ -33,6 +33,7 @@ from omnigraph.manifest.errors import (
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import MANIFEST, Incarnation
+from omnigraph.manifest.reader import WrittenPublish
 from omnigraph.manifest.rows import (
     VOIDED_COMMIT,
     AcceptedSchema,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from omnigraph.manifest.reader import ManifestReader
     from omnigraph.manifest.state import ManifestState
     from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.records import StagedTransaction
 
 DEADLINE_S: Final = 30.0
 _PAUSE_S: Final = 0.002
@@ -178,33 +178,27 @@ class Publisher:
         return state
 
     def _land(self, incarnation: Incarnation, state: ManifestState, plan: _Plan) -> Published:
-        staged = self._stage(incarnation, state, plan)
+        written = _written(state, plan)
+        base = DatasetVersion(MANIFEST, incarnation.lance_branch, state.version)
+        staged = self._datasets.stage_update(
+            base,
+            rewritten=written.rewritten,
+            inserted=written.inserted,
+            deleted=written.removed or None,
+        )
         # Upkeep of the manifest itself (indexes, settings) may come in between; a publish cannot,
         # because it rewrites the head row. An unknown outcome stays unknown even when the commit
         # can be seen: what could not be flushed may be gone after a power failure.
         landed = self._datasets.commit_staged(staged, exact=False).version
         self._require_alive(incarnation)
+        if landed == state.version + 1:
+            self._reader.take_over(incarnation, state, landed, written)
         commit = plan.commit and replace(plan.commit, manifest_version=landed)
         return Published(landed, commit, {entry.table_key: entry for entry in plan.entries})
 
     def _require_alive(self, incarnation: Incarnation) -> None:
         if not incarnation.is_main and not self._datasets.has_branch(MANIFEST, incarnation.text):
             raise BranchGoneError(incarnation.text)
-
-    def _stage(
-        self, incarnation: Incarnation, state: ManifestState, plan: _Plan
-    ) -> StagedTransaction:
-        base = DatasetVersion(MANIFEST, incarnation.lance_branch, state.version)
-        places = state.places([row.object_id for row in plan.rows] + list(plan.removed))
-        rewritten = [row for row in plan.rows if row.object_id in places]
-        inserted = [row for row in plan.rows if row.object_id not in places]
-        removed = [places[object_id][1] for object_id in plan.removed if object_id in places]
-        return self._datasets.stage_update(
-            base,
-            rewritten=_with_places(rewritten, places),
-            inserted=rows_table(inserted) if inserted else None,
-            deleted=removed or None,
-        )
 
     # -- requirements -----------------------------------------------------------------------------
 
@@ -304,8 +298,10 @@ class _Plan:
 
     rows: tuple[ManifestRow, ...]
     removed: tuple[str, ...]
+    head: Head
     entries: tuple[Entry, ...]
     commit: GraphCommit | None
+    is_plain: bool
 
 
 def _plan(
@@ -327,7 +323,21 @@ def _plan(
         *updates.rows,
         *((commit.row(),) if commit else ()),
     )
-    return _Plan(rows, updates.removed, entries, commit)
+    is_plain = updates == Updates(entries=updates.entries)
+    return _Plan(rows, updates.removed, head, entries, commit, is_plain)
+
+
+def _written(state: ManifestState, plan: _Plan) -> WrittenPublish:
+    places = state.places([row.object_id for row in plan.rows] + list(plan.removed))
+    inserted = [row for row in plan.rows if row.object_id not in places]
+    return WrittenPublish(
+        rewritten=_with_places([row for row in plan.rows if row.object_id in places], places),
+        inserted=rows_table(inserted) if inserted else None,
+        removed=tuple(places[name][1] for name in plan.removed if name in places),
+        head=plan.head,
+        entries=plan.entries,
+        is_plain=plan.is_plain,
+    )
 
 
 def _with_places(rows: list[ManifestRow], places: Mapping[str, tuple[int, int]]) -> pa.Table:

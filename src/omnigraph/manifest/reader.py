@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.manifest.errors import (
     BranchGoneError,
@@ -17,13 +18,13 @@ from omnigraph.manifest.errors import (
     VersionRemovedError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
-from omnigraph.manifest.state import ManifestState
+from omnigraph.manifest.state import LandedPublish, ManifestState
 from omnigraph.store.errors import DatasetNotFoundError, DatasetVersionNotFoundError
 from omnigraph.store.filters import Comparison
-from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ScanRequest
+from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID, ScanRequest
 
 if TYPE_CHECKING:
-    from omnigraph.manifest.rows import Entry
+    from omnigraph.manifest.rows import Entry, Head
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.filters import Filter
 
@@ -40,6 +41,65 @@ _COLUMNS: Final = (
     ROW_CREATED,
 )
 _WHOLE: Final = ScanRequest(columns=_COLUMNS, with_row_id=True, with_row_address=True)
+
+
+@dataclass(frozen=True)
+class WrittenPublish:
+    """The rows of a publish as they were staged, before they had a place.
+
+    `rewritten` carries the ids and the old addresses of its rows. Each of the two tables has become
+    one fragment, in this order.
+    """
+
+    rewritten: pa.Table
+    inserted: pa.Table | None
+    removed: tuple[int, ...]
+    head: Head
+    entries: tuple[Entry, ...]
+    is_plain: bool
+
+
+def _landed(
+    handle: DatasetHandle, base: ManifestState, publish: WrittenPublish
+) -> LandedPublish | None:
+    """Say where the rows of a publish are; None when that does not follow from what is known."""
+    fragments = {info.fragment_id: info.identity for info in handle.fragments()}
+    tables = [table for table in (publish.rewritten, publish.inserted) if table is not None]
+    homes = sorted(fragments.keys() - base.fragments.keys())
+    if not base.fragments or len(homes) != len(tables):
+        return None
+    row_ids = [handle.row_ids(home) for home in homes]
+    old = publish.rewritten[ROW_ADDRESS].to_pylist()
+    created = base.created_at(old)
+    if (
+        not row_ids[0].equals(publish.rewritten[ROW_ID].combine_chunks())
+        or [len(ids) for ids in row_ids] != [table.num_rows for table in tables]
+        or len(created) != len(old)
+    ):
+        return None
+    version = handle.at.version
+    rows = []
+    for table, home, ids in zip(tables, homes, row_ids, strict=True):
+        appeared = created if table is publish.rewritten else [version] * table.num_rows
+        virtual = {
+            ROW_CREATED: pa.array(appeared, pa.uint64()),
+            ROW_ID: ids,
+            ROW_ADDRESS: pa.array(range(table.num_rows), pa.uint64()),
+        }
+        virtual[ROW_ADDRESS] = pc.add(virtual[ROW_ADDRESS], pa.scalar(home << 32, pa.uint64()))
+        schema = base.rows.schema
+        columns = [virtual[name] if name in virtual else table[name] for name in schema.names]
+        rows.append(pa.Table.from_arrays(columns, schema=schema))
+    return LandedPublish(
+        version=version,
+        fragments=fragments,
+        gone=(*old, *publish.removed),
+        # The rewritten rows are the next ones to go: at the end they cut nothing in two.
+        rows=pa.concat_tables(reversed(rows)),
+        head=publish.head,
+        entries=publish.entries,
+        is_plain=publish.is_plain,
+    )
 
 
 class ManifestReader:
@@ -80,11 +140,30 @@ class ManifestReader:
         state = self._read_from(
             self._nearest(incarnation, version), self.open(incarnation, version)
         )
+        self._keep(incarnation, state)
+        return state
+
+    def take_over(
+        self,
+        incarnation: Incarnation,
+        base: ManifestState,
+        version: int,
+        publish: WrittenPublish,
+    ) -> None:
+        """Remember what a publish on `base` has made, so that nobody has to read it.
+
+        Whatever is not as expected is left to the next reader.
+        """
+        handle = self.open(incarnation, version)
+        landed = _landed(handle, base, publish)
+        if landed is not None:
+            self._keep(incarnation, base.followed_by(landed))
+
+    def _keep(self, incarnation: Incarnation, state: ManifestState) -> None:
         with self._guard:
-            self._states[key] = state
+            self._states[incarnation.text, state.version] = state
             while len(self._states) > _CACHED_STATES_MAX:
                 self._states.popitem(last=False)
-        return state
 
     def table_at(self, incarnation: Incarnation, version: int, table_key: str) -> Entry:
         """Return the entry of one table at one version, without reading the whole manifest."""

@@ -122,11 +122,13 @@ def open_repository(
     clock: Clock,
     *,
     mode: OpenMode,
+    mend: Callable[[Repository], object] | None = None,
     heal: Callable[[Repository], object] | None = None,
 ) -> Repository:
     """Open a graph, check that schema and tables agree, and bring derived files up to date.
 
-    `heal` settles what dead writers left; it runs before anything else reads branch state.
+    `mend` makes readable what a power failure has cut off; `heal` settles what dead writers left,
+    and runs before anything else reads branch state.
     """
     repository = assemble(store, clock)
     if not store.datasets.exists(MANIFEST):
@@ -134,6 +136,8 @@ def open_repository(
     if mode is OpenMode.READ_ONLY:
         read_stamp(repository.root, store.datasets)
     else:
+        if mend is not None:
+            mend(repository)
         migrate(repository.root, store.datasets)
         if heal is not None:
             heal(repository)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
@@ -43,6 +43,9 @@ from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+_CHUNKS_MAX: Final = 64
+"""States follow each other by adding a chunk or two; more than this are made one."""
+
 
 class CorruptManifestError(CorruptError):
     """`__manifest` breaks one of its invariants; nothing was changed."""
@@ -58,6 +61,23 @@ class CorruptManifestError(CorruptError):
 
 
 @dataclass(frozen=True)
+class LandedPublish:
+    """What a publish has done to the state that it replaced.
+
+    `gone` are the addresses of rows that were rewritten or removed; `rows` are the new ones with
+    their virtual columns. A plain publish has changed nothing but the head, commits and entries.
+    """
+
+    version: int
+    fragments: Mapping[int, str]
+    gone: Sequence[int]
+    rows: pa.Table
+    head: Head
+    entries: tuple[Entry, ...]
+    is_plain: bool
+
+
+@dataclass(frozen=True)
 class ManifestState:
     """One version of one manifest branch.
 
@@ -69,11 +89,38 @@ class ManifestState:
     rows: pa.Table
     fragments: Mapping[int, str] = field(default_factory=dict)
     """Identity of every fragment that the rows came from, by number."""
+    is_distinct: bool = False
+    """Whether it is known already that no object id appears twice."""
 
     def __post_init__(self) -> None:
+        if self.is_distinct:
+            return
         ids = self.rows["object_id"]
         if pc.count_distinct(ids).as_py() != len(ids):
             raise self._corrupt(f"several rows have the object id {_repeated(ids)}")
+
+    def followed_by(self, publish: LandedPublish) -> ManifestState:
+        """Return the state that a publish on this one has made, without reading it.
+
+        What the publish did not touch is taken over, so that the cost does not grow with history.
+        """
+        gone = np.isin(self.rows[ROW_ADDRESS].to_numpy(), publish.gone)
+        rows = pa.concat_tables([*_runs(self.rows, ~gone), publish.rows])
+        if rows["object_id"].num_chunks > _CHUNKS_MAX:
+            rows = rows.combine_chunks()
+        state = ManifestState(self.path, publish.version, rows, publish.fragments, is_distinct=True)
+        known: dict[str, object] = {"head": publish.head}
+        if publish.is_plain:
+            entries = {**self.entries, **{entry.table_key: entry for entry in publish.entries}}
+            known["entries"] = dict(sorted(entries.items()))
+            known |= {
+                name: vars(self)[name]
+                for name in ("schema", "registrations", "tags")
+                if name in vars(self)
+            }
+        # These are the cached properties below: filled in instead of folded out of all rows.
+        vars(state).update(known)
+        return state
 
     @cached_property
     def head(self) -> Head:
@@ -169,17 +216,24 @@ class ManifestState:
 
     def is_published(self, commit_id: str) -> bool:
         """Whether a commit with this id has been published on this branch."""
-        return bool(self._of(GRAPH_COMMIT, commit_id).num_rows)
+        return self._type_of(commit_id) == GRAPH_COMMIT
 
     def is_voided(self, commit_id: str) -> bool:
         """Whether recovery has taken this id away from its writer."""
-        return bool(self._of(VOIDED_COMMIT, commit_id).num_rows)
+        return self._type_of(commit_id) == VOIDED_COMMIT
 
     def places(self, object_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return row id and row address of those rows that exist, by object id."""
-        found = self.rows.filter(pc.is_in(self.rows["object_id"], pa.array(object_ids, pa.utf8())))
+        rows = self.rows.select(["object_id", ROW_ID, ROW_ADDRESS])
+        found = rows.filter(pc.is_in(rows["object_id"], pa.array(object_ids, pa.utf8())))
         columns = (found[name].to_pylist() for name in ("object_id", ROW_ID, ROW_ADDRESS))
         return {name: (row_id, address) for name, row_id, address in zip(*columns, strict=True)}
+
+    def created_at(self, addresses: Sequence[int]) -> list[int]:
+        """Return the manifest versions in which the rows at these addresses appeared."""
+        known = self.rows[ROW_ADDRESS].to_numpy()
+        created = self.rows[ROW_CREATED].to_numpy()
+        return [int(v) for address in addresses for v in created[known == address]]
 
     def published_since(self, table_key: str, seq: int) -> list[int]:
         """Return the manifest versions after `seq` that published this table."""
@@ -212,6 +266,11 @@ class ManifestState:
         return found
 
     # -- reading rows -----------------------------------------------------------------------------
+
+    def _type_of(self, object_id: str) -> str | None:
+        """Return what the row with this id is; one pass over one column."""
+        place = pc.index(self.rows["object_id"], object_id).as_py()
+        return None if place < 0 else str(self.rows["object_type"][place].as_py())
 
     def _of(self, object_type: str, object_id: str | None = None) -> pa.Table:
         mask = pc.equal(self.rows["object_type"], object_type)
@@ -256,6 +315,15 @@ class ManifestState:
 
     def _corrupt(self, problem: str) -> CorruptManifestError:
         return CorruptManifestError(self.path, self.version, problem)
+
+
+def _runs(rows: pa.Table, is_kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[pa.Table]:
+    """Cut out rows that stay, without copying any."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], is_kept, [False]))))
+    return [
+        rows.slice(start, stop - start)
+        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    ]
 
 
 def _repeated(ids: pa.ChunkedArray) -> str:

@@ -9,7 +9,7 @@ by Lance, and tries again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from omnigraph.store.errors import StaleBaseError
 
@@ -17,20 +17,21 @@ if TYPE_CHECKING:
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.manifest.reader import ManifestReader
     from omnigraph.store.datasets import DatasetStore
-
-FRAGMENTS_MAX: Final = 64
-
-
-def needs_tidying(reader: ManifestReader, incarnation: Incarnation) -> bool:
-    """Whether the manifest of a branch has gathered more fragments than is good for reading."""
-    handle = reader.open(incarnation, reader.head_version(incarnation))
-    return len(handle.fragments()) > FRAGMENTS_MAX
+    from omnigraph.store.records import CompactionOptions
 
 
-def tidy(datasets: DatasetStore, reader: ManifestReader, incarnation: Incarnation) -> bool:
-    """Rewrite the fragments of a branch's manifest into one; False when a publish was faster."""
+def tidy(
+    datasets: DatasetStore,
+    reader: ManifestReader,
+    incarnation: Incarnation,
+    options: CompactionOptions | None = None,
+) -> bool:
+    """Rewrite the fragments of a branch's manifest into one; False when a publish was faster.
+
+    With `options` only the fragments that they name: a long history is not rewritten every time.
+    """
     base = reader.open(incarnation, reader.head_version(incarnation)).at
-    results = [datasets.run_compaction(task) for task in datasets.plan_compaction(base)]
+    results = [datasets.run_compaction(task) for task in datasets.plan_compaction(base, options)]
     if not results:
         return False
     try:

@@ -51,6 +51,7 @@ from omnigraph.read.table_keys import node_key
 from omnigraph.read.tables import TableReader
 from omnigraph.read.text import StoreTextMatcher
 from omnigraph.search.coverage import IndexFacts
+from omnigraph.search.text_indexes import TextIndexes
 from omnigraph.search.topology_cache import Topologies
 
 
@@ -80,6 +81,7 @@ class Executor:
     indexes: IndexFacts = field(default_factory=IndexFacts)
     shared: SharedColumns = field(default_factory=SharedColumns)
     residents: ResidentColumns = field(default_factory=ResidentColumns)
+    texts: TextIndexes = field(default_factory=TextIndexes)
 
     def run(self, request: ReadRequest) -> QueryResult:
         """Answer a read, or with `explain` say how it would be answered."""
@@ -105,7 +107,7 @@ class Executor:
             bindings=request.bindings,
             guard=guard,
             adjacency=PathChooser(tables, self.topologies, self.indexes, settings, guard, profile),
-            texts=StoreTextMatcher(tables),
+            texts=StoreTextMatcher(tables, self.indexes, self.texts),
             profile=profile,
             residents=self.residents,
             indexes=self.indexes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -13,7 +14,6 @@ import pyarrow.compute as pc
 Datum: TypeAlias = pa.Array | pa.ChunkedArray | pa.Scalar
 _Texts: TypeAlias = npt.NDArray[np.str_]
 
-_UNKNOWN: Final = pa.scalar(None, pa.bool_())
 _TEXT_DTYPE: Final = np.dtypes.StringDType()
 
 
@@ -40,9 +40,9 @@ def _tested(
     one: Callable[[str, str], bool],
 ) -> Datum:
     if isinstance(part, pa.Scalar):
-        return by_constant(text, part.as_py()) if part.is_valid else _UNKNOWN
+        return by_constant(text, part.as_py()) if part.is_valid else _unknown()
     if isinstance(text, pa.Scalar) and not text.is_valid:
-        return _UNKNOWN
+        return _unknown()
     known = pc.and_(pc.is_valid(text), pc.is_valid(part))
     texts, parts = _filled(text), _filled(part)
     if pc.any(pc.match_substring(part, "\0")).as_py():
@@ -52,7 +52,13 @@ def _tested(
         holds = np.array([one(whole, wanted) for whole, wanted in pairs], np.bool_)
     else:
         holds = by_row(texts, parts)
-    return pc.if_else(known, pa.array(holds), _UNKNOWN)
+    return pc.if_else(known, pa.array(holds), _unknown())
+
+
+@cache
+def _unknown() -> pa.Scalar:
+    """Return null, made late: the first scalar that pyarrow makes loads pandas."""
+    return pa.scalar(None, pa.bool_())
 
 
 def _filled(datum: Datum) -> _Texts:

@@ -41,6 +41,8 @@ class RecoveryKind(StrEnum):
     ROLLED_BACK = "RolledBack"
     ORPHANED_BRANCH_DISCARDED = "OrphanedBranchDiscarded"
     STRAY_PUT_BACK = "StrayPutBack"
+    TORN_HEAD_REMOVED = "TornHeadRemoved"
+    """A version that a power failure cut off; `operation_id` names the file, not a write."""
 
 
 @dataclass(frozen=True)

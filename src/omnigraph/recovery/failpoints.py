@@ -1,11 +1,14 @@
-"""Named points at which a test can make a write act.
+"""Named points at which a test can make a write fail, stop or die.
 
 Only steps that no effect on storage marks have a name here; effects themselves are counted by the
-fault-injecting store. A point does nothing unless it was armed.
+fault-injecting store. A point does nothing unless it was armed, and nothing outside of tests arms
+one: no setting and no environment variable of the product does.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Final
 
@@ -27,6 +30,7 @@ FAILPOINTS: Final = (
     "recovery.after_roll_forward",
     "recovery.record_audit",
     "recovery.sidecar_delete",
+    "strays.after_restore",
 )
 
 Action = Callable[[], None]
@@ -50,6 +54,19 @@ def disarm() -> None:
     _armed.clear()
 
 
+def arm_all(text: str) -> None:
+    """Arm points as a child process is told to: `name=raise|die|stop`, separated by commas.
+
+    `die` ends the process without any cleaning up. `stop` pauses it until somebody sends SIGCONT,
+    once: what goes on afterwards may pass the same point.
+    """
+    for item in filter(None, text.split(",")):
+        name, _, action = item.partition("=")
+        if action not in _ACTIONS:
+            raise ValueError(f"unknown action {action!r}; known are {', '.join(_ACTIONS)}")
+        arm(name, _ACTIONS[action](name))
+
+
 def hit(name: str) -> None:
     """Act if the point is armed."""
     action = _armed.get(name)
@@ -59,3 +76,15 @@ def hit(name: str) -> None:
 
 def _raise(name: str) -> None:
     raise FailpointError(name)
+
+
+def _stop(name: str) -> None:
+    _armed.pop(name, None)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+_ACTIONS: Final[dict[str, Callable[[str], Action]]] = {
+    "raise": lambda name: lambda: _raise(name),
+    "die": lambda _: lambda: os._exit(137),
+    "stop": lambda name: lambda: _stop(name),
+}

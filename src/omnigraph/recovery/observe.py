@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import content_commit, is_only_maintenance
 from omnigraph.recovery.classify import Facts, TableFacts
-from omnigraph.store.errors import DatasetNotFoundError
+from omnigraph.store.errors import CorruptObjectError, DatasetNotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, Repository
     from omnigraph.manifest.state import ManifestState
     from omnigraph.recovery.sidecar import PlannedTable, Sidecar
+
+
+UNREADABLE: Final = "unreadable"
+"""Stands for the transaction id of a version that cannot be read."""
 
 
 def observe(repository: Repository, sidecar: Sidecar) -> Facts:
@@ -70,7 +74,7 @@ def published_on_lineage(state: ManifestState, table: PlannedTable) -> Entry | N
 
 
 def _observe_table(repository: Repository, state: ManifestState, table: PlannedTable) -> TableFacts:
-    pinned = _pinned(state, table)
+    pinned = pinned_version(state, table)
     datasets = repository.store.datasets
     try:
         head = datasets.head_version(table.table_path, branch=table.table_branch)
@@ -78,13 +82,24 @@ def _observe_table(repository: Repository, state: ManifestState, table: PlannedT
         return TableFacts(table, pinned, None)
     if head <= pinned:
         return TableFacts(table, pinned, head)
-    moves = datasets.transactions(
-        table.table_path, branch=table.table_branch, first=pinned + 1, last=head
-    )
-    return TableFacts(table, pinned, head, tuple(move.uuid for move in moves))
+    return TableFacts(table, pinned, head, _moved_by(repository, table, pinned + 1, head))
 
 
-def _pinned(state: ManifestState, table: PlannedTable) -> int:
+def _moved_by(
+    repository: Repository, table: PlannedTable, first: int, last: int
+) -> tuple[str, ...]:
+    """Return whose versions these are; of a chain that cannot be read, none is ours."""
+    try:
+        moves = repository.store.datasets.transactions(
+            table.table_path, branch=table.table_branch, first=first, last=last
+        )
+    except CorruptObjectError:
+        return (UNREADABLE,) * (last - first + 1)
+    return tuple(move.uuid for move in moves)
+
+
+def pinned_version(state: ManifestState, table: PlannedTable) -> int:
+    """Return the version of a table above which everything is unpublished."""
     current = published_on_lineage(state, table)
     if current is not None:
         return current.table_version

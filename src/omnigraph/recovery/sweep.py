@@ -17,6 +17,7 @@ Facts on which the sweep rests:
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,22 +29,25 @@ from omnigraph.manifest.errors import (
     PreconditionFailedError,
     SchemaMovedError,
 )
-from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.rows import voided_row
+from omnigraph.manifest.turn import TurnTimeoutError
 from omnigraph.names import BranchName
 from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
 from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
 from omnigraph.recovery.failpoints import hit
-from omnigraph.recovery.observe import observe, published_on_lineage
+from omnigraph.recovery.observe import observe, pinned_version, published_on_lineage
+from omnigraph.recovery.put_back import RECOVERY_ACTOR, are_explained, late_moves, put_back
 from omnigraph.recovery.sidecar import FOLDER, Sidecar, UnreadableSidecarError, read_sidecar
+from omnigraph.recovery.torn import TornHeads
 from omnigraph.store.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omnigraph.manifest import Entry, Repository
+    from omnigraph.manifest.state import ManifestState
 
-RECOVERY_ACTOR: Final = "omnigraph:recovery"
 _ROUNDS_MAX: Final = 10
 
 _log = logging.getLogger(__name__)
@@ -92,6 +96,7 @@ class Recovery:
         self._objects = repository.store.objects
         self._datasets = repository.store.datasets
         self.log = RecoveryLog(repository.store.datasets)
+        self._torn = TornHeads(repository, self.log, self.pending)
 
     # -- finding ----------------------------------------------------------------------------------
 
@@ -118,14 +123,41 @@ class Recovery:
             raise RecoveryNotFoundError(operation_id)
         return record
 
+    def mend(self) -> None:
+        """Make readable what a power failure has cut off and opening a graph needs."""
+        self._torn.mend_system_tables()
+        self._torn.mend_refs(MANIFEST)
+        self._torn.mend_manifest(MAIN_INCARNATION)
+
+    def mend_branch(self, incarnation: Incarnation) -> None:
+        """Remove what a power failure has cut off of a branch and of the tables that it writes."""
+        self._torn.mend_manifest(incarnation)
+        self._torn.mend_tables(incarnation)
+
     def sweep(self) -> list[RecoveryRecord]:
         """Settle every record of the graph, each under the turn of its branch."""
         settled = []
         for sidecar in self.pending():
-            branch = Incarnation(sidecar.branch_incarnation).branch
-            with self._repository.turns.take(branch, operation_id=sidecar.operation_id):
-                settled += self._settle_if_there(sidecar.path)
+            incarnation = Incarnation(sidecar.branch_incarnation)
+            self._torn.mend_manifest(incarnation)
+            branch = incarnation.branch
+            settled += self._sweep_unless_alive(branch, sidecar)
         return settled
+
+    def _sweep_unless_alive(self, branch: BranchName, sidecar: Sidecar) -> list[RecoveryRecord]:
+        """Settle a record under its turn; whoever keeps holding that turn is alive and goes on."""
+        turns = self._repository.turns
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(
+                    turns.take(
+                        branch, operation_id=sidecar.operation_id, wait_max_s=turns.takeover_s
+                    )
+                )
+            except TurnTimeoutError:
+                _log.info("operation %s is under way", sidecar.operation_id)
+                return []
+            return self._settle_if_there(sidecar.path)
 
     def sweep_branch(self, branch: BranchName) -> list[RecoveryRecord]:
         """Settle the records of one branch; the caller holds its turn."""
@@ -173,6 +205,7 @@ class Recovery:
         return [] if sidecar is None else [self._settle(sidecar)]
 
     def _settle(self, sidecar: Sidecar) -> RecoveryRecord:
+        self._mend_tables(sidecar)
         for _ in range(_ROUNDS_MAX):
             facts = observe(self._repository, sidecar)
             verdict, classes = judge(facts, sidecar)
@@ -188,7 +221,10 @@ class Recovery:
                 PreconditionFailedError,
                 SchemaMovedError,
             ):
-                continue  # The manifest has moved in between: look again.
+                # The manifest has moved in between: look again, at the record as well, which says
+                # by now what was announced.
+                sidecar = self._read(sidecar.path) or sidecar
+                continue
             hit("recovery.record_audit")
             self.log.record(record)
             hit("recovery.sidecar_delete")
@@ -201,6 +237,18 @@ class Recovery:
             )
             return record
         raise RecoveryStoppedError(sidecar.operation_id, sidecar.branch, ())
+
+    def _mend_tables(self, sidecar: Sidecar) -> None:
+        incarnation = Incarnation(sidecar.branch_incarnation)
+        if not self._repository.branches.is_alive(incarnation):
+            return
+        state = self._repository.reader.latest(incarnation)
+        for table in sidecar.tables:
+            self._torn.mend_table(
+                table.table_key,
+                (table.table_path, table.table_branch),
+                published=pinned_version(state, table),
+            )
 
     def _carry_out(self, verdict: Verdict, sidecar: Sidecar, facts: Facts) -> RecoveryRecord:
         match verdict:
@@ -266,7 +314,9 @@ class Recovery:
         incarnation = Incarnation(sidecar.branch_incarnation)
         state = self._repository.reader.latest(incarnation)
         outcomes = _outcomes(facts.tables)
-        if not state.is_published(sidecar.recovery_commit_id):
+        if state.is_published(sidecar.recovery_commit_id):
+            self._put_back_late(sidecar, state)
+        else:
             published = {
                 table.accepted_key: entry
                 for table in sidecar.tables
@@ -284,6 +334,22 @@ class Recovery:
             if landed.commit is not None:
                 self._repository.commit_tables.record([landed.commit])
         return self._record(sidecar, RecoveryKind.ROLLED_BACK, sidecar.recovery_commit_id, outcomes)
+
+    def _put_back_late(self, sidecar: Sidecar, state: ManifestState) -> None:
+        """Take back what only this record explains and came after the operation was settled.
+
+        Such a restore was announced after somebody else had written the audit row. What that row
+        explains is left to the next write to the table.
+        """
+        audited = self.log.settled_transactions()
+        settled = {*audited, *sidecar.restore_transaction_ids}
+        incarnation = Incarnation(sidecar.branch_incarnation)
+        for table in sidecar.tables:
+            entry = published_on_lineage(state, table)
+            moves = () if entry is None else late_moves(self._datasets, entry)
+            is_ours_to_explain = not are_explained(moves, audited) and are_explained(moves, settled)
+            if entry is not None and is_ours_to_explain:
+                put_back(self._repository, self.log, incarnation, entry, moves)
 
     def _announce_restores(self, sidecar: Sidecar, count: int) -> Sidecar:
         uuids = (

@@ -26,6 +26,7 @@ from omnigraph.search.embedding_config import (
     Provider,
     config_from_environment,
     log,
+    names_provider,
 )
 from omnigraph.search.embedding_http import Answer, NoAnswerError, post
 from omnigraph.search.embedding_vectors import Vectors, checked_vectors, mock_vectors
@@ -127,6 +128,11 @@ class LazyEmbeddingClient:
         self._environ = environ
         self._guard = threading.Lock()
         self._client: EmbeddingClient | None = None
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether somebody has chosen a provider; a key alone is no choice."""
+        return self._config is not None or names_provider(self._environ or {})
 
     def get(self) -> EmbeddingClient:
         """Return the client; raises when it is not, or wrongly, configured."""

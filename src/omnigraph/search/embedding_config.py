@@ -104,6 +104,12 @@ def config_from_environment(environ: Mapping[str, str]) -> EmbeddingConfig:
     )
 
 
+def names_provider(environ: Mapping[str, str]) -> bool:
+    """Say whether environment variables choose a provider, rather than leave it to the default."""
+    is_mocked = _value(environ, "OMNIGRAPH_EMBEDDINGS_MOCK").lower() in _TRUE
+    return is_mocked or bool(_value(environ, "OMNIGRAPH_EMBED_PROVIDER"))
+
+
 def config_from_profile(
     kind: str,
     *,

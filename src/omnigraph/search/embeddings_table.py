@@ -6,10 +6,10 @@
 | `text_hash` | of the text that the vector was made from |
 | `model` | that made it |
 
-A vector is *fresh* when its row has the hash of today's text and today's model. The table is
-derived: a row that is missing makes its vector count as stale, so it is made again, which costs a
-request and changes no answer. Branches share the table: the last one to embed a row is believed,
-and the others embed it again.
+A vector is *fresh* when its row has the hash of today's text and today's model, and *stale* when
+its row says something else. A vector without a row was given by somebody, and nobody makes it again
+unasked. The table is derived: what is lost with it is the knowledge of what is stale. Branches
+share it: the last one to embed a row is believed, and the others embed it again.
 """
 
 from __future__ import annotations
@@ -77,6 +77,23 @@ class EmbeddingsTable:
         row_filter = _filter(type_name, property_name, ids)
         found = handle.scan(ScanRequest(columns=columns, row_filter=row_filter)).read_all()
         return found if ids is None else found.filter(pc.is_in(found["id"], value_set=ids))
+
+    def with_hashes(
+        self, type_name: str, property_name: str, *, hashes: pa.Array, model: str
+    ) -> pa.Table:
+        """Return `id` and `text_hash` of vectors that a model made from one of some texts."""
+        handle = self._open()
+        columns = ("id", "text_hash")
+        if handle is None:
+            return SCHEMA.empty_table().select(list(columns))
+        parts: tuple[Filter, ...] = (
+            _filter(type_name, property_name, None),
+            Comparison("model", "=", model),
+        )
+        if len(hashes) <= _PROBED_IDS_MAX:
+            parts += (OneOf("text_hash", tuple(hashes.to_pylist())),)
+        found = handle.scan(ScanRequest(columns=columns, row_filter=AllOf(parts))).read_all()
+        return found.filter(pc.is_in(found["text_hash"], value_set=hashes))
 
     def fresh(
         self, type_name: str, property_name: str, *, ids: pa.Array, hashes: pa.Array, model: str

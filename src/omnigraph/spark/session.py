@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from omnigraph.errors import UnavailableError
 
@@ -18,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MAJOR_MIN: Final = 17
+_LOCAL: Final = "local[*]"
+_CONNECT_PORT: Final = 15002
+_CONNECT_TIMEOUT_S: Final = 10.0
 _JAVA_TIMEOUT_S: Final = 30.0
 _INSTALL_JAVA: Final = (
     f"install a Java runtime, version {JAVA_MAJOR_MIN} or newer "
@@ -44,6 +52,28 @@ class JavaMissingError(UnavailableError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(problem)
+
+
+class SparkConnectMissingError(UnavailableError):
+    """PySpark is there without what a client of Spark Connect needs."""
+
+    code = "OG-NO-SPARK-CONNECT"
+    hint = "pip install 'omnigraph[spark]'"
+
+    def __init__(self) -> None:
+        super().__init__("a client of Spark Connect needs grpcio: pip install 'omnigraph[spark]'")
+
+
+class SparkStartError(UnavailableError):
+    """Spark could not be started or reached."""
+
+    code = "OG-SPARK-START"
+    hint = "check the address, or leave it out to run Spark on this machine"
+
+    def __init__(self, where: str, reason: str) -> None:
+        self.where = where
+        self.reason = reason
+        super().__init__(f"there is no Spark at '{where}': {reason}")
 
 
 def java_problem() -> str | None:
@@ -97,32 +127,103 @@ def get_spark(*, master: str | None = None, remote: str | None = None) -> SparkS
         return active
     remote = remote or os.environ.get("SPARK_REMOTE")
     if remote:
+        return _connect(remote)
+    return _start(master or os.environ.get("OMNIGRAPH_SPARK_MASTER") or _LOCAL)
+
+
+def is_configured(*, master: str | None = None, remote: str | None = None) -> bool:
+    """Whether a session is active, or the caller or the environment says where Spark is."""
+    if master or remote:
+        return True
+    if os.environ.get("SPARK_REMOTE") or os.environ.get("OMNIGRAPH_SPARK_MASTER"):
+        return True
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 optional library
+    except ImportError:
+        return False
+    return SparkSession.getActiveSession() is not None
+
+
+# -- Spark Connect --------------------------------------------------------------------------------
+
+
+def _connect(remote: str) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 optional library
+
+    if find_spec("grpc_status") is None:
+        raise SparkConnectMissingError
+    if remote.startswith("local"):
+        # PySpark starts the server itself, which takes what a local session takes.
+        return _started(SparkSession.builder.remote(remote), remote)
+    _require_listener(remote)
+    try:
         return SparkSession.builder.remote(remote).getOrCreate()
+    except Exception as error:
+        raise SparkStartError(remote, _first_line(error)) from error
+
+
+def _require_listener(remote: str) -> None:
+    """Raise unless somebody listens: the client itself would try again for minutes."""
+    address = urlsplit(remote)
+    if address.scheme != "sc" or not address.hostname:
+        raise SparkStartError(remote, "expected an address like sc://host:15002")
+    if getproxies():
+        return
+    try:
+        port = address.port or _CONNECT_PORT
+        socket.create_connection((address.hostname, port), _CONNECT_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        raise SparkStartError(remote, f"nobody answers there ({error})") from error
+
+
+# -- classic sessions -----------------------------------------------------------------------------
+
+
+def _start(master: str) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 optional library
+
+    return _started(SparkSession.builder.master(master), master)
+
+
+def _started(builder: SparkSession.Builder, where: str) -> SparkSession:
     problem = java_problem()
     if problem is not None:
         raise JavaMissingError(problem)
+    scratch = _scratch()
     # Python workers must run the interpreter that has omnigraph installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("omnigraph").master(
-        master or os.environ.get("OMNIGRAPH_SPARK_MASTER") or "local[*]"
-    )
-    for key, value in _embedded_settings().items():
+    # Workers of a local cluster would otherwise write beside the installed PySpark.
+    os.environ.setdefault("SPARK_WORKER_DIR", str(scratch / "work"))
+    builder = builder.appName("omnigraph")
+    for key, value in _embedded_settings(scratch).items():
         builder = builder.config(key, value)
     with warnings.catch_warnings():
         # Starting the JVM forks and executes at once: nothing of Lance is used in between.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
-        return builder.getOrCreate()
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            raise SparkStartError(where, _first_line(error)) from error
 
 
-def _embedded_settings() -> dict[str, str]:
-    scratch = str(Path(tempfile.gettempdir()) / "omnigraph-spark")
+def _scratch() -> Path:
+    return Path(tempfile.gettempdir()) / f"omnigraph-spark-{getpass.getuser()}"
+
+
+def _embedded_settings(scratch: Path) -> dict[str, str]:
     return {
         "spark.driver.memory": os.environ.get("OMNIGRAPH_SPARK_DRIVER_MEMORY", "2g"),
-        "spark.local.dir": scratch,
+        "spark.local.dir": str(scratch),
         "spark.log.level": "ERROR",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(Path(scratch) / "warehouse"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if "Exception:" in line and not line.startswith("at ")]
+    return (causes or lines or [type(error).__name__])[0]

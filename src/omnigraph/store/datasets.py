@@ -8,7 +8,8 @@ Invariants:
    calls leave every head where it is.
 3. `commit_staged` tries once. It returns only when the head moved from the transaction's base to
    exactly the next version and that version carries the transaction's uuid.
-4. What a call has written is durable when it returns (`omnigraph.store.durability`).
+4. What a call has written is durable when it returns, or when the `together` block around it ends
+   (`omnigraph.store.durability`).
 5. Errors are leaves of `omnigraph.store.errors`; nothing of the adapter's library gets out.
 6. Locations are paths relative to the store's root. Fragments belong to the lineage under which
    they were written: fork first, then stage.
@@ -41,6 +42,7 @@ from omnigraph.store.records import (
     ScanStatistics,
     StagedTransaction,
     TagInfo,
+    TornHead,
     TransactionInfo,
     VersionInfo,
     WrittenDeletion,
@@ -94,6 +96,10 @@ class DatasetHandle(Protocol):
         """Describe the fragments, from the manifest alone."""
         ...
 
+    def row_ids(self, fragment_id: int) -> pa.Array:
+        """Return the stable row ids of a fragment in row order, from the manifest alone."""
+        ...
+
     def indexes(self) -> tuple[IndexInfo, ...]:
         """Describe the committed indexes."""
         ...
@@ -114,8 +120,10 @@ class DatasetStore(Protocol):
         """Open one version, the newest when `version` is `None`."""
         ...
 
-    def exists(self, location: str, *, branch: str | None = None) -> bool:
-        """Whether the lineage has any version."""
+    def exists(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> bool:
+        """Whether the lineage has this version, or any; it need not be readable."""
         ...
 
     def head_version(self, location: str, *, branch: str | None = None) -> int:
@@ -359,8 +367,23 @@ class DatasetStore(Protocol):
         """
         ...
 
+    def torn_refs(self, location: str) -> tuple[str, ...]:
+        """Return the files of branches and tags that were cut off before they were complete.
+
+        They appear whole to everybody who runs; these are left of a power failure, and nobody was
+        told that the branch or tag exists. Until they are deleted no ref can be listed.
+        """
+        ...
+
+    def torn_head(self, location: str, *, branch: str | None = None) -> TornHead | None:
+        """Return the newest version if its file was cut off before it was complete.
+
+        One that is whole and cannot be read all the same is a `CorruptObjectError`.
+        """
+        ...
+
     def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:
-        """Remove an unreadable newest version; return its number, or `None` if it can be read."""
+        """Remove what `torn_head` returns; return its number, or `None` if it can be read."""
         ...
 
     def forget(self, location: str) -> None:

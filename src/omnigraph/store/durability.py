@@ -5,8 +5,13 @@ file can come back empty. So on local disks everything new is flushed before any
 
 1. A file is durable when its bytes, its entry in its directory and the entries of all directories
    above it, up to the graph's root, have been flushed, in that order.
-2. Flushing is per file named: nothing else of the disk waits.
-3. A directory's own entry needs flushing once per process; after that only its content changes.
+2. Flushing is per file named: nothing else of the disk waits. What is asked for in one call is
+   flushed at the same time, so that the disk commits its journal once for all of it; `together`
+   makes several calls of one step such a call. Inside a step nobody relies on an order: everything
+   is durable before the step ends.
+3. A directory's own entry needs flushing once for as long as it is the same directory; after that
+   only its content changes. One that was removed and made again is another one. What is remembered
+   about that is bounded: forgetting costs a flush, never a file.
 4. `process` skips all of it: such writes survive a crash of the process, not of the machine.
 5. Object stores are durable by contract and need no flusher.
 """
@@ -15,9 +20,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -43,6 +49,10 @@ class Flusher(Protocol):
         """Flush directories whose entries have changed."""
         ...
 
+    def together(self) -> AbstractContextManager[None]:
+        """Put off what this thread asks of `files` inside the block to the end of it."""
+        ...
+
 
 class NoFlusher:
     """Flushes nothing: `process` durability and object stores."""
@@ -56,9 +66,20 @@ class NoFlusher:
     def directories(self, paths: Iterable[Path]) -> None:
         """Do nothing."""
 
+    def together(self) -> AbstractContextManager[None]:
+        """Do nothing."""
+        return nullcontext()
 
-_REMEMBERED_MAX: Final = 10_000
-"""A process may run for months: only the last flushes are remembered."""
+
+_FLUSHES_AT_ONCE_MAX: Final = 8
+_SETTLED_MAX: Final = 4_096
+"""A process may run for months and see any number of directories."""
+
+
+class _Gathered(threading.local):
+    """What the current thread has put off; None outside of `together`."""
+
+    paths: list[Path] | None = None
 
 
 class DiskFlusher:
@@ -67,22 +88,13 @@ class DiskFlusher:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()
-        self._settled: set[Path] = set()
+        self._settled: OrderedDict[Path, int] = OrderedDict()
+        """Directories whose own entry is durable, with their inode, the last used one last."""
+        self._gathered = _Gathered()
+        self._pool = ThreadPoolExecutor(_FLUSHES_AT_ONCE_MAX, thread_name_prefix="flush")
         self._flush_count = 0
-        self._flushed_files: deque[Path] = deque(maxlen=_REMEMBERED_MAX)
-        self._flushed_directories: deque[Path] = deque(maxlen=_REMEMBERED_MAX)
-
-    @property
-    def flushed_files(self) -> tuple[Path, ...]:
-        """The files flushed lately, in order, repetitions included."""
-        with self._lock:
-            return tuple(self._flushed_files)
-
-    @property
-    def flushed_directories(self) -> tuple[Path, ...]:
-        """The directories flushed lately, in order, repetitions included."""
-        with self._lock:
-            return tuple(self._flushed_directories)
+        self.sync: Callable[[Path], None] = fsync_path
+        """Flushes one file or directory, in any thread; whoever wants to watch wraps it."""
 
     @property
     def flush_count(self) -> int:
@@ -92,18 +104,46 @@ class DiskFlusher:
 
     def files(self, paths: Iterable[Path]) -> None:
         """Flush these files, their directories and every new directory above them."""
-        parents: dict[Path, None] = {}
-        for path in paths:
-            self.contents(path)
-            parents[path.parent] = None
-        self.directories(parents)
+        if self._gathered.paths is not None:
+            self._gathered.paths += paths
+            return
+        named = list(dict.fromkeys(paths))
+        parents = list(dict.fromkeys(path.parent for path in named))
+        self._at_once([*named, *parents])
+        with self._lock:
+            self._flush_count += len(named) + len(parents)
+        for parent in parents:
+            self._settle(parent)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Put off what this thread asks of `files` inside the block to the end of it.
+
+        A block that fails is flushed too, as far as possible: whoever goes on after the failure
+        finds what a single call would have left.
+        """
+        if self._gathered.paths is not None:
+            yield
+            return
+        gathered = self._gathered.paths = []
+        try:
+            yield
+        except Exception:
+            self._gathered.paths = None
+            with suppress(OSError):
+                self.files(gathered)
+            raise
+        finally:
+            self._gathered.paths = None
+        if gathered:
+            with _flush_failures(str(gathered[0])):
+                self.files(gathered)
 
     def contents(self, path: Path) -> None:
         """Flush the bytes of a file that is about to be renamed."""
-        _fsync(path)
+        self.sync(path)
         with self._lock:
             self._flush_count += 1
-            self._flushed_files.append(path)
 
     def directories(self, paths: Iterable[Path]) -> None:
         """Flush directories whose entries have changed."""
@@ -111,22 +151,49 @@ class DiskFlusher:
             self._flush_directory(path)
             self._settle(path)
 
+    def _at_once(self, paths: Sequence[Path]) -> None:
+        """Flush everything at the same time; return or raise when all of it has ended."""
+        started: list[Future[None]] = []
+        for path in paths[1:]:
+            try:
+                started.append(self._pool.submit(self.sync, path))
+            except RuntimeError:
+                # The interpreter is shutting down and starts no threads any more.
+                started.append(self._flushed_here(path))
+        if paths:
+            started.append(self._flushed_here(paths[0]))
+        wait(started)
+        for flushed in started:
+            flushed.result()
+
     def _settle(self, directory: Path) -> None:
         """Flush the entry of `directory` in its parent, and so on upwards, once each."""
         while directory != directory.parent:
-            with self._lock:
-                if directory in self._settled:
-                    return
+            inode = directory.stat().st_ino
+            if self._is_settled(directory, inode):
+                return
             parent = directory.parent
             if directory == self._root:
                 self._flush_above_root(parent)
             else:
                 self._flush_directory(parent)
-            with self._lock:
-                self._settled.add(directory)
+            self._remember(directory, inode)
             if directory == self._root:
                 return
             directory = parent
+
+    def _is_settled(self, directory: Path, inode: int) -> bool:
+        with self._lock:
+            is_settled = self._settled.get(directory) == inode
+            if is_settled:
+                self._settled.move_to_end(directory)
+        return is_settled
+
+    def _remember(self, directory: Path, inode: int) -> None:
+        with self._lock:
+            self._settled[directory] = inode
+            while len(self._settled) > _SETTLED_MAX:
+                self._settled.popitem(last=False)
 
     def _flush_above_root(self, directory: Path) -> None:
         try:
@@ -136,13 +203,24 @@ class DiskFlusher:
             return
 
     def _flush_directory(self, directory: Path) -> None:
-        _fsync(directory)
+        self.sync(directory)
         with self._lock:
             self._flush_count += 1
-            self._flushed_directories.append(directory)
+
+    def _flushed_here(self, path: Path) -> Future[None]:
+        """Flush in this thread, and keep how it ended for later."""
+        future: Future[None] = Future()
+        try:
+            self.sync(path)
+        except OSError as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+        return future
 
 
-def _fsync(path: Path) -> None:
+def fsync_path(path: Path) -> None:
+    """Flush one file or directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -172,6 +250,10 @@ class PathFlusher:
         if named:
             with _flush_failures(named[0]):
                 self._flusher.files(self._root.local_path(path) for path in named)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Put off what this thread asks of `files` inside the block to the end of it."""
+        return self._flusher.together()
 
     def directory_of(self, path: str) -> None:
         """Flush the directory from which `path` has just gone."""

@@ -9,12 +9,15 @@
 | | `StaleBase`, `StagedFilesLost` | landed |
 | outcome unknown | `WriteOutcomeUnknown`, `MisplacedCommit` | it may have landed, or elsewhere |
 | corrupt | `CorruptObject` | stored bytes do not mean what they should |
-| unavailable | `StorageTimeout`, `StorageUnavailable` | nothing was read, nothing was written |
+| unavailable | `StorageTimeout`, `StorageFull`, | nothing was read, |
+| | `StorageUnavailable` | nothing was written |
 
 Every message names the path. Facts are fields, and every leaf survives pickling.
 """
 
 from __future__ import annotations
+
+import errno
 
 from omnigraph.errors import (
     ConflictError,
@@ -264,6 +267,18 @@ class StorageTimeoutError(StorageError, UnavailableError):
         super().__init__(f"the storage did not answer in time at `{path}`: {reason}")
 
 
+class StorageFullError(StorageError, UnavailableError):
+    """No room is left, or a quota is used up; nothing was written."""
+
+    code = "OG-STORE-FULL"
+    hint = "free some space, then try again; what was stored before can still be read"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"no space is left for `{path}`: {reason}")
+
+
 class StorageUnavailableError(StorageError, UnavailableError):
     """The storage cannot be reached or refuses to work; nothing was written."""
 
@@ -273,3 +288,17 @@ class StorageUnavailableError(StorageError, UnavailableError):
         self.path = path
         self.reason = reason
         super().__init__(f"the storage failed at `{path}`: {reason}")
+
+
+def os_failure(path: str, error: OSError) -> StorageError:
+    """Return the error for a failed system call that certainly left nothing behind."""
+    reason = error.strerror or str(error)
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return StoragePermissionError(path=path, reason=reason)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFullError(path=path, reason=reason)
+    if isinstance(error, TimeoutError):
+        return StorageTimeoutError(path=path, reason=reason)
+    if error.errno == errno.EIO:
+        return CorruptObjectError(path=path, reason=reason)
+    return StorageUnavailableError(path=path, reason=reason)

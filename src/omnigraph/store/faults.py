@@ -51,6 +51,7 @@ from omnigraph.store.records import (
     Rows,
     StagedTransaction,
     TagInfo,
+    TornHead,
     TransactionInfo,
     VersionInfo,
     WrittenDeletion,
@@ -257,9 +258,13 @@ class FaultyDatasetStore:
             "open", location, lambda: self._inner.open(location, branch=branch, version=version)
         )
 
-    def exists(self, location: str, *, branch: str | None = None) -> bool:
-        """Whether the lineage has any version."""
-        return self._read("exists", location, lambda: self._inner.exists(location, branch=branch))
+    def exists(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> bool:
+        """Whether the lineage has this version, or any."""
+        return self._read(
+            "exists", location, lambda: self._inner.exists(location, branch=branch, version=version)
+        )
 
     def head_version(self, location: str, *, branch: str | None = None) -> int:
         """Return the newest version number."""
@@ -567,6 +572,16 @@ class FaultyDatasetStore:
         """Return files that no version needs."""
         return self._read(
             "unreferenced_files", location, lambda: self._inner.unreferenced_files(location)
+        )
+
+    def torn_refs(self, location: str) -> tuple[str, ...]:
+        """Return incomplete refs."""
+        return self._read("torn_refs", location, lambda: self._inner.torn_refs(location))
+
+    def torn_head(self, location: str, *, branch: str | None = None) -> TornHead | None:
+        """Return an incomplete newest version."""
+        return self._read(
+            "torn_head", location, lambda: self._inner.torn_head(location, branch=branch)
         )
 
     def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:

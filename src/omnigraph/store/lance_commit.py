@@ -26,11 +26,19 @@ from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import (
     CommittedRange,
     DatasetVersion,
+    OperationKind,
     StagedFile,
     StagedTransaction,
 )
 
 _FILES_CHECKED_ONE_BY_ONE_MAX: Final = 16
+_INLINE_KINDS: Final = frozenset({OperationKind.APPEND, OperationKind.UPDATE})
+"""Kinds whose transaction file nobody reads: every version carries its transaction inside.
+
+The file is a copy. Without it, or with an empty one, the version can be read, named, written upon,
+rebased over and cleaned up (guard tests), so it is not flushed. Compactions are another matter: the
+library cannot rebuild all of them, and then the file is read.
+"""
 
 
 class LanceCommitter:
@@ -103,7 +111,10 @@ class LanceCommitter:
                 raise write_error(error, location) from error
             achieved = intended.version
         self._settle_version(
-            DatasetVersion(location, branch, achieved), read_version=head, uuid=uuid
+            DatasetVersion(location, branch, achieved),
+            read_version=head,
+            uuid=uuid,
+            kind=OperationKind.RESTORE,
         )
         return CommittedRange(location, branch, head, achieved, uuid)
 
@@ -162,12 +173,12 @@ class LanceCommitter:
         """Return when the commit has landed all the same; else raise what it means."""
         base = staged.base
         intended = DatasetVersion(base.location, base.branch, staged.intended_version)
-        certain = certain_error(error, base.location)
-        if certain is not None:
-            raise certain from error
         holder = self._opener.uuid_at(intended)
         if holder == staged.uuid:
             return
+        certain = certain_error(error, base.location)
+        if certain is not None:
+            raise certain from error
         if holder is not None or isinstance(error, CommitConflictError):
             raise StaleBaseError(
                 path=base.location,
@@ -184,17 +195,20 @@ class LanceCommitter:
             DatasetVersion(base.location, base.branch, version),
             read_version=base.version,
             uuid=staged.uuid,
+            kind=staged.kind,
         )
         return CommittedRange(base.location, base.branch, base.version, version, staged.uuid)
 
-    def _settle_version(self, at: DatasetVersion, *, read_version: int, uuid: str) -> None:
+    def _settle_version(
+        self, at: DatasetVersion, *, read_version: int, uuid: str, kind: OperationKind
+    ) -> None:
         """Make a new version durable and check that it is ours."""
-        self._flusher.files(
-            [
-                transaction_path(at.location, at.branch, read_version=read_version, uuid=uuid),
-                manifest_path(at.location, at.branch, at.version),
-            ]
-        )
+        files = [manifest_path(at.location, at.branch, at.version)]
+        if kind not in _INLINE_KINDS:
+            files.append(
+                transaction_path(at.location, at.branch, read_version=read_version, uuid=uuid)
+            )
+        self._flusher.files(files)
         holder = self._opener.transaction(at).uuid
         if holder != uuid:
             raise StaleBaseError(

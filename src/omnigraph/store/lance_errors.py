@@ -13,6 +13,7 @@ from omnigraph.store.errors import (
     CorruptObjectError,
     InvalidScanError,
     StorageError,
+    StorageFullError,
     StoragePermissionError,
     StorageTimeoutError,
     StorageUnavailableError,
@@ -46,6 +47,7 @@ _PERMISSION: Final = (
     "401 unauthorized",
     "read-only file system",
 )
+_FULL: Final = ("no space left on device", "disk quota exceeded", "storage full")
 _UNSENT: Final = re.compile(r" in ([0-9.]+)(ns|µs|ms|s) - HTTP error: error sending request")
 _SECONDS: Final = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _GIVEN_UP_AFTER_S: Final = 0.2
@@ -92,6 +94,11 @@ def is_not_found(error: BaseException) -> bool:
     return says(error, _NOT_FOUND) and not says(error, _NO_BUCKET)
 
 
+def is_other_version(error: BaseException) -> bool:
+    """Whether the file of a version was read and is another one; all zeros read as version 0."""
+    return says(error, ("version not found error",))
+
+
 def reason_of(error: BaseException) -> str:
     """Return the text without the places in Lance's own source that it ends with."""
     text = str(error).strip().splitlines()
@@ -116,6 +123,8 @@ def certain_error(error: BaseException, path: str) -> StorageError | None:
     """Return the error for a failure that certainly left nothing behind, if it is one."""
     if says(error, _PERMISSION):
         return StoragePermissionError(path=path, reason=reason_of(error))
+    if says(error, _FULL):
+        return StorageFullError(path=path, reason=reason_of(error))
     if says(error, _CALLER):
         return InvalidScanError(path=path, reason=reason_of(error))
     return None

@@ -10,13 +10,14 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import serialize_row_addrs
-from lance.query import FullTextOperator, FullTextQuery, MatchQuery, PhraseQuery
+from lance.fragment import RowIdSequence
 
 from omnigraph.names import nearest_name
 from omnigraph.store.errors import InvalidScanError, StorageError
 from omnigraph.store.filters import Filter, OneOf, filter_columns
 from omnigraph.store.lance_errors import lance_failures, read_error
 from omnigraph.store.lance_sql import render_filter
+from omnigraph.store.lance_text import text_query
 from omnigraph.store.records import (
     DISTANCE,
     ROW_ADDRESS,
@@ -30,7 +31,6 @@ from omnigraph.store.records import (
     IndexSegment,
     ScanRequest,
     ScanStatistics,
-    TextSearch,
     VectorSearch,
 )
 
@@ -147,9 +147,22 @@ class LanceHandle:
 
     def fragments(self) -> tuple[FragmentInfo, ...]:
         """Describe the fragments."""
+        return self._fragments
+
+    @cached_property
+    def _fragments(self) -> tuple[FragmentInfo, ...]:
         return tuple(
             _fragment_info(fragment.metadata) for fragment in self._dataset.get_fragments()
         )
+
+    def row_ids(self, fragment_id: int) -> pa.Array:
+        """Return the stable row ids of a fragment in row order, from the manifest alone."""
+        inline = self._fragment(fragment_id).metadata.row_id_meta
+        if inline is None:
+            raise InvalidScanError(
+                path=self._at.location, reason=f"fragment {fragment_id} names no row ids"
+            )
+        return RowIdSequence.from_inline_metadata(inline).to_pyarrow()
 
     def indexes(self) -> tuple[IndexInfo, ...]:
         """Describe the committed indexes."""
@@ -195,7 +208,8 @@ class LanceHandle:
             options["nearest"] = _nearest(request.nearest)
         if request.text is not None:
             self._check_columns([request.text.column])
-            options["full_text_query"] = _text_query(request.text)
+            options["full_text_query"] = text_query(request.text)
+            options["fast_search"] = request.text.covered_only
         return options
 
     def _fragment(self, number: int) -> lance.LanceFragment:
@@ -277,13 +291,6 @@ def _nearest(search: VectorSearch) -> dict[str, object]:
     return options
 
 
-def _text_query(search: TextSearch) -> FullTextQuery:
-    if search.mode == "phrase":
-        return PhraseQuery(search.query, search.column)
-    operator = FullTextOperator.AND if search.mode == "all" else FullTextOperator.OR
-    return MatchQuery(search.query, search.column, fuzziness=search.fuzziness, operator=operator)
-
-
 def fragment_identity(metadata: lance.FragmentMetadata) -> str:
     """Name the files by which a fragment's content is fixed: equal names, equal rows."""
     names = [_data_identity(metadata)]
@@ -293,7 +300,8 @@ def fragment_identity(metadata: lance.FragmentMetadata) -> str:
 
 
 def _data_identity(metadata: lance.FragmentMetadata) -> str:
-    return "|".join(str(file.path) for file in metadata.files)
+    # The library's own property builds a class on every call.
+    return "|".join(str(vars(file)["_path"]) for file in metadata.files)
 
 
 def _fragment_info(metadata: lance.FragmentMetadata) -> FragmentInfo:

@@ -28,6 +28,9 @@ from omnigraph.store.uri import join_path
 VERSIONS_DIR: Final = "_versions"
 _VERSION_MAX: Final = 2**64 - 1
 _MANIFEST_SUFFIX: Final = ".manifest"
+_MAGIC: Final = b"LANC"
+_FOOTER_BYTES: Final = 16
+_PAGE_BYTES: Final = 4096
 _V2_MIN: Final = 2**63
 """Names below are of the older naming scheme, or version numbers no dataset reaches."""
 
@@ -81,6 +84,18 @@ def manifest_version(file_name: str) -> int | None:
     return _VERSION_MAX - number if _V2_MIN <= number <= _VERSION_MAX else None
 
 
+def is_torn(manifest: bytes) -> bool:
+    """Whether a version file was cut off by a power failure: its end, or a whole page, is missing.
+
+    A file with all its pages and a proper end that cannot be read is something else: damage, or the
+    work of a newer release. It must not be taken for one that never was complete.
+    """
+    if len(manifest) < _FOOTER_BYTES or not manifest.endswith(_MAGIC):
+        return True
+    pages = range(0, len(manifest) - _PAGE_BYTES + 1, _PAGE_BYTES)
+    return any(not any(manifest[start : start + _PAGE_BYTES]) for start in pages)
+
+
 def transaction_path(location: str, branch: str | None, *, read_version: int, uuid: str) -> str:
     """Return the file that says what a commit did."""
     name = f"{read_version}-{uuid}.txn"
@@ -111,6 +126,11 @@ def branch_refs_directory(location: str) -> str:
     return join_path(location, "_refs", "branches")
 
 
+def tag_refs_directory(location: str) -> str:
+    """Return the directory of the files that make tags exist."""
+    return join_path(location, "_refs", "tags")
+
+
 def branch_of_ref(path: str) -> str:
     """Return the branch that a file makes exist.
 
@@ -122,7 +142,7 @@ def branch_of_ref(path: str) -> str:
 
 def tag_ref_path(location: str, name: str) -> str:
     """Return the file that makes a tag exist."""
-    return join_path(location, "_refs", "tags", f"{name}.json")
+    return join_path(tag_refs_directory(location), f"{name}.json")
 
 
 def max_fragment_id(manifest: bytes) -> int | None:

@@ -26,6 +26,7 @@ from omnigraph.store.errors import (
 )
 from omnigraph.store.lance_errors import (
     is_not_found,
+    is_other_version,
     lance_failures,
     read_error,
     read_failures,
@@ -107,8 +108,13 @@ class LanceOpener:
         cached = self._cached(at)
         return cached if cached is not None else self.open_cold(at)
 
-    def exists(self, location: str, *, branch: str | None = None) -> bool:
-        """Whether the lineage has any version."""
+    def exists(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> bool:
+        """Whether the lineage has this version, or any; it need not be readable."""
+        if version is not None:
+            path = manifest_path(checked_path(location), branch, version)
+            return self._objects.head(path) is not None
         try:
             self.head_version(location, branch=branch)
         except DatasetNotFoundError:
@@ -230,6 +236,11 @@ class LanceOpener:
         try:
             dataset = self.load(at)
         except lance_failures() as error:
+            if is_other_version(error) and self.exists(
+                at.location, branch=at.branch, version=at.version
+            ):
+                reason = "the file says that it is another version"
+                raise CorruptObjectError(path=self._version_name(at), reason=reason) from error
             if is_not_found(error):
                 raise self._absent(at) from error
             raise read_error(error, self._version_name(at)) from error

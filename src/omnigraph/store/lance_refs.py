@@ -27,6 +27,7 @@ from omnigraph.store.lance_layout import (
     branch_refs_directory,
     lineage_path,
     tag_ref_path,
+    tag_refs_directory,
 )
 from omnigraph.store.lance_opener import LanceOpener
 from omnigraph.store.objects import ObjectStore
@@ -60,7 +61,11 @@ class LanceRefs:
         try:
             source.private_dataset().create_branch(name, reference, storage_options=options)
         except lance_failures() as error:
-            if not says(error, ("clone operation should not enter",)):
+            is_left_whole = says(error, ("clone operation should not enter",))
+            is_left_torn = says(error, ("for object of size 0 bytes",))
+            # Files of another version: Lance looks among them for the one that is wanted.
+            is_left_elsewhere = is_not_found(error) and lineage_path(location, name) in str(error)
+            if not (is_left_whole or is_left_torn or is_left_elsewhere):
                 raise _ref_error(error, location, kind="branch", name=name) from error
             # Lance makes the files first and the ref last; whoever made these died in between.
             self._objects.delete_prefix(lineage_path(location, name))
@@ -135,6 +140,12 @@ class LanceRefs:
             TagInfo(name, entry["branch"], entry["version"])
             for name, entry in sorted(found.items())
         )
+
+    def torn_refs(self, location: str) -> tuple[str, ...]:
+        """Return the files of refs that are empty; Lance cannot list any ref while there is one."""
+        directories = (branch_refs_directory(checked_path(location)), tag_refs_directory(location))
+        infos = (info for directory in directories for info in self._objects.list(directory))
+        return tuple(info.path for info in infos if info.size == 0)
 
     def _listed(self, location: str, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         for attempt in range(1, _ATTEMPTS_MAX + 1):

@@ -27,7 +27,7 @@ from omnigraph.store.errors import CorruptObjectError, InvalidScanError
 from omnigraph.store.lance_commit import LanceCommitter
 from omnigraph.store.lance_errors import lance_failures, read_failures, write_error
 from omnigraph.store.lance_handle import LanceHandle
-from omnigraph.store.lance_layout import manifest_path
+from omnigraph.store.lance_layout import is_torn, manifest_path
 from omnigraph.store.lance_opener import HANDLES_MAX, IoCounts, LanceOpener
 from omnigraph.store.lance_orphans import unreferenced_files
 from omnigraph.store.lance_refs import LanceRefs
@@ -47,6 +47,7 @@ from omnigraph.store.records import (
     StagedFile,
     StagedTransaction,
     TagInfo,
+    TornHead,
     TransactionInfo,
     VersionInfo,
     WrittenDeletion,
@@ -87,9 +88,11 @@ class LanceStore:
         """Open one version, the newest when `version` is `None`."""
         return self._opener.open(location, branch=branch, version=version)
 
-    def exists(self, location: str, *, branch: str | None = None) -> bool:
-        """Whether the lineage has any version."""
-        return self._opener.exists(location, branch=branch)
+    def exists(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> bool:
+        """Whether the lineage has this version, or any."""
+        return self._opener.exists(location, branch=branch, version=version)
 
     def head_version(self, location: str, *, branch: str | None = None) -> int:
         """Return the newest version number without opening it."""
@@ -243,14 +246,15 @@ class LanceStore:
         """Prepare rewritten, new and deleted rows as one transaction."""
         written, removed = list(fragments), list(deletions)
         leaving = [] if deleted is None else [_addresses(deleted)]
-        if rewritten is not None:
-            kept, replaced = staging.split_rewritten(rewritten, base)
-            written += self.write_fragments(base, kept, row_id_column=ROW_ID)
-            leaving.append(replaced)
-        if inserted is not None:
-            written += self.write_fragments(base, inserted)
-        if leaving:
-            removed += self.write_deletions(base, pa.concat_arrays(leaving))
+        with self._flusher.together():
+            if rewritten is not None:
+                kept, replaced = staging.split_rewritten(rewritten, base)
+                written += self.write_fragments(base, kept, row_id_column=ROW_ID)
+                leaving.append(replaced)
+            if inserted is not None:
+                written += self.write_fragments(base, inserted)
+            if leaving:
+                removed += self.write_deletions(base, pa.concat_arrays(leaving))
         return staging.update_transaction(base, written, removed)
 
     def stage_upsert(self, base: DatasetVersion, rows: Rows, *, key: str) -> StagedTransaction:
@@ -430,19 +434,32 @@ class LanceStore:
             objects=self._objects,
         )
 
-    def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:
-        """Remove an unreadable newest version; return its number, or `None` if it can be read."""
+    def torn_refs(self, location: str) -> tuple[str, ...]:
+        """Return the files of branches and tags that were cut off before they were complete."""
+        return self._refs.torn_refs(location)
+
+    def torn_head(self, location: str, *, branch: str | None = None) -> TornHead | None:
+        """Return the newest version if its file was cut off before it was complete."""
         head = self._opener.head_version(location, branch=branch)
-        at = DatasetVersion(location, branch, head)
         self._opener.forget_lineage(location, branch)
         try:
-            self._opener.open_cold(at)
+            self._opener.open_cold(DatasetVersion(location, branch, head))
         except CorruptObjectError:
-            self._objects.delete(manifest_path(location, branch, head))
-            self._opener.forget_lineage(location, branch)
-            self._flusher.directory_of(manifest_path(location, branch, head))
-            return head
+            held = self._objects.get(manifest_path(location, branch, head))
+            if not is_torn(held.data):
+                raise
+            return TornHead(head, held.path, held.tag)
         return None
+
+    def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:
+        """Remove what `torn_head` returns; return its number, or `None` if it can be read."""
+        torn = self.torn_head(location, branch=branch)
+        if torn is None:
+            return None
+        self._objects.delete(torn.path)
+        self._opener.forget_lineage(location, branch)
+        self._flusher.directory_of(torn.path)
+        return torn.version
 
     def forget(self, location: str) -> None:
         """Drop cached handles of a dataset that has been deleted."""

@@ -8,7 +8,6 @@ plain `put` does not, so an object that is ever written conditionally is always 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import tempfile
@@ -19,14 +18,11 @@ from typing import Final
 
 from omnigraph.store.durability import Flusher, NoFlusher
 from omnigraph.store.errors import (
-    CorruptObjectError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
-    StoragePermissionError,
-    StorageTimeoutError,
-    StorageUnavailableError,
     WriteOutcomeUnknownError,
+    os_failure,
 )
 from omnigraph.store.objects import ObjectInfo, StoredObject
 from omnigraph.store.uri import Root, checked_path
@@ -187,7 +183,7 @@ def _read_errors(path: str) -> Iterator[None]:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise ObjectNotFoundError(path=path) from None
     except OSError as error:
-        raise _certain(path, error) from error
+        raise os_failure(path, error) from error
 
 
 @contextmanager
@@ -196,7 +192,7 @@ def _start_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _certain(path, error) from error
+        raise os_failure(path, error) from error
 
 
 @contextmanager
@@ -206,16 +202,3 @@ def _outcome_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteOutcomeUnknownError(path=path, reason=str(error)) from error
-
-
-def _certain(
-    path: str, error: OSError
-) -> StoragePermissionError | StorageTimeoutError | CorruptObjectError | StorageUnavailableError:
-    reason = error.strerror or str(error)
-    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        return StoragePermissionError(path=path, reason=reason)
-    if isinstance(error, TimeoutError):
-        return StorageTimeoutError(path=path, reason=reason)
-    if error.errno == errno.EIO:
-        return CorruptObjectError(path=path, reason=reason)
-    return StorageUnavailableError(path=path, reason=reason)

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from omnigraph.store.errors import StoragePermissionError, StorageUnavailableError
+from omnigraph.store.errors import os_failure
 
 
 class HeldLock:
@@ -46,10 +46,8 @@ class LocalFileLocks:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except PermissionError as error:
-            raise StoragePermissionError(path=str(file), reason=str(error)) from error
         except OSError as error:
-            raise StorageUnavailableError(path=str(file), reason=str(error)) from error
+            raise os_failure(str(file), error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -57,5 +55,5 @@ class LocalFileLocks:
             return None
         except OSError as error:
             os.close(descriptor)
-            raise StorageUnavailableError(path=str(file), reason=str(error)) from error
+            raise os_failure(str(file), error) from error
         return HeldLock(descriptor)

@@ -185,6 +185,16 @@ class IndexSegment:
 
 
 @dataclass(frozen=True)
+class TornHead:
+    """A newest version whose file was cut off before it was complete."""
+
+    version: int
+    path: str
+    tag: str
+    """Changes when another file takes the name."""
+
+
+@dataclass(frozen=True)
 class IndexInfo:
     """A committed index."""
 
@@ -332,6 +342,10 @@ class TextSearch:
     query: str
     mode: Literal["any", "all", "phrase"] = "any"
     fuzziness: int = 0
+    """How many letters a token may differ by. With more than 0 the query must hold tokens as an
+    index stores them: see `analysed`."""
+    covered_only: bool = False
+    """Look only at rows that the full-text index covers."""
 
 
 @dataclass(frozen=True)

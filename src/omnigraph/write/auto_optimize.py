@@ -1,37 +1,48 @@
-"""Small writes tidy up after themselves.
+"""What a handle does behind its writes, off the caller's path.
 
-Every commit of a handle is noted. When a table has gathered more than `SMALL_MAX` small fragments
-or fragments with deleted rows, they are compacted and folded into the indexes under the ordinary
-protocol: in a background thread while the handle lives on, or when it is closed. Indexes that exist
-are extended earlier, at `UNCOVERED_MAX` fragments, because every probe has to read those. The same
-goes for `__manifest` and the derived commit tables.
+Every commit of a handle is noted. A background thread wakes up when `URGENT_COMMITS` have gathered,
+or `PAUSE_S` after the first, and
+
+1. adds the commits to the derived commit tables, all of them in one append;
+2. compacts a table that has gathered more than `SMALL_MAX` small fragments, or fragments with
+   deleted rows, under the ordinary protocol. The same goes for `__manifest` and the commit tables.
+
+While writes keep coming that is all: a look at the fragments costs nothing, and what one run costs
+is spread over `SMALL_MAX` writes. Indexes are extended when more than `UNCOVERED_ROWS_MAX` rows lie
+outside of them, or, once a handle has been quiet for a pause, more than `UNCOVERED_MAX` fragments:
+every probe has to read those. Then the thread ends. Closing the handle does the rest in the
+caller's thread.
 
 Small is relative: fragments are sorted into sizes by powers of `_TIER_FACTOR`, and only fragments
 up to the size of which there are too many are rewritten. So a table of a million rows is not
 rewritten because of 65 new ones, and the number of fragments grows with the logarithm of the rows.
 
-Nothing here can fail a write: a problem is logged, and the next commit tries again.
+Nothing here can fail a write: a problem is logged, and the next commit tries again. A process that
+dies leaves the commit tables behind, and whoever opens the graph for writing brings them up to
+date. `enabled=False` starts no thread: commits are recorded by their writers, nothing is tidied.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
-from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS
-from omnigraph.manifest.tidy import needs_tidying, tidy
+from omnigraph.manifest.tidy import tidy
 from omnigraph.recovery import WriterKind
 from omnigraph.store.records import CompactionOptions
-from omnigraph.write.indices import uncovered_fragments
+from omnigraph.write.indices import uncovered
 from omnigraph.write.upkeep import tidy_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from omnigraph.manifest import Repository
+    from omnigraph.manifest import GraphCommit, Repository
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.store.records import FragmentInfo
     from omnigraph.write.optimize import Upkeep
@@ -40,8 +51,11 @@ if TYPE_CHECKING:
 SMALL_MAX: Final = 64
 UNCOVERED_MAX: Final = 8
 """A probe reads every fragment that its index does not cover: more than this cost too much."""
-CHECK_EVERY: Final = 8
-"""A long-lived handle looks at its tables after this many of its own commits."""
+UNCOVERED_ROWS_MAX: Final = 2_048
+"""Nor may a probe read more rows than this beside its index."""
+URGENT_COMMITS: Final = 32
+"""So many commits of its own wake a handle up before its pause is over."""
+PAUSE_S: Final = 0.25
 _TIER_FACTOR: Final = 32
 _TARGET_ROWS_MAX: Final = 1_000_000
 _OWN_KINDS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
@@ -62,6 +76,23 @@ def tail_to_compact(fragments: Sequence[FragmentInfo]) -> CompactionOptions | No
     return None
 
 
+@dataclass
+class _Noted:
+    """What has been written since somebody looked."""
+
+    tables: set[tuple[Incarnation, str]] = field(default_factory=set)
+    branches: set[Incarnation] = field(default_factory=set)
+    commits: list[GraphCommit] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.branches or self.commits)
+
+    def add(self, other: _Noted) -> None:
+        self.tables |= other.tables
+        self.branches |= other.branches
+        self.commits += other.commits
+
+
 class AutoOptimize:
     """Notes the commits of one handle and tidies up behind them. Safe to share between threads."""
 
@@ -69,60 +100,115 @@ class AutoOptimize:
         self._repository = repository
         self._upkeep = upkeep
         self._enabled = enabled
-        self._guard = threading.Lock()
-        self._counts: Counter[tuple[Incarnation, str]] = Counter()
-        self._commits: Counter[Incarnation] = Counter()
+        self._wake = threading.Condition()
+        self._noted = _Noted()
+        self._written = 0
+        self._is_closing = False
         self._worker: threading.Thread | None = None
 
     def note(self, job: WriteJob) -> None:
-        """Remember which tables a commit has written; start tidying when it is time."""
+        """Remember which tables a commit has written."""
         if not self._enabled or job.kind in _OWN_KINDS:
             return
-        with self._guard:
-            self._counts.update((job.incarnation, table.table_key) for table in job.tables)
-            self._commits[job.incarnation] += 1
-            if self._commits[job.incarnation] < CHECK_EVERY or self._is_busy():
-                return
-            self._start(*self._take())
+        with self._wake:
+            self._written += 1
+            self._noted.tables.update((job.incarnation, table.table_key) for table in job.tables)
+            self._noted.branches.add(job.incarnation)
+            self._rouse()
+
+    def record(self, commit: GraphCommit) -> None:
+        """Let a commit get into the derived tables: soon, or at once without a worker."""
+        if not self._enabled:
+            self._repository.commit_tables.record([commit])
+            return
+        with self._wake:
+            self._noted.commits.append(commit)
+            self._rouse()
 
     def close(self) -> None:
         """Tidy up what this handle has written, and wait for what is under way."""
-        with self._guard:
+        self.stop()
+        noted = self._take()
+        self._record(noted)
+        if self._enabled:
+            self._tidy(noted, is_quiet=True)
+
+    def stop(self) -> None:
+        """Let the worker finish what it is at, and wait for it; noted work stays noted."""
+        with self._wake:
+            self._is_closing = True
+            self._wake.notify_all()
             worker = self._worker
-            tables, branches = self._take()
         if worker is not None:
             worker.join()
-        if self._enabled:
-            self._tidy(tables, branches)
+        with self._wake:
+            self._is_closing = False
 
-    def _take(self) -> tuple[set[tuple[Incarnation, str]], set[Incarnation]]:
-        tables, branches = set(self._counts), set(self._commits)
-        self._counts.clear()
-        self._commits.clear()
-        return tables, branches
+    def record_rest(self) -> None:
+        """Record what is still waiting, when the process ends without closing the handle."""
+        self.stop()
+        self._record(self._take())
 
-    def _is_busy(self) -> bool:
-        return self._worker is not None and self._worker.is_alive()
+    # -- the worker -------------------------------------------------------------------------------
 
-    def _start(self, tables: set[tuple[Incarnation, str]], branches: set[Incarnation]) -> None:
-        self._worker = threading.Thread(
-            target=self._tidy, args=(tables, branches), name="auto-optimize", daemon=True
-        )
-        self._worker.start()
+    def _rouse(self) -> None:
+        """Start the worker, or wake it up when much is waiting; the caller holds the lock."""
+        is_running = self._worker is not None and self._worker.is_alive()
+        if not is_running and not self._is_closing:
+            self._worker = threading.Thread(target=self._work, name="auto-optimize", daemon=True)
+            _LIVE.add(self)
+            self._worker.start()
+        elif self._is_urgent():
+            self._wake.notify()
 
-    def _tidy(self, tables: set[tuple[Incarnation, str]], branches: set[Incarnation]) -> None:
-        for incarnation in sorted(branches):
+    def _is_urgent(self) -> bool:
+        return self._is_closing or self._written >= URGENT_COMMITS
+
+    def _work(self) -> None:
+        waiting = _Noted()
+        while True:
+            with self._wake:
+                self._wake.wait_for(self._is_urgent, timeout=PAUSE_S)
+                fresh, self._noted, self._written = self._noted, _Noted(), 0
+                is_quiet = not fresh
+                if self._is_closing or (is_quiet and not waiting):
+                    fresh.add(waiting)
+                    self._noted, self._worker = fresh, None
+                    return
+            self._record(fresh)
+            waiting.add(_Noted(fresh.tables, fresh.branches))
+            self._tidy(waiting, is_quiet=is_quiet)
+            if is_quiet:
+                waiting = _Noted()
+
+    def _take(self) -> _Noted:
+        with self._wake:
+            noted, self._noted, self._written = self._noted, _Noted(), 0
+        return noted
+
+    def _record(self, noted: _Noted) -> None:
+        if noted.commits:
+            self._repository.commit_tables.record(noted.commits)
+
+    def _tidy(self, noted: _Noted, *, is_quiet: bool) -> None:
+        for incarnation in sorted(noted.branches):
+            keys = sorted(key for owner, key in noted.tables if owner == incarnation)
             try:
-                self._tidy_branch(
-                    incarnation, sorted(key for owner, key in tables if owner == incarnation)
-                )
+                self._tidy_branch(incarnation, keys, is_quiet=is_quiet)
             except OmnigraphError as error:
                 _log.info("tidying up on branch %s was put off: %s", incarnation.branch, error)
+            except RuntimeError:
+                if threading.main_thread().is_alive():
+                    raise
+                return  # The interpreter is going down and starts no threads any more.
 
-    def _tidy_branch(self, incarnation: Incarnation, keys: Iterable[str]) -> None:
+    def _tidy_branch(
+        self, incarnation: Incarnation, keys: Iterable[str], *, is_quiet: bool
+    ) -> None:
         datasets, reader = self._repository.store.datasets, self._repository.reader
         entries = reader.latest(incarnation).entries
         due: dict[str, CompactionOptions | None] = {}
+        with_indexes = is_quiet
         for key in keys:
             entry = entries.get(key)
             if entry is None or entry.owner != incarnation.text:
@@ -131,14 +217,27 @@ class AutoOptimize:
                 entry.location, branch=entry.table_branch, version=entry.table_version
             )
             options = tail_to_compact(handle.fragments())
-            if options is not None or uncovered_fragments(handle) > UNCOVERED_MAX:
+            fragments, rows = uncovered(handle) if options or is_quiet else (0, 0)
+            if options is not None or fragments > UNCOVERED_MAX:
                 due[key] = options
+                with_indexes |= rows > UNCOVERED_ROWS_MAX
         if due:
-            self._upkeep.compact_tail(incarnation, due)
-        if needs_tidying(reader, incarnation):
-            tidy(datasets, reader, incarnation)
+            self._upkeep.compact_tail(incarnation, due, with_indexes=with_indexes)
+        manifest = reader.open(incarnation, reader.head_version(incarnation))
+        if (options := tail_to_compact(manifest.fragments())) is not None:
+            tidy(datasets, reader, incarnation, options)
         for location in (COMMITS, COMMIT_ACTORS):
             if datasets.exists(location):
                 handle = datasets.open(location)
                 if len(handle.fragments()) > SMALL_MAX:
                     tidy_dataset(datasets, location)
+
+
+_LIVE: Final[WeakSet[AutoOptimize]] = WeakSet()
+
+
+@atexit.register
+def _end_workers() -> None:
+    """Let no worker be inside the library while the interpreter goes down."""
+    for handle in list(_LIVE):
+        handle.record_rest()

@@ -2,7 +2,8 @@
 
 First old versions of `__manifest`, so that no snapshot can be found which cannot be read; then, per
 dataset, forks that nothing refers to, old versions, and files of dead attempts; datasets of which
-nothing is needed go as a whole. `omnigraph.write.cleanup_plan` says what is needed.
+nothing is needed go as a whole; last the topology files of old edge states.
+`omnigraph.write.cleanup_plan` says what is needed.
 
 Whatever is younger than the orphan age is left alone, be it a file, a fork or a dataset: a running
 operation may be about to name it. A problem with one dataset is reported with it and stops nothing
@@ -18,8 +19,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from omnigraph.errors import NotFoundError, OmnigraphError
 from omnigraph.manifest.layout import (
     COMMIT_ACTORS,
@@ -29,8 +28,11 @@ from omnigraph.manifest.layout import (
     RECOVERIES,
     Incarnation,
 )
+from omnigraph.search.states import TableState
+from omnigraph.search.topology_store import FOLDER as TOPOLOGIES
+from omnigraph.search.topology_store import stale_topologies
 from omnigraph.store.errors import RefNotFoundError
-from omnigraph.store.records import CleanupRequest
+from omnigraph.store.records import CleanupRequest, DatasetVersion
 from omnigraph.write.cleanup_plan import (
     CleanupPolicy,
     Needs,
@@ -40,6 +42,8 @@ from omnigraph.write.cleanup_plan import (
     removable_manifest_versions,
     ulid_time_us,
 )
+from omnigraph.write.staging_record import FOLDER as STAGING
+from omnigraph.write.staging_record import StagingRecords
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Repository
@@ -49,7 +53,6 @@ if TYPE_CHECKING:
     from omnigraph.store.objects import ObjectInfo
     from omnigraph.store.records import BranchInfo
 
-STAGING_FOLDER: Final = "__staging"
 _TABLE_FOLDERS: Final = ("nodes", "edges")
 _DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 _PIN_PREFIX: Final = "omnigraph."
@@ -102,14 +105,6 @@ class CleanupResult:
         }
 
 
-@dataclass(frozen=True)
-class _Declared:
-    """What running bulk jobs have set aside."""
-
-    bases: tuple[tuple[str, str | None, int], ...] = ()
-    files: frozenset[str] = frozenset()
-
-
 @dataclass
 class _Plan:
     """Everything that was decided before anything goes."""
@@ -119,7 +114,12 @@ class _Plan:
     """Versions of `__manifest` that go, by lineage."""
     names: dict[str, str] = field(default_factory=dict)
     """The newest table key of each dataset location."""
-    declared: _Declared = field(default_factory=_Declared)
+    declared: frozenset[str] = frozenset()
+    """Files that running bulk jobs have set aside."""
+    dead_records: tuple[str, ...] = ()
+    """Records of bulk jobs that are no longer alive."""
+    stale_topologies: tuple[ObjectInfo, ...] = ()
+    """Files of edge states that no branch publishes."""
     pins: frozenset[str] = frozenset()
     """Lance tags that belong to tags of the graph."""
 
@@ -127,11 +127,14 @@ class _Plan:
 class Cleanup:
     """Removes what one graph no longer needs."""
 
-    def __init__(self, repository: Repository, recovery: Recovery) -> None:
+    def __init__(
+        self, repository: Repository, recovery: Recovery, staging: StagingRecords | None = None
+    ) -> None:
+        """Take records of bulk jobs from `staging`, which may have watched them for a while."""
         self._repository = repository
         self._recovery = recovery
+        self._staging = staging or StagingRecords(repository.store.objects, repository.clock)
         self._datasets = repository.store.datasets
-        self._objects = repository.store.objects
 
     def run(self, policy: CleanupPolicy, *, confirm: bool = False) -> CleanupResult:
         """Remove old versions and leftovers, or only count them without `confirm`."""
@@ -141,6 +144,8 @@ class Cleanup:
         work = _Work(self._repository, policy, plan, now, confirm=confirm)
         datasets = [work.manifest(), *work.tables()]
         work.derived()
+        datasets += work.topologies()
+        work.records()
         return CleanupResult(policy, confirm, tuple(datasets))
 
     # -- deciding ---------------------------------------------------------------------------------
@@ -148,10 +153,12 @@ class Cleanup:
     def _plan(self, policy: CleanupPolicy, now: int) -> _Plan:
         # Records first: an operation that finishes after this look has published, and is seen then.
         pending = self._recovery.pending()
-        declared = self._declared(policy, now)
+        live, dead = self._staging.partition(orphan_age_s=policy.orphan_age_s)
         branches = self._repository.branches.incarnations()
         states = {each: self._repository.reader.latest(each) for each in branches}
-        plan = _Plan(Needs(), {}, declared=declared)
+        plan = _Plan(Needs(), {}, dead_records=tuple(dead))
+        plan.declared = frozenset(file for record in live for file in record.files)
+        plan.stale_topologies = self._stale_topologies(states.values())
         kept_commits = self._kept_commits(states)
         needed = self._needed_manifest_versions(kept_commits)
         for incarnation, state in states.items():
@@ -167,8 +174,8 @@ class Cleanup:
             self._need_tables(plan, lineage, state, policy, now)
         self._need_commits(plan.needs, kept_commits)
         _need_sidecars(plan.needs, pending)
-        for location, branch, version in declared.bases:
-            plan.needs.add_version(location, branch, version)
+        for base in (base for record in live for base in record.bases):
+            plan.needs.add_version(base.table_path, base.table_branch, base.version)
         tags = states[MAIN_INCARNATION].tags.values()
         plan.pins = frozenset(tag.pin for tag in tags)
         return plan
@@ -225,20 +232,22 @@ class Cleanup:
             for entry in snapshot.entries.values():
                 needs.add(entry)
 
-    def _declared(self, policy: CleanupPolicy, now: int) -> _Declared:
-        """Read the records of bulk jobs that have been renewed within the orphan age."""
-        bases: list[tuple[str, str | None, int]] = []
-        files: set[str] = set()
-        for info in self._objects.list(STAGING_FOLDER):
-            if now - info.modified_us > policy.orphan_age_s * 1_000_000:
-                continue
-            record = orjson.loads(self._objects.get(info.path).data)
-            files.update(record.get("files", ()))
-            bases += [
-                (base["table_path"], base.get("table_branch"), base["version"])
-                for base in record.get("tables", ())
-            ]
-        return _Declared(tuple(bases), frozenset(files))
+    def _stale_topologies(self, states: Iterable[ManifestState]) -> tuple[ObjectInfo, ...]:
+        """Return the topology files that no branch reads with its newest edges."""
+        store = self._repository.store
+        if not store.objects.list(TOPOLOGIES):
+            return ()
+        published = {
+            DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+            for state in states
+            for key, entry in state.entries.items()
+            if key.startswith("edge:")
+        }
+        live = [
+            TableState.of(self._datasets.open(at.location, branch=at.branch, version=at.version))
+            for at in published
+        ]
+        return stale_topologies(store, live)
 
 
 def _need_sidecars(needs: Needs, pending: Iterable[Sidecar]) -> None:
@@ -306,6 +315,27 @@ class _Work:
                     )
                     self._datasets.cleanup(location, request, preview=False)
 
+    def topologies(self) -> list[DatasetCleanup]:
+        """Remove old files of edges as they were; whoever wants such a state builds it again."""
+        report = DatasetCleanup(TOPOLOGIES)
+        with _reporting(report):
+            for info in self._plan.stale_topologies:
+                if not self._is_old(info.modified_us):
+                    continue
+                report.files_removed += 1
+                report.bytes_removed += info.size
+                if self._confirm:
+                    self._objects.delete(info.path)
+        return [report] if report.files_removed or report.error else []
+
+    def records(self) -> None:
+        """Remove the records of dead bulk jobs, after what they named."""
+        if not self._confirm:
+            return
+        with _reporting(DatasetCleanup(STAGING)):
+            for path in self._plan.dead_records:
+                self._objects.delete(path)
+
     def _stored_datasets(self) -> dict[str, list[ObjectInfo]]:
         found: dict[str, list[ObjectInfo]] = defaultdict(list)
         for folder in _TABLE_FOLDERS:
@@ -324,6 +354,8 @@ class _Work:
         made = ulid_time_us(location)
         if made is not None and not self._is_old(made):
             return
+        if any(path.startswith(f"{location}/") for path in self._plan.declared):
+            return
         report.dataset_removed = True
         report.bytes_removed += sum(info.size for info in objects)
         report.files_removed += len(objects)
@@ -332,6 +364,7 @@ class _Work:
             self._datasets.forget(location)
 
     def _clean(self, report: DatasetCleanup, location: str) -> None:
+        self._remove_torn_refs(location)
         self._remove_pins(location)
         forks = self._remove_forks(report, location)
         needs = self._plan.needs
@@ -346,6 +379,12 @@ class _Work:
             going = removable(stored, (location, name), needs)
             self._remove_versions(report, location, name, going)
         self._remove_dead_files(report, location)
+
+    def _remove_torn_refs(self, location: str) -> None:
+        """Remove what a power failure has left of forks and pins; nobody was told of them."""
+        if self._confirm:
+            for path in self._datasets.torn_refs(location):
+                self._objects.delete(path)
 
     def _remove_pins(self, location: str) -> None:
         """Let go of pins whose tag never came to be, or is gone."""
@@ -399,7 +438,7 @@ class _Work:
 
     def _remove_dead_files(self, report: DatasetCleanup, location: str) -> None:
         for info in self._datasets.unreferenced_files(location):
-            if not self._is_old(info.modified_us) or info.path in self._plan.declared.files:
+            if not self._is_old(info.modified_us) or info.path in self._plan.declared:
                 continue
             report.bytes_removed += info.size
             report.files_removed += 1

@@ -24,6 +24,7 @@ NOT_UNIQUE: Final = "W201"
 ENDPOINT_NOT_FOUND: Final = "W202"
 TOO_FEW_EDGES: Final = "W203"
 TOO_MANY_EDGES: Final = "W204"
+KEY_CONFLICT: Final = "W205"
 
 WRITE_CODES: Final[dict[str, str]] = {
     INVALID_JSON: "the line or record is not JSON",
@@ -41,5 +42,6 @@ WRITE_CODES: Final[dict[str, str]] = {
     ENDPOINT_NOT_FOUND: "an edge names a node that does not exist",
     TOO_FEW_EDGES: "a node has fewer edges of a type than `@card` wants",
     TOO_MANY_EDGES: "a node has more edges of a type than `@card` allows",
+    KEY_CONFLICT: "an id that is to be inserted is stored already, or was given before",
 }
 """Code → one line of meaning, for `docs/reference/errors.md`."""

@@ -13,16 +13,33 @@ An index is a set of segments, each over some fragments. What no segment covers 
 index never decides what an answer is. Folding builds a segment over the uncovered fragments, takes
 in older segments that are not much larger (so their number grows with the logarithm of the rows)
 and drops segments of which nothing is left.
+
+Text, substring and vector segments hold stable row ids, and a row that was changed keeps its id. A
+segment over its new place would stand beside one that still knows its old content, and readers could
+not tell them apart. So fragments with changed rows are never covered by a segment of their own: they
+wait uncovered, and when there are enough of them the whole index is built again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from omnigraph.store.filters import IsNull, Negation
-from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
+from omnigraph.store.records import (
+    ROW_ADDRESS,
+    ROW_CREATED,
+    ROW_UPDATED,
+    IndexKind,
+    IndexSpec,
+    ScanRequest,
+)
+from omnigraph.store.text import TEXT_PARAMETERS
 from omnigraph.values import PropType, Scalar
 
 if TYPE_CHECKING:
@@ -39,18 +56,16 @@ VECTOR_ROWS_MIN: Final = 10_000
 """Below, comparing with every vector is exact and quick."""
 VECTOR_GROWTH_MAX: Final = 4
 """A vector index is trained again when the rows have grown by this factor."""
+CHANGED_ROWS_MAX: Final = 10_000
+"""So many changed rows may wait before an index that holds row ids is built again."""
+CHANGED_SHARE_MAX: Final = 20
+"""Nor may they be more than one in this many rows."""
+REBUILT_ROWS_MAX: Final = 10_000
+"""Up to so many rows an index is built again at once: that costs a tenth of a second."""
 _FOLD_FACTOR: Final = 2
+_ADDRESS_FRAGMENT_SHIFT: Final = 32
 _VECTOR_KINDS: Final = frozenset({IndexKind.IVF_FLAT, IndexKind.IVF_PQ, IndexKind.IVF_HNSW_SQ})
-_TEXT_PARAMETERS: Final[dict[str, str | int | float | bool]] = {
-    "base_tokenizer": "simple",
-    "language": "English",
-    "with_position": True,
-    "lower_case": True,
-    "stem": True,
-    "remove_stop_words": True,
-    "ascii_folding": True,
-    "max_token_length": 40,
-}
+_ROW_ID_KINDS: Final = _VECTOR_KINDS | {IndexKind.INVERTED, IndexKind.NGRAM}
 METRIC_NOTE: Final = "metric"
 SUBSTRING_NOTE: Final = "substring"
 DEFAULT_METRIC: Final = "cosine"
@@ -122,7 +137,7 @@ def _single_indexes(declared: NodeType | EdgeType) -> Iterator[IndexSpec]:
 def _property_indexes(prop: Property) -> Iterator[IndexSpec]:
     if _is_free_text(prop.prop_type):
         name = f"{prop.name}_text_idx"
-        yield IndexSpec(prop.name, IndexKind.INVERTED, name, _TEXT_PARAMETERS)
+        yield IndexSpec(prop.name, IndexKind.INVERTED, name, TEXT_PARAMETERS)
         if any(note.name == SUBSTRING_NOTE for note in prop.notes):
             yield IndexSpec(prop.name, IndexKind.NGRAM, f"{prop.name}_ngram_idx")
     elif prop.prop_type.is_vector:
@@ -153,12 +168,13 @@ def plan_indexes(handle: DatasetHandle, declared: NodeType | EdgeType) -> IndexW
 
     An empty table wants nothing. Indexes that nobody declares any more go.
     """
-    fragments = handle.fragments()
+    fragments = tuple(handle.fragments())
     if not any(fragment.rows for fragment in fragments):
         return IndexWork()
     stored = handle.indexes()
     wanted = declared_indexes(declared)
-    works = [_plan_index(handle, declared.table_key, spec, stored, fragments) for spec in wanted]
+    table = _Table(handle, declared.table_key, fragments)
+    works = [_plan_index(table, spec, stored) for spec in wanted]
     kept = [find_index(stored, spec.column, spec.kind) for spec in wanted]
     undeclared = [
         segment.uuid for index in stored if index not in kept for segment in index.segments
@@ -177,25 +193,47 @@ def only_stored(work: IndexWork, handle: DatasetHandle) -> IndexWork:
     return IndexWork(segments, work.replaced, work.pending)
 
 
-def _plan_index(
-    handle: DatasetHandle,
-    table_key: str,
-    spec: IndexSpec,
-    stored: Sequence[IndexInfo],
-    fragments: Sequence[FragmentInfo],
-) -> IndexWork:
+@dataclass(frozen=True)
+class _Table:
+    """One dataset version."""
+
+    handle: DatasetHandle
+    table_key: str
+    fragments: tuple[FragmentInfo, ...]
+
+    @cached_property
+    def changed(self) -> frozenset[int]:
+        """The fragments that hold a row which was somewhere else before."""
+        request = ScanRequest(columns=(ROW_CREATED, ROW_UPDATED), with_row_address=True)
+        found: set[int] = set()
+        for batch in self.handle.scan(request):
+            is_changed = pc.less(batch[ROW_CREATED], batch[ROW_UPDATED])
+            addresses = batch[ROW_ADDRESS].filter(is_changed)
+            numbers = pc.shift_right(addresses, pa.scalar(_ADDRESS_FRAGMENT_SHIFT, pa.uint64()))
+            found.update(pc.unique(numbers).to_pylist())
+        return frozenset(found)
+
+
+def _plan_index(table: _Table, spec: IndexSpec, stored: Sequence[IndexInfo]) -> IndexWork:
+    handle, fragments = table.handle, table.fragments
     existing = find_index(stored, spec.column, spec.kind)
     is_vector = spec.kind in _VECTOR_KINDS
     if existing is not None:
         name = existing.name
         kind = IndexKind(existing.kind)
         spec = IndexSpec(spec.column, kind, name, spec.parameters)
-        return _fold(spec, _Coverage.of(existing, fragments), is_vector=is_vector)
+        coverage = _Coverage.of(existing, fragments)
+        if kind in _ROW_ID_KINDS and coverage.uncovered:
+            changed = table.changed.intersection(coverage.uncovered)
+            if changed:
+                return _fold_changed(spec, coverage, changed, table)
+        return _fold(spec, coverage, is_vector=is_vector)
     everything = SegmentPlan(spec, tuple(f.fragment_id for f in fragments))
     if not is_vector:
         return IndexWork((everything,))
     if not _has_vectors(handle, spec.column):
-        return IndexWork(pending=(PendingIndex(table_key, spec.column, NOTHING_TO_TRAIN_ON),))
+        pending = PendingIndex(table.table_key, spec.column, NOTHING_TO_TRAIN_ON)
+        return IndexWork(pending=(pending,))
     rows = sum(fragment.rows for fragment in fragments)
     return IndexWork((everything,)) if rows >= VECTOR_ROWS_MIN else IndexWork()
 
@@ -261,6 +299,23 @@ def _fold(spec: IndexSpec, coverage: _Coverage, *, is_vector: bool) -> IndexWork
     return IndexWork((folded,), (*dead, *(segment.uuid for segment in taken)))
 
 
+def _fold_changed(
+    spec: IndexSpec, coverage: _Coverage, changed: frozenset[int], table: _Table
+) -> IndexWork:
+    """Build everything again, or let fragments with changed rows wait."""
+    rows = sum(one.rows for one in table.fragments if one.fragment_id in changed)
+    may_wait = rows <= CHANGED_ROWS_MAX and rows * CHANGED_SHARE_MAX <= coverage.rows
+    if coverage.rows > REBUILT_ROWS_MAX and may_wait:
+        covered = replace(
+            coverage,
+            uncovered=tuple(n for n in coverage.uncovered if n not in changed),
+            uncovered_rows=coverage.uncovered_rows - rows,
+        )
+        return _fold(spec, covered, is_vector=spec.kind in _VECTOR_KINDS)
+    everything = SegmentPlan(spec, coverage.fragment_ids)
+    return IndexWork((everything,), tuple(segment.uuid for segment in coverage.segments))
+
+
 def _trained_rows(coverage: _Coverage) -> int:
     return max((segment.rows for segment in coverage.segments), default=0)
 
@@ -293,11 +348,19 @@ def stage_indexes(
     return datasets.stage_create_index(handle.at, segments=segments, replaced=work.replaced)
 
 
-def uncovered_fragments(handle: DatasetHandle) -> int:
-    """Return how many fragments some stored index does not cover; 0 without any index."""
+def uncovered(handle: DatasetHandle) -> tuple[int, int]:
+    """Return how many fragments, and rows in them, some index does not cover.
+
+    Without any index that is all of them.
+    """
     fragments = handle.fragments()
-    found = [len(_Coverage.of(index, fragments).uncovered) for index in handle.indexes()]
-    return max(found, default=0)
+    found = [_Coverage.of(index, fragments) for index in handle.indexes()]
+    if not found:
+        return len(fragments), sum(fragment.rows for fragment in fragments)
+    return (
+        max(len(coverage.uncovered) for coverage in found),
+        max(coverage.uncovered_rows for coverage in found),
+    )
 
 
 # -- what readers ask ------------------------------------------------------------------------------

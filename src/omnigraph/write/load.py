@@ -1,29 +1,30 @@
 """Bulk load: records or tables become one commit, or nothing.
 
 1. The input is read once. Rows are converted and judged one by one while it is read; what is wrong
-   anywhere in it is reported together, and then nothing is written.
-2. All types of one call are one commit; an edge may name a node of the same call in any order.
-3. An input without rows makes no commit.
-4. `append` and `merge` that lose a race before any effect are judged and staged again on the newer
-   state, with the rows as they were converted and the files as they were written. `overwrite` is
-   handed back to the caller, unless only upkeep has moved its tables.
-5. A branch that the call has made is removed again when the load fails.
+   anywhere in it is reported together, and then nothing is committed.
+2. Memory is bounded by batches, not by the input: rows are written as fragments while they are read,
+   or wait in files; see `load_types` for the few numbers per row that stay.
+3. All types of one call are one commit; an edge may name a node of the same call in any order.
+4. A load that changes nothing makes no commit.
+5. With a quarantine, rows that break a rule are left out instead, and so are the rows that then break
+   one, until nothing more falls. A rule that no row can mend by staying out fails the load.
+6. `append` and `merge` that lose a race before any effect are judged and staged again on the newer
+   state, with the rows as they were converted and the files as they were written; the last attempt
+   is prepared under the turn, where nobody can be faster. `overwrite` is handed back to the caller,
+   unless only upkeep has moved its tables.
+7. A branch that the call has made is removed again when the load fails.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
-
-from omnigraph.errors import InvalidInputError, OmnigraphError, OutcomeUnknownError
-from omnigraph.manifest import CommitDraft
+from omnigraph.errors import OmnigraphError, OutcomeUnknownError
+from omnigraph.manifest import CommitDraft, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
@@ -31,139 +32,77 @@ from omnigraph.manifest.errors import (
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.manifest.publish import Requirements
+from omnigraph.manifest.publish import Requirements, is_only_maintenance, mismatch
 from omnigraph.names import MAIN, BranchName
 from omnigraph.recovery import WriterKind
-from omnigraph.schema import EdgeType, NodeType
-from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.schema.values.ids import EndpointRemap, build_endpoint_remap
-from omnigraph.write.columns import Mask, flat, last_rows
-from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.load_rows import LoadSettings, TypeRows
-from omnigraph.write.prepare import KeptRows, prepare
+from omnigraph.write.load_checks import Findings, LoadJudge, LoadTerms, fold
+from omnigraph.write.load_intake import Intake
+from omnigraph.write.load_parts import TableBases
+from omnigraph.write.load_result import (
+    LoadOptions,
+    LoadResult,
+    OnDuplicate,
+    OnError,
+    Seconds,
+    TypeCounts,
+    choice,
+)
+from omnigraph.write.load_stage import StagedType, stage_type
+from omnigraph.write.locate import StoredRows
 from omnigraph.write.protocol import WriteJob
-from omnigraph.write.spool import MEMORY_MAX, SpoolRoom
-from omnigraph.write.validate import validate, value_violations
-from omnigraph.write.validate_endpoints import edge_ends
-from omnigraph.write.validate_unique import judged_columns
-from omnigraph.write.validate_values import add_row_errors
-from omnigraph.write.violations import ViolationLog
+from omnigraph.write.spool import SpoolRoom
+from omnigraph.write.violations import KeyConflictError
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import GraphCommit, Published, Repository, Snapshot
+    from omnigraph.clock import Clock
+    from omnigraph.manifest import Entry, GraphCommit, Repository
+    from omnigraph.manifest.publish import Revalidate
+    from omnigraph.manifest.state import ManifestState
     from omnigraph.schema import Catalog
-    from omnigraph.write.load_source import LoadSource
+    from omnigraph.write.embed import RowEmbedder
+    from omnigraph.write.load_sink import LoadSource
     from omnigraph.write.protocol import Committer
+
+__all__ = ["LoadOptions", "LoadResult", "Loader", "OnDuplicate", "OnError", "choice"]
 
 _log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX: Final = 5
+"""So many attempts are made beside everybody else; one more is made under the turn."""
 _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
-
-
-class UnknownChoiceError(InvalidInputError):
-    """A setting has none of its values."""
-
-    code = "OG-CHOICE"
-
-    def __init__(self, what: str, found: str, known: tuple[str, ...]) -> None:
-        self.what = what
-        self.found = found
-        self.known = known
-        super().__init__(f"unknown {what} '{found}': expected {', '.join(known)}")
-
-
-Choice = TypeVar("Choice", bound=StrEnum)
-
-
-def choice(kind: type[Choice], text: str, what: str) -> Choice:
-    """Read one of the values of a setting.
-
-    >>> choice(WriteMode, "merge", "load mode")
-    <WriteMode.MERGE: 'merge'>
-    """
-    try:
-        return kind(text)
-    except ValueError:
-        raise UnknownChoiceError(what, text, tuple(kind)) from None
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """How and where to load."""
-
-    mode: WriteMode
-    target: Incarnation | BranchName
-    """A life of a branch, or a name that is looked up, or created with `from_branch`."""
-    from_branch: BranchName | None = None
-    actor_id: str | None = None
-    expected_head: str | None = None
-    message: str | None = None
-    conversion: ConversionMode = ConversionMode.STRICT
-    external_blob_bases: tuple[str, ...] = ()
-    memory_max: int = MEMORY_MAX
-    """Rows beyond so many bytes wait in files."""
-
-
-@dataclass(frozen=True)
-class LoadResult:
-    """What a load has done; counts are records read, by type and sorted by name."""
-
-    branch: str
-    base_branch: str | None
-    branch_created: bool
-    mode: str
-    nodes: tuple[tuple[str, int], ...]
-    edges: tuple[tuple[str, int], ...]
-    commit: GraphCommit | None
-    actor_id: str | None
-
-    @property
-    def total_entities(self) -> int:
-        """How many records were read."""
-        return sum(count for _, count in self.nodes + self.edges)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the result as programs see it."""
-        shape: dict[str, object] = {
-            "branch": self.branch,
-            "base_branch": self.base_branch,
-            "branch_created": self.branch_created,
-            "mode": self.mode,
-            "nodes": [{"name": name, "entities_loaded": count} for name, count in self.nodes],
-            "edges": [{"name": name, "entities_loaded": count} for name, count in self.edges],
-            "total_entities": self.total_entities,
-            "commit": None if self.commit is None else self.commit.to_json(),
-        }
-        if self.actor_id is not None:
-            shape["actor_id"] = self.actor_id
-        return shape
 
 
 class Loader:
     """Loads into the branches of one graph."""
 
-    def __init__(self, repository: Repository, committer: Committer) -> None:
+    def __init__(
+        self, repository: Repository, committer: Committer, embedder: RowEmbedder | None = None
+    ) -> None:
         self._repository = repository
         self._committer = committer
+        self._embedder = embedder
 
     def load(self, source: LoadSource, options: LoadOptions) -> LoadResult:
         """Read everything, judge it, and commit it once."""
+        options.check()
         with self._target(options) as target, SpoolRoom(options.memory_max) as room:
             snapshot = self._repository.history.snapshot(target.incarnation)
             if options.expected_head is not None:
                 self._repository.publisher.require(
                     target.incarnation, Requirements(expected_head=options.expected_head)
                 )
-            catalog = catalog_of(snapshot.schema)
-            collected = self._collect(source, catalog, options, room)
-            commit = None
-            if not collected.delta.is_empty:
-                job = _Load(collected.delta, catalog, options, source.place)
-                commit = self._commit(job, snapshot).commit
-            return _result(options, target, collected, commit)
+            load = self.prepare(source, options, snapshot, room)
+            try:
+                load.intake.finish()
+                commit = self._commit(load, snapshot)
+                if self._embedder is not None:
+                    self._embedder.record()
+                return self._result(load, target, commit)
+            finally:
+                load.intake.close()
 
     # -- where ------------------------------------------------------------------------------------
 
@@ -208,87 +147,170 @@ class Loader:
 
     # -- what -------------------------------------------------------------------------------------
 
-    def _collect(
-        self, source: LoadSource, catalog: Catalog, options: LoadOptions, room: SpoolRoom
-    ) -> _Collected:
-        storage_options = self._repository.store.settings.storage_options
-        external = ExternalBlobs(options.external_blob_bases, storage_options)
-        settings = LoadSettings(options.conversion, self._repository.clock, external)
-        log = ViolationLog()
-        types: dict[str, TypeRows] = {}
+    def prepare(
+        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolRoom
+    ) -> PreparedLoad:
+        """Read everything."""
+        load = self.begun(source, options, snapshot, room)
+        try:
+            with load.timer.phase("read"):
+                source.read(load.catalog, load.intake)
+        except BaseException:
+            load.intake.close()
+            raise
+        load.timer.move("read", "validate", load.intake.judging_s)
+        return load
 
-        def rows_of(owner: NodeType | EdgeType) -> TypeRows:
-            if owner.table_key not in types:
-                types[owner.table_key] = TypeRows(owner, settings, room, log)
-            return types[owner.table_key]
+    def begun(
+        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolRoom
+    ) -> PreparedLoad:
+        """Return a load that has read nothing yet."""
+        clock = self._repository.clock
+        store = self._repository.store
+        bases = TableBases(store.datasets, snapshot.incarnation, clock)
+        external = ExternalBlobs(options.external_blob_bases, store.settings.storage_options)
+        intake = Intake(
+            options, snapshot, bases, room, clock, external, source.place, self._embedder
+        )
+        terms = LoadTerms(
+            options.mode,
+            keeps_last=options.on_duplicate is OnDuplicate.LAST,
+            folds_free_ids=source.folds_free_ids,
+            sets_aside=options.on_error is OnError.QUARANTINE,
+        )
+        catalog = catalog_of(snapshot.schema)
+        return PreparedLoad(intake, bases, catalog, options, terms, source.place, _Timer(clock))
 
-        source.read(catalog, rows_of, log)
-        read = {key: _Read(rows, *rows.finish()) for key, rows in types.items()}
-        remaps = {key: _remap(part) for key, part in read.items() if part.rows.spellings}
-        tables = {
-            key: _folded(_remapped(part, remaps, log), options.mode, room)
-            for key, part in read.items()
-        }
-        delta = GraphDelta(tables)
-        if log.total:
-            value_violations(delta, catalog, log)
-            log.require_clean(source.place)
-        counts = {key: rows.records_read for key, rows in types.items()}
-        return _Collected(delta, counts)
+    # -- judging ----------------------------------------------------------------------------------
+
+    def judge(self, load: PreparedLoad, snapshot: Snapshot) -> LoadJudge:
+        """Run the rules across rows; leave out what breaks them, or raise."""
+        intake = load.intake
+        if intake.has_bad_input:
+            intake.log.require_clean(load.place, intake.inputs)
+        while True:
+            judge = load.judge(snapshot)
+            findings = judge.run()
+            if not load.terms.sets_aside:
+                intake.log.absorb(findings.log)
+                intake.log.require_clean(load.place, intake.inputs)
+                _require_no_conflicts(findings, intake)
+                return judge
+            if findings.unfixable.total:
+                findings.log.require_clean(load.place, intake.inputs)
+            if not findings.fallen:
+                return judge
+            intake.log.absorb(findings.log)
+            for key, rows in findings.fallen.items():
+                intake.set_aside_rows(intake.types[key], rows)
+            intake.require_tolerable()
+
+    def revalidation(self, load: PreparedLoad, snapshot: Snapshot, judge: LoadJudge) -> Revalidate:
+        """Return the check of tables that were only read and have moved."""
+
+        def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
+            again = Snapshot(snapshot.incarnation, state, snapshot.datasets)
+            findings = load.judge(again).run_again(moved)
+            if findings.log.total and load.terms.sets_aside:
+                # Rows that fall now have to be left out: that is another attempt.
+                key = min(moved & judge.reads.keys())
+                raise mismatch(state, key, judge.reads[key])
+            findings.log.require_clean(load.place, load.intake.inputs)
+
+        return revalidate
 
     # -- committing -------------------------------------------------------------------------------
 
-    def _commit(self, load: _Load, snapshot: Snapshot) -> Published:
+    def _commit(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
+        with load.timer.phase("validate"):
+            for loaded in load.intake.types.values():
+                fold(loaded, load.terms)
         schema_hash = snapshot.schema.schema_hash
-        kept: KeptRows = {}
-        attempt = 1
-        while True:
-            try:
-                return self._attempt(load, snapshot, kept)
-            except ExpectedVersionMismatchError as error:
-                is_repeatable = load.options.mode is not WriteMode.OVERWRITE
-                if attempt >= ATTEMPTS_MAX or not (is_repeatable or error.is_only_maintenance):
-                    raise
+        first = {key: snapshot.entry(key) for key in load.intake.types}
+        for attempt in range(ATTEMPTS_MAX + 1):
+            with ExitStack() as stack:
+                if attempt == ATTEMPTS_MAX:
+                    branch = snapshot.incarnation.branch
+                    stack.enter_context(self._committer.reserved_turn(branch, operation="load"))
+                if attempt:
+                    snapshot = self._repository.history.snapshot(snapshot.incarnation)
+                    if snapshot.schema.schema_hash != schema_hash:
+                        raise SchemaMovedError(schema_hash, snapshot.schema.schema_hash)
+                    if not load.is_repeatable:
+                        _require_unmoved(snapshot.state, first)
+                try:
+                    return self._attempt(load, snapshot)
+                except ExpectedVersionMismatchError as error:
+                    if attempt == ATTEMPTS_MAX:
+                        raise
+                    if not (load.is_repeatable or error.is_only_maintenance):
+                        raise
             self._pause(attempt)
-            attempt += 1
-            snapshot = self._repository.history.snapshot(snapshot.incarnation)
-            if snapshot.schema.schema_hash != schema_hash:
-                raise SchemaMovedError(schema_hash, snapshot.schema.schema_hash)
+        raise AssertionError("the last attempt returns or raises")
 
-    def _attempt(self, load: _Load, snapshot: Snapshot, kept: KeptRows) -> Published:
+    def _attempt(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
         clock = self._repository.clock
         options = load.options
-        validated = validate(load.delta, snapshot, load.catalog, operation="load", place=load.place)
-        operation_id = clock.ulid()
-        tables = prepare(
-            load.delta,
-            snapshot,
-            snapshot.incarnation,
-            self._repository,
-            operation_id=operation_id,
-            kept=kept,
-        )
+        with load.timer.phase("validate"):
+            judge = self.judge(load, snapshot)
+        with load.timer.phase("write"), self._repository.store.flusher.together():
+            load.staged = self.stage(load, snapshot)
+        tables = tuple(one.write for one in load.staged.values() if one.write is not None)
+        if not tables:
+            return None
         job = WriteJob(
             kind=WriterKind.LOAD,
             incarnation=snapshot.incarnation,
-            operation_id=operation_id,
+            operation_id=clock.ulid(),
             draft=CommitDraft(
                 graph_commit_id=clock.ulid(),
                 operation="load",
                 actor_id=options.actor_id,
                 created_at=clock.now_us(),
                 message=options.message,
+                properties=options.properties,
             ),
             schema_hash=snapshot.schema.schema_hash,
             tables=tables,
-            reads=validated.reads,
+            reads=_reads(judge, load, snapshot),
             expected_head=options.expected_head,
         )
-        return self._committer.commit(job, revalidate=validated.revalidate)
+        with load.timer.phase("commit"):
+            revalidate = self.revalidation(load, snapshot, judge)
+            return self._committer.commit(job, revalidate=revalidate).commit
+
+    def stage(self, load: PreparedLoad, snapshot: Snapshot) -> dict[str, StagedType]:
+        """Make one transaction per table."""
+        stored = StoredRows(snapshot)
+        types = sorted(load.intake.types.items(), key=lambda item: _nodes_first(item[0]))
+        return {
+            key: stage_type(loaded, stored, load.bases, load.options.mode) for key, loaded in types
+        }
 
     def _pause(self, attempt: int) -> None:
         clock = self._repository.clock
         clock.sleep(clock.jitter(0.0, min(_PAUSE_S * 2**attempt, _PAUSE_MAX_S)))
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def _result(self, load: PreparedLoad, target: _Target, commit: GraphCommit | None) -> LoadResult:
+        counts = {key: load.counts(key) for key in sorted(load.intake.records_read)}
+        options = load.options
+        rejected = load.intake.quarantine
+        return LoadResult(
+            branch=str(target.incarnation.branch),
+            base_branch=None if options.from_branch is None else str(options.from_branch),
+            branch_created=target.is_new,
+            mode=str(options.mode),
+            node_counts=_of_kind(counts, "node:"),
+            edge_counts=_of_kind(counts, "edge:"),
+            commit=commit,
+            actor_id=options.actor_id,
+            durability=self._repository.store.settings.durability,
+            bytes_written=sum(one.bytes_written for one in load.staged.values()),
+            unreadable=0 if rejected is None else rejected.counts["unreadable"],
+            seconds=load.timer.seconds,
+        )
 
 
 @dataclass(frozen=True)
@@ -297,110 +319,107 @@ class _Target:
     is_new: bool
 
 
-@dataclass(frozen=True)
-class _Read:
-    """Everything that was read of one type."""
+class _Timer:
+    """Adds up the seconds of the phases of a load."""
 
-    rows: TypeRows
-    table: pa.Table
-    positions: pa.Array
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.seconds = Seconds()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside as one phase."""
+        start = self._clock.monotonic_s()
+        try:
+            yield
+        finally:
+            self._add(name, self._clock.monotonic_s() - start)
+
+    def move(self, source: str, target: str, seconds: float) -> None:
+        """Count some of the time of one phase as another's."""
+        self._add(source, -seconds)
+        self._add(target, seconds)
+
+    def _add(self, name: str, seconds: float) -> None:
+        before: float = getattr(self.seconds, name)
+        self.seconds = replace(self.seconds, **{name: before + seconds})
 
 
-@dataclass(frozen=True)
-class _Collected:
-    delta: GraphDelta
-    counts: dict[str, int]
-
-
-@dataclass(frozen=True)
-class _Load:
+@dataclass
+class PreparedLoad:
     """A load that has been read."""
 
-    delta: GraphDelta
+    intake: Intake
+    bases: TableBases
     catalog: Catalog
     options: LoadOptions
+    terms: LoadTerms
     place: str
+    timer: _Timer
+    staged: dict[str, StagedType] = field(default_factory=dict)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the load means the same on a newer state."""
+        return self.options.mode is not WriteMode.OVERWRITE
 
-def _remap(read: _Read) -> EndpointRemap:
-    spellings = read.rows.spellings
-    if spellings is None:
-        raise ValueError("there is no other spelling to remap")
-    return build_endpoint_remap(*spellings, flat(read.table["id"]))
+    def judge(self, snapshot: Snapshot) -> LoadJudge:
+        """Return the rules across rows, to be run against a snapshot."""
+        stored = StoredRows(snapshot)
+        return LoadJudge(self.intake.types, self.catalog, self.terms, stored, self.place)
 
-
-def _remapped(read: _Read, remaps: dict[str, EndpointRemap], log: ViolationLog) -> _Read:
-    """Rewrite the ends of edges that use another spelling of an id of the same load."""
-    owner = read.rows.owner
-    if not isinstance(owner, EdgeType):
-        return read
-    table = read.table
-    for end, node_type in edge_ends(owner):
-        remap = remaps.get(f"node:{node_type}")
-        if remap is None:
-            continue
-        found = remap.apply(flat(table[end]))
-        add_row_errors(
-            log,
-            found.errors,
-            type_name=owner.name,
-            name=end,
-            rule="endpoint",
-            positions=read.positions,
+    def counts(self, key: str) -> TypeCounts:
+        """Say what has become of one type."""
+        staged = self.staged.get(key, StagedType(None))
+        quarantine = self.intake.quarantine
+        return TypeCounts(
+            loaded=self.intake.records_read[key],
+            inserted=staged.inserted,
+            updated=staged.updated,
+            unchanged=staged.unchanged,
+            rejected=0 if quarantine is None else quarantine.counts[key],
         )
-        place = table.schema.get_field_index(end)
-        table = table.set_column(place, table.schema.field(end), found.ids)
-    return _Read(read.rows, table, read.positions)
 
 
-def _folded(read: _Read, mode: WriteMode, room: SpoolRoom) -> TableDelta:
-    """Keep the last row of every id where that is what the mode means."""
-    owner, table = read.rows.owner, read.table
-    records = table.select(judged_columns(owner))
-    rows, positions = table, read.positions
-    is_folded = mode is WriteMode.MERGE and not read.rows.ids_are_new
-    kept = last_rows(table["id"]) if is_folded else None
-    if kept is not None:
-        mask = np.zeros(table.num_rows, np.bool_)
-        mask[kept] = True
-        rows, positions = _filtered(table, mask, room), positions.filter(pa.array(mask))
-    return TableDelta(
-        table_key=owner.table_key,
-        mode=mode,
-        rows=rows,
-        deleted=pa.array([], pa.utf8()),
-        positions=positions,
-        records=records,
-        record_positions=read.positions,
-        ids_are_new=read.rows.ids_are_new,
-    )
+def _require_no_conflicts(findings: Findings, intake: Intake) -> None:
+    """Raise the first type with ids that cannot be inserted; ids given twice come first."""
+    for key, conflicts in findings.conflicts.items():
+        first = sorted(conflicts, key=lambda one: one.is_stored)[0]
+        raise KeyConflictError(
+            entity_kind=key.partition(":")[0],
+            type_name=intake.types[key].owner.name,
+            entity_id=first.ids[0],
+            is_stored=first.is_stored,
+            total=first.total,
+            where=first.where,
+            offenders=tuple(first.ids),
+        )
 
 
-def _filtered(table: pa.Table, mask: Mask, room: SpoolRoom) -> pa.Table:
-    """Keep some rows, in a file again when there are many."""
-    spool = room.spool(table.schema)
-    start = 0
-    for batch in table.to_batches():
-        spool.append(batch.filter(pa.array(mask[start : start + batch.num_rows])))
-        start += batch.num_rows
-    return spool.finish()
+def _require_unmoved(state: ManifestState, expected: Mapping[str, Entry]) -> None:
+    """Refuse to repeat an overwrite on tables that more than upkeep has moved."""
+    for key, entry in expected.items():
+        actual = state.entries.get(key)
+        is_same = actual is not None and actual.state == entry.state
+        if not is_same and not is_only_maintenance(state, key, entry):
+            raise mismatch(state, key, entry)
 
 
-def _result(
-    options: LoadOptions, target: _Target, collected: _Collected, commit: GraphCommit | None
-) -> LoadResult:
-    counts = sorted(collected.counts.items())
-    return LoadResult(
-        branch=str(target.incarnation.branch),
-        base_branch=None if options.from_branch is None else str(options.from_branch),
-        branch_created=target.is_new,
-        mode=str(options.mode),
-        nodes=_of_kind(counts, "node:"),
-        edges=_of_kind(counts, "edge:"),
-        commit=commit,
-        actor_id=options.actor_id,
-    )
+def _reads(judge: LoadJudge, load: PreparedLoad, snapshot: Snapshot) -> dict[str, Entry | None]:
+    """Return the entries that the verdict rests on and the load does not write."""
+    reads = dict(judge.reads)
+    for key, staged in load.staged.items():
+        # Rows that were found to be stored already as they are have to stay so.
+        if staged.write is None:
+            reads[key] = snapshot.entry(key)
+    return reads
 
 
-def _of_kind(counts: list[tuple[str, int]], prefix: str) -> tuple[tuple[str, int], ...]:
-    return tuple((key.removeprefix(prefix), n) for key, n in counts if key.startswith(prefix))
+def _nodes_first(table_key: str) -> tuple[bool, str]:
+    return not table_key.startswith("node:"), table_key
+
+
+def _of_kind(counts: Mapping[str, TypeCounts], prefix: str) -> dict[str, TypeCounts]:
+    return {
+        key.removeprefix(prefix): found for key, found in counts.items() if key.startswith(prefix)
+    }

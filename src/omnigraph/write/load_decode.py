@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from omnigraph.schema.values.decode import (
     BATCH_BYTES,
@@ -27,7 +27,7 @@ from omnigraph.schema.values.decode import (
     decode_json_stream,
 )
 from omnigraph.write import codes
-from omnigraph.write.violations import JSON_RULE, Violation, ViolationLog
+from omnigraph.write.violations import JSON_RULE, Violation, number_of
 
 NOTHING: Final[dict[str, object]] = {}
 """What a record without `data` has as such."""
@@ -35,25 +35,30 @@ _COLON: Final = re.compile(rb'"[ \t\r\n]*:')
 _BLANK_BEFORE_COLON: Final = (b" :", b"\t:", b"\r:", b"\n:")
 
 
-def strict_batches(source: BinaryIO, log: ViolationLog) -> Iterator[Decoded]:
-    """Read JSON Lines; bad lines are noted and left out."""
-    first_line = 1
+Refuse: TypeAlias = Callable[[Violation, object], None]
+"""Takes a violation, and the record that it is about: a JSON value, or its text as bytes."""
+
+
+def strict_batches(source: BinaryIO, refuse: Refuse, first: int = 1) -> Iterator[Decoded]:
+    """Read JSON Lines; bad lines are refused and left out. Positions count from `first`."""
     while text := source.read(BATCH_BYTES):
         if not text.endswith(b"\n"):
             text += source.readline()
-        decoded = decode_json_lines(text, first_line=first_line)
-        log.extend(_invalid(decoded, "invalid strict JSON at line"))
-        yield _without_repeated(text, decoded, first_line, log)
-        first_line += text.count(b"\n")
+        decoded = decode_json_lines(text, first_line=first)
+        if decoded.invalid:
+            lines = text.split(b"\n")
+            for violation in _invalid(decoded, "invalid strict JSON at line"):
+                refuse(violation, lines[(violation.position or first) - first])
+        yield _without_repeated(text, decoded, first, refuse)
+        first += text.count(b"\n")
 
 
-def compatible_batches(source: BinaryIO, log: ViolationLog) -> Iterator[Decoded]:
-    """Read a stream of JSON values.
+def compatible_batches(source: BinaryIO, refuse: Refuse, first: int = 1) -> Iterator[Decoded]:
+    """Read a stream of JSON values. Positions count from `first`.
 
     Text with one value per line is read in batches. From the first line that is not a whole value
     the rest is read as one piece, because only then can its values be told apart.
     """
-    first = 1
     while text := source.read(BATCH_BYTES):
         if not text.endswith(b"\n"):
             text += source.readline()
@@ -63,7 +68,8 @@ def compatible_batches(source: BinaryIO, log: ViolationLog) -> Iterator[Decoded]
         positions = range(first, first + len(decoded.values))
         moved = tuple((first + place - 1, words) for place, words in decoded.invalid)
         decoded = Decoded(decoded.values, positions, moved)
-        log.extend(_invalid(decoded, "invalid JSON at record"))
+        for violation in _invalid(decoded, "invalid JSON at record"):
+            refuse(violation, None)
         yield decoded
         first += len(decoded.values)
 
@@ -77,11 +83,11 @@ def _invalid(decoded: Decoded, sentence: str) -> Iterator[Violation]:
             value=None,
             rule=JSON_RULE,
             code=codes.INVALID_JSON,
-            message=f"{sentence} {position}: {words}",
+            message=f"{sentence} {number_of(position)}: {words}",
         )
 
 
-def _without_repeated(text: bytes, decoded: Decoded, first_line: int, log: ViolationLog) -> Decoded:
+def _without_repeated(text: bytes, decoded: Decoded, first_line: int, refuse: Refuse) -> Decoded:
     members = _member_count(decoded.values)
     # The first count is quickest, and enough where no string has a colon in it.
     if text.count(b":") == members or _colon_count(text) == members:
@@ -89,18 +95,18 @@ def _without_repeated(text: bytes, decoded: Decoded, first_line: int, log: Viola
     repeated = dict(_repeated_names(text, decoded, first_line))
     if not repeated:
         return decoded
+    lines = text.split(b"\n")
     for position, name in repeated.items():
-        log.add(
-            Violation(
-                position=position,
-                type=None,
-                property=None,
-                value=name,
-                rule=JSON_RULE + "-member",
-                code=codes.DUPLICATE_MEMBER,
-                message=f"duplicate JSON member '{name}'",
-            )
+        violation = Violation(
+            position=position,
+            type=None,
+            property=None,
+            value=name,
+            rule=JSON_RULE + "-member",
+            code=codes.DUPLICATE_MEMBER,
+            message=f"duplicate JSON member '{name}'",
         )
+        refuse(violation, lines[position - first_line])
     kept = [n for n, position in enumerate(decoded.positions) if position not in repeated]
     return Decoded([decoded.values[n] for n in kept], [decoded.positions[n] for n in kept])
 

@@ -9,7 +9,7 @@ be said about names is said once for all records that look alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, compress
 from operator import itemgetter, not_
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.names import LANCE_COLUMNS, nearest_name
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.schema import Catalog, EdgeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.convert import convert_values, member_values
 from omnigraph.schema.values.converted import ConversionMode
@@ -27,15 +27,15 @@ from omnigraph.schema.values.row_errors import ErrorLog, json_text, no_errors
 from omnigraph.schema.values.scalars import text_column
 from omnigraph.write import codes
 from omnigraph.write.load_decode import NOTHING, data_of
-from omnigraph.write.load_rows import ColumnBatch, TypeRows
-from omnigraph.write.violations import Violation, ViolationLog
+from omnigraph.write.load_rows import ColumnBatch
+from omnigraph.write.violations import Violation
 
 if TYPE_CHECKING:
     from omnigraph.schema.values.decode import Decoded
+    from omnigraph.write.load_rows import Owner
+    from omnigraph.write.load_sink import LoadSink
 
 Record = dict[str, Any]
-Owner = NodeType | EdgeType
-
 _NODE_FIELDS: Final = frozenset({"type", "data"})
 _EDGE_FIELDS: Final = frozenset({"edge", "from", "to", "data"})
 _PHYSICAL_NAMES: Final = LANCE_COLUMNS | {"_tombstone"}
@@ -50,14 +50,12 @@ class RecordSorter:
         self,
         catalog: Catalog,
         conversion: ConversionMode,
-        rows_of: Callable[[Owner], TypeRows],
-        log: ViolationLog,
+        sink: LoadSink,
     ) -> None:
         self._catalog = catalog
         self._conversion = conversion
         self._is_strict = conversion is ConversionMode.STRICT
-        self._rows_of = rows_of
-        self._log = log
+        self._sink = sink
 
     def take(self, decoded: Decoded) -> None:
         """Sort one batch."""
@@ -68,7 +66,10 @@ class RecordSorter:
                 owner = self._lookup(kind, name)
                 if owner is None:
                     message = self._unknown_type(kind, name)
-                    self._refuse(_pick(positions, places), codes.UNKNOWN_TYPE, "envelope", message)
+                    refused = _pick(records, places)
+                    self._refuse(
+                        _pick(positions, places), refused, codes.UNKNOWN_TYPE, "envelope", message
+                    )
                 else:
                     by_owner.setdefault(owner.table_key, (owner, []))[1].append(places)
         for owner, parts in by_owner.values():
@@ -88,7 +89,7 @@ class RecordSorter:
                 positions.append(position)
             else:
                 message = f"expected a JSON object, got {json_text(value)}"
-                self._refuse([position], codes.NOT_AN_OBJECT, "envelope", message)
+                self._refuse([position], [value], codes.NOT_AN_OBJECT, "envelope", message)
         return records, positions
 
     def _named(
@@ -101,7 +102,7 @@ class RecordSorter:
         """Sort records with the same member names by the type that they say they are of."""
         problem = _shape_problem(shape) if self._is_strict else None
         if problem is not None:
-            self._refuse(_pick(positions, places), *problem)
+            self._refuse(_pick(positions, places), _pick(records, places), *problem)
             return
         for field, kind in (("type", "node"), ("edge", "edge")):
             if field not in shape:
@@ -121,7 +122,8 @@ class RecordSorter:
             if self._is_strict:
                 field = "type" if "type" in shape else "edge"
                 message = f"field '{field}' must be a string"
-            self._refuse(_pick(positions, places), codes.ENVELOPE, "envelope", message)
+            refused = _pick(records, places)
+            self._refuse(_pick(positions, places), refused, codes.ENVELOPE, "envelope", message)
 
     def _lookup(self, kind: str, name: str) -> Owner | None:
         if kind == "node":
@@ -143,7 +145,7 @@ class RecordSorter:
         if self._is_strict and not names <= owner.properties.keys() | {"id"}:
             records, data, positions = self._with_known_names(owner, records, data, positions)
         if records:
-            self._rows_of(owner).add(self._columns(owner, records, data, positions, names))
+            self._sink.add(owner, self._columns(owner, records, data, positions, names))
 
     def _with_objects(
         self,
@@ -157,7 +159,9 @@ class RecordSorter:
         bad = [n for n, part in enumerate(data) if type(part) is not dict]
         for n in bad:
             message = f"field 'data' must be an object, got {json_text(data[n])}"
-            self._refuse([positions[n]], codes.NOT_AN_OBJECT, "envelope", message, owner=owner)
+            self._refuse(
+                [positions[n]], [records[n]], codes.NOT_AN_OBJECT, "envelope", message, owner=owner
+            )
         return _leave_out(set(bad), records, data, positions)
 
     def _with_known_names(
@@ -175,6 +179,7 @@ class RecordSorter:
                     code, message = _name_problem(owner, name)
                     self._refuse(
                         [positions[n]],
+                        [records[n]],
                         code,
                         "property",
                         message,
@@ -208,6 +213,7 @@ class RecordSorter:
             columns=columns,
             positions=pa.array(positions, pa.int64()),
             raw=lambda name, row: _raw(records[row], data[row], name),
+            record=records.__getitem__,
             given=given,
             ends=ends,
         )
@@ -243,6 +249,7 @@ class RecordSorter:
     def _refuse(
         self,
         positions: Iterable[int],
+        records: Iterable[object],
         code: str,
         rule: str,
         message: str,
@@ -251,9 +258,10 @@ class RecordSorter:
         name: str | None = None,
         value: str | None = None,
     ) -> None:
-        for position in positions:
-            type_name = None if owner is None else owner.name
-            self._log.add(Violation(position, type_name, name, value, rule, code, message))
+        type_name = None if owner is None else owner.name
+        for position, record in zip(positions, records, strict=True):
+            violation = Violation(position, type_name, name, value, rule, code, message)
+            self._sink.refuse(violation, record)
 
 
 def _shape_problem(shape: tuple[str, ...]) -> tuple[str, str, str] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO, FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema.values.converted import ConversionMode
@@ -17,12 +18,13 @@ from omnigraph.write.load_decode import compatible_batches, strict_batches
 from omnigraph.write.load_records import RecordSorter
 
 if TYPE_CHECKING:
-    from omnigraph.schema import Catalog, EdgeType, NodeType
-    from omnigraph.write.load_rows import TypeRows
-    from omnigraph.write.violations import ViolationLog
+    from omnigraph.schema import Catalog
+    from omnigraph.write.load_sink import LoadSink
 
-RecordInput: TypeAlias = "str | os.PathLike[str] | bytes | BinaryIO"
-"""A path, the text itself as bytes, or an open binary file."""
+RecordInput: TypeAlias = "str | os.PathLike[str] | bytes | BinaryIO | Sequence[str | Path]"
+"""Paths, globs or folders of files, the text itself as bytes, or an open binary file."""
+
+_RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
 
 
 class InputUnreadableError(InvalidInputError):
@@ -36,60 +38,71 @@ class InputUnreadableError(InvalidInputError):
         super().__init__(f"{source} {problem}")
 
 
-class LoadSource(Protocol):
-    """What a load reads. `place` names the unit in which it counts positions."""
-
-    @property
-    def place(self) -> str:
-        """The unit of positions."""
-        ...
-
-    def read(
-        self,
-        catalog: Catalog,
-        rows_of: Callable[[NodeType | EdgeType], TypeRows],
-        log: ViolationLog,
-    ) -> None:
-        """Hand everything over to the rows of its type; problems go to the log."""
-        ...
-
-
 @dataclass(frozen=True)
 class RecordSource:
     """Graph JSONL, read strictly or compatibly."""
 
     data: RecordInput
     reader: ConversionMode = ConversionMode.STRICT
+    folds_free_ids: bool = True
 
     @property
     def place(self) -> str:
         """The unit of positions."""
         return "line" if self.reader is ConversionMode.STRICT else "record"
 
-    def read(
-        self,
-        catalog: Catalog,
-        rows_of: Callable[[NodeType | EdgeType], TypeRows],
-        log: ViolationLog,
-    ) -> None:
-        """Read batch by batch."""
-        sorter = RecordSorter(catalog, self.reader, rows_of, log)
+    def read(self, catalog: Catalog, sink: LoadSink) -> None:
+        """Read batch by batch, file by file."""
+        sorter = RecordSorter(catalog, self.reader, sink)
         batches = strict_batches if self.reader is ConversionMode.STRICT else compatible_batches
-        with _opened(self.data) as source, paused_garbage_collection():
-            start = 0
-            for decoded in batches(source, log):
-                sorter.take(decoded)
-                log.sort_from(start)
-                start = len(log.kept)
+        for name, data in _inputs(self.data):
+            with _opened(data) as source, paused_garbage_collection():
+                for decoded in batches(source, sink.refuse, sink.begin(name)):
+                    sorter.take(decoded)
+                    sink.end_batch()
+
+
+def files_of(paths: Sequence[str | os.PathLike[str]], suffixes: Sequence[str]) -> list[Path]:
+    """Find files: each path is a file, a folder of files with one of the suffixes, or a glob."""
+    return [file for path in paths for file in _files_at(Path(path), suffixes)]
+
+
+def _files_at(path: Path, suffixes: Sequence[str]) -> list[Path]:
+    if path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.suffix in suffixes)
+        if not found:
+            wanted = " or ".join(f"*{suffix}" for suffix in suffixes)
+            raise InputUnreadableError(str(path), f"has no file named {wanted}")
+        return found
+    if not glob.has_magic(str(path)) or path.exists():
+        return [path]
+    found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute pattern
+    files = [file for file in found if file.is_file()]
+    if not files:
+        raise InputUnreadableError(str(path), "matches no file")
+    return files
+
+
+def _inputs(data: RecordInput) -> Iterator[tuple[str | None, Path | bytes | BinaryIO]]:
+    if isinstance(data, bytes):
+        yield None, data
+    elif isinstance(data, str | os.PathLike):
+        for path in files_of([data], _RECORD_SUFFIXES):
+            yield str(path), path
+    elif isinstance(data, Sequence):
+        for path in files_of(data, _RECORD_SUFFIXES):
+            yield str(path), path
+    else:
+        yield None, data
 
 
 @contextmanager
-def _opened(data: RecordInput) -> Iterator[BinaryIO]:
+def _opened(data: Path | bytes | BinaryIO) -> Iterator[BinaryIO]:
     if isinstance(data, bytes):
         yield BytesIO(data)
-    elif isinstance(data, str | os.PathLike):
+    elif isinstance(data, Path):
         try:
-            source = BufferedReader(FileIO(Path(data)))
+            source = BufferedReader(FileIO(data))
         except OSError as error:
             problem = f"cannot be read: {error.strerror or error}"
             raise InputUnreadableError(str(data), problem) from error

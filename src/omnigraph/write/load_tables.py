@@ -1,8 +1,8 @@
 """Typed tables by type: Arrow, pandas, polars and parquet files become columns of rows.
 
 A table is anything with Arrow's stream interface (`__arrow_c_stream__`), a pandas frame, an Arrow
-table, batch or reader, or the path of a parquet file or of a folder of them. Columns have the names
-of properties. `id` is optional. Edges have `src` and `dst`, or `from` and `to`; a column of numbers
+table, batch or reader, or paths of parquet files, of folders of them, or globs. Columns have the
+names of properties. `id` is optional. Edges have `src` and `dst`, or `from` and `to`; a column of numbers
 or days there is spelled as the ids of nodes are.
 """
 
@@ -12,14 +12,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.names import nearest_name
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.arrow import convert_arrow, plain_encoding
 from omnigraph.schema.values.convert import convert_values
@@ -27,14 +27,15 @@ from omnigraph.schema.values.ids import Ids, spell
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog
 from omnigraph.write import codes
-from omnigraph.write.load_rows import ColumnBatch, TypeRows
-from omnigraph.write.load_source import InputUnreadableError
-from omnigraph.write.violations import Violation, ViolationLog
+from omnigraph.write.load_rows import ColumnBatch
+from omnigraph.write.load_source import InputUnreadableError, files_of
+from omnigraph.write.violations import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from omnigraph.schema import Catalog
     from omnigraph.schema.values.converted import Converted
+    from omnigraph.write.load_rows import Owner
+    from omnigraph.write.load_sink import LoadSink
 
 
 class ArrowStream(Protocol):
@@ -46,7 +47,8 @@ class ArrowStream(Protocol):
 
 
 TableInput: TypeAlias = (
-    "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | str | os.PathLike[str]"
+    "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream"
+    " | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 )
 
 _BATCH_ROWS: Final = 1 << 17
@@ -61,26 +63,51 @@ class TableSource:
     edges: Mapping[str, TableInput]
 
     place: str = "row"
+    folds_free_ids: bool = False
 
-    def read(
-        self,
-        catalog: Catalog,
-        rows_of: Callable[[NodeType | EdgeType], TypeRows],
-        log: ViolationLog,
-    ) -> None:
+    def read(self, catalog: Catalog, sink: LoadSink) -> None:
         """Hand all tables over, nodes first, by name."""
         for name, table in sorted(self.nodes.items()):
-            node = catalog.node_types.get(name)
-            if node is None:
-                log.add(_unknown_type("node", name, catalog.node_types))
-            else:
-                _read_table(node, table, rows_of(node), log)
+            _read_table(catalog.node_types.get(name), "node", name, table, catalog, sink)
         for name, table in sorted(self.edges.items()):
-            edge = catalog.lookup_edge(name)
-            if edge is None:
-                log.add(_unknown_type("edge", name, catalog.edge_types))
-            else:
-                _read_table(edge, table, rows_of(edge), log)
+            _read_table(catalog.lookup_edge(name), "edge", name, table, catalog, sink)
+
+
+def table_source(tables: Mapping[str, object], catalog: Catalog) -> TableSource:
+    """Sort tables by what their names are; `node:` or `edge:` before a name says which is meant."""
+    nodes: dict[str, TableInput] = {}
+    edges: dict[str, TableInput] = {}
+    for name, table in tables.items():
+        kind, _, plain = name.rpartition(":")
+        is_node = kind == "node" or (kind == "" and plain in catalog.node_types)
+        # What is no table is refused by name when it is read.
+        (nodes if is_node else edges)[plain] = cast("TableInput", table)
+    return TableSource(nodes, edges)
+
+
+def _read_table(
+    owner: Owner | None,
+    kind: str,
+    name: str,
+    table: TableInput,
+    catalog: Catalog,
+    sink: LoadSink,
+) -> None:
+    if owner is None:
+        known = catalog.node_types if kind == "node" else catalog.edge_types
+        sink.refuse(_unknown_type(kind, name, known), None)
+        return
+    for source, batches in _inputs(table):
+        row = sink.begin(source)
+        for batch in batches:
+            problems = column_problems(owner, batch.schema.names)
+            for problem in problems:
+                sink.refuse(problem, None)
+            if problems:
+                return
+            sink.add(owner, column_batch(owner, batch, row))
+            sink.end_batch()
+            row += batch.num_rows
 
 
 def _unknown_type(kind: str, name: str, known: Mapping[str, object]) -> Violation:
@@ -89,28 +116,25 @@ def _unknown_type(kind: str, name: str, known: Mapping[str, object]) -> Violatio
     return Violation(None, name, None, None, "envelope", codes.UNKNOWN_TYPE, message)
 
 
-def _read_table(
-    owner: NodeType | EdgeType, table: TableInput, rows: TypeRows, log: ViolationLog
-) -> None:
-    row = 1
-    for batch in _batches(table):
-        problems = _name_problems(owner, batch.schema.names)
-        if problems:
-            log.extend(problems)
-            return
-        rows.add(_columns(owner, batch, row))
-        row += batch.num_rows
-
-
 # -- where rows come from -------------------------------------------------------------------------
 
 
-def _batches(table: TableInput) -> Iterator[pa.RecordBatch]:
-    """Read a table in batches; the first one may be empty and still has the columns."""
+def _inputs(table: TableInput) -> Iterator[tuple[str | None, Iterator[pa.RecordBatch]]]:
+    """Return the parts of a table with the names of their files.
+
+    The first batch of a part may be empty and still has the columns.
+    """
     if isinstance(table, str | os.PathLike):
-        for path in _parquet_files(Path(table)):
-            yield from _parquet_batches(path)
-        return
+        for path in files_of([table], [".parquet"]):
+            yield str(path), _parquet_batches(path)
+    elif isinstance(table, list | tuple):
+        for path in files_of(table, [".parquet"]):
+            yield str(path), _parquet_batches(path)
+    else:
+        yield None, _batches(table)
+
+
+def _batches(table: Any) -> Iterator[pa.RecordBatch]:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     elif type(table).__module__.partition(".")[0] == "pandas":
@@ -143,18 +167,10 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
-def _parquet_files(path: Path) -> list[Path]:
-    if path.is_dir():
-        found = sorted(path.glob("*.parquet"))
-        if not found:
-            raise InputUnreadableError(str(path), "has no file named *.parquet")
-        return found
-    return [path]
-
-
 def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(path) as file:
+        # Without `pre_buffer` a row group is read column by column as it is needed.
+        with pq.ParquetFile(path, pre_buffer=False) as file:
             yield _no_rows(file.schema_arrow)
             yield from file.iter_batches(batch_size=_BATCH_ROWS)
     except (OSError, pa.ArrowInvalid) as error:
@@ -164,7 +180,8 @@ def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
 # -- columns --------------------------------------------------------------------------------------
 
 
-def _name_problems(owner: NodeType | EdgeType, names: Sequence[str]) -> list[Violation]:
+def column_problems(owner: NodeType | EdgeType, names: Sequence[str]) -> list[Violation]:
+    """Say what is wrong with the names of a table's columns."""
     ends = _end_names(owner, names)
     known = {*owner.properties, "id", *(ends or ())}
     problems = [
@@ -195,7 +212,8 @@ def _end_names(owner: NodeType | EdgeType, names: Sequence[str]) -> tuple[str, s
     return next((pair for pair in _END_NAMES if set(pair) <= set(names)), None)
 
 
-def _columns(owner: NodeType | EdgeType, batch: pa.RecordBatch, first_row: int) -> ColumnBatch:
+def column_batch(owner: NodeType | EdgeType, batch: pa.RecordBatch, first_row: int) -> ColumnBatch:
+    """Convert the columns of a batch whose first row has the number `first_row`."""
     names = batch.schema.names
     pair = _end_names(owner, names)
     ends = {} if pair is None else dict(zip(("src", "dst"), pair, strict=True))
@@ -204,6 +222,7 @@ def _columns(owner: NodeType | EdgeType, batch: pa.RecordBatch, first_row: int) 
         columns={name: _property(owner, name, batch) for name in owner.properties},
         positions=pa.array(np.arange(first_row, first_row + count, dtype=np.int64)),
         raw=lambda name, row: _raw(batch, ends.get(name, name), row),
+        record=lambda row: _record(owner, batch, ends, row),
         given=_given(owner, batch["id"]) if "id" in names else None,
         ends={end: _end(owner, batch[name], name) for end, name in ends.items()},
     )
@@ -243,6 +262,18 @@ def _end(owner: NodeType | EdgeType, column: pa.Array, name: str) -> Ids:
 
 def _is_spelled(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_date(kind))
+
+
+def _record(
+    owner: Owner, batch: pa.RecordBatch, ends: Mapping[str, str], row: int
+) -> dict[str, object]:
+    """Return a row in the form of a graph record."""
+    names = [name for name in batch.schema.names if name not in ends.values()]
+    data = {name: batch[name][row].as_py() for name in names}
+    if not isinstance(owner, EdgeType):
+        return {"type": owner.name, "data": data}
+    source, target = (_raw(batch, ends[end], row) for end in ("src", "dst"))
+    return {"edge": owner.name, "from": source, "to": target, "data": data}
 
 
 def _raw(batch: pa.RecordBatch, name: str, row: int) -> Any:

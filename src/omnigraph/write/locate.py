@@ -5,13 +5,15 @@
    scan of the column: probing an index a hundred thousand times costs more than reading it all.
 3. Rows that a scan does not match are never kept: memory follows the number of hits and one slab.
 4. An empty table is not opened.
+5. What was found by a few ids is remembered, and ids that somebody will ask for can be announced:
+   one probe then answers for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +32,9 @@ PROBES_MAX: Final = 2_048
 """At most so many values become a filter."""
 _PROBES_ALWAYS: Final = 64
 _ROWS_PER_PROBE: Final = 100
+
+_Place: TypeAlias = tuple[int, int]
+"""Stable row id and address."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,13 @@ class StoredRows:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self._places: dict[str, dict[str, _Place | None]] = {}
+        self._announced: dict[str, set[str]] = {}
+
+    def announce(self, table_key: str, ids: Column) -> None:
+        """Say that these ids will be looked for; many of them are not worth remembering."""
+        if len(ids) <= _PROBES_ALWAYS:
+            self._announced.setdefault(table_key, set()).update(flat(ids).to_pylist())
 
     def entry(self, table_key: str) -> Entry:
         """Return the published entry of a table."""
@@ -64,6 +76,9 @@ class StoredRows:
         """Return which ids are stored."""
         if not len(ids) or not self.row_count(table_key):
             return np.zeros(len(ids), np.bool_)
+        if len(ids) <= _PROBES_ALWAYS:
+            places = self._places_of(table_key, ids)
+            return np.array([place is not None for place in places], np.bool_)
         return is_in(ids, self.where(table_key, "id", ids, columns=("id",))["id"])
 
     def locate(self, table_key: str, ids: Column) -> Located:
@@ -74,6 +89,12 @@ class StoredRows:
             np.zeros(len(ids), np.uint64),
         )
         if not len(ids) or not self.row_count(table_key):
+            return located
+        if len(ids) <= _PROBES_ALWAYS:
+            for row, place in enumerate(self._places_of(table_key, ids)):
+                if place is not None:
+                    located.found[row] = True
+                    located.row_ids[row], located.addresses[row] = place
             return located
         if self._few(len(ids), table_key):
             hits = self.where(table_key, "id", ids, columns=("id",), with_rows=True)
@@ -111,6 +132,22 @@ class StoredRows:
             return
         reader = self.snapshot.open(table_key).scan(ScanRequest(columns=columns))
         yield from slabs(reader, reader.schema)
+
+    def _places_of(self, table_key: str, ids: Column) -> list[_Place | None]:
+        """Return where each of a few ids is stored."""
+        wanted = flat(ids).to_pylist()
+        known = self._places.setdefault(table_key, {})
+        if not known.keys() >= set(wanted):
+            announced = self._announced.pop(table_key, set())
+            asked = list(({*wanted} | announced) - known.keys() - {None})
+            if len(asked) > PROBES_MAX:
+                asked = list({*wanted} - known.keys() - {None})
+            values = pa.array(asked, pa.utf8())
+            found = self.where(table_key, "id", values, columns=("id",), with_rows=True)
+            known |= dict.fromkeys([*asked, *wanted])
+            columns = (found[name].to_pylist() for name in ("id", ROW_ID, ROW_ADDRESS))
+            known |= {name: (row, address) for name, row, address in zip(*columns, strict=True)}
+        return [known[name] for name in wanted]
 
     def _few(self, count: int, table_key: str) -> bool:
         if count <= _PROBES_ALWAYS:

@@ -19,6 +19,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow.compute as pc
+
 from omnigraph.manifest import CommitDraft, GraphCommit
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
@@ -28,11 +30,14 @@ from omnigraph.query.params import coerce_params
 from omnigraph.query.stored import QueryKindError, require_kind, select_query
 from omnigraph.read.bindings import Bindings
 from omnigraph.recovery import WriterKind
+from omnigraph.write.columns import without
+from omnigraph.write.locate import StoredRows
 from omnigraph.write.mutation_staging import MutationStaging
 from omnigraph.write.mutation_statements import Affected, StatementRunner
 from omnigraph.write.prepare import prepare
 from omnigraph.write.protocol import WriteJob
 from omnigraph.write.validate import validate
+from omnigraph.write.validate_endpoints import edge_ends
 from omnigraph.write.violations import ValidationError
 
 if TYPE_CHECKING:
@@ -43,7 +48,9 @@ if TYPE_CHECKING:
     from omnigraph.manifest.publish import Revalidate
     from omnigraph.manifest.state import ManifestState
     from omnigraph.query import QueryDecl, QueryFile
+    from omnigraph.schema import Catalog
     from omnigraph.write.delta import GraphDelta
+    from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.protocol import Committer
     from omnigraph.write.validate import Validated
 
@@ -61,9 +68,12 @@ class MutationResult:
     affected_edges: int
     actor_id: str | None
     commit: GraphCommit | None
+    durability: str = "full"
+    """`process` when the graph was opened so: the write survives a crash, not a power failure."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the envelope of a mutation."""
+        """Return the envelope of a mutation; `durability` only where it is less than full."""
+        less = {} if self.durability == "full" else {"durability": self.durability}
         return {
             "branch": self.branch,
             "query_name": self.query_name,
@@ -71,6 +81,7 @@ class MutationResult:
             "affected_edges": self.affected_edges,
             "actor_id": self.actor_id,
             "commit": self.commit and self.commit.to_json(),
+            **less,
         }
 
 
@@ -87,11 +98,12 @@ class MutationRequest:
 
 
 class Mutations:
-    """Runs mutation queries on one graph."""
+    """Runs mutation queries on one graph; `embedder` belongs to one of them."""
 
-    def __init__(self, repository: Repository, committer: Committer) -> None:
+    def __init__(self, repository: Repository, committer: Committer, embedder: RowEmbedder) -> None:
         self._repository = repository
         self._committer = committer
+        self._embedder = embedder
 
     def run(self, request: MutationRequest) -> MutationResult:
         """Run one query as one commit, or raise and change nothing."""
@@ -115,10 +127,11 @@ class Mutations:
                 plan = _plan(file, query, snapshot)
                 change = self._change(plan, bindings, snapshot)
                 if change.delta.is_empty:
-                    return _result(request, plan, change, commit=None)
+                    return self._result(request, plan, change, commit=None)
                 try:
                     commit = self._commit(request, change, snapshot)
-                    return _result(request, plan, change, commit=commit)
+                    self._embedder.record()
+                    return self._result(request, plan, change, commit=commit)
                 except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
                     if retry == RETRIES_MAX or (plan.is_strict and not _is_upkeep(lost)):
                         raise
@@ -126,23 +139,49 @@ class Mutations:
             clock.sleep(clock.jitter(0.0, _PAUSE_S * 2**retry))
         raise AssertionError("the last attempt returns or raises")
 
+    def _result(
+        self,
+        request: MutationRequest,
+        plan: MutationPlan,
+        change: _Change,
+        *,
+        commit: GraphCommit | None,
+    ) -> MutationResult:
+        return MutationResult(
+            branch=str(request.incarnation.branch),
+            query_name=plan.name,
+            affected_nodes=change.affected.nodes,
+            affected_edges=change.affected.edges,
+            actor_id=request.actor_id,
+            commit=commit,
+            durability=self._repository.store.settings.durability,
+        )
+
     def _change(self, plan: MutationPlan, bindings: Bindings, snapshot: Snapshot) -> _Change:
         """Run the statements in memory."""
-        staging = MutationStaging(snapshot, catalog_of(snapshot.schema))
-        runner = StatementRunner(staging, bindings, self._repository.clock)
+        catalog = catalog_of(snapshot.schema)
+        staging = MutationStaging(snapshot, catalog)
+        runner = StatementRunner(
+            staging,
+            bindings,
+            self._repository.clock,
+            makes_vectors=self._embedder.is_active,
+        )
         affected = Affected()
         for number, statement in enumerate(plan.statements, start=1):
             affected += runner.run(statement, number)
-        return _Change(affected, staging.delta(), staging.decisive_entries())
+        delta = self._embedder.filled(staging.delta(), catalog, StoredRows(snapshot))
+        return _Change(affected, delta, staging.decisive_entries())
 
     def _commit(
         self, request: MutationRequest, change: _Change, snapshot: Snapshot
     ) -> GraphCommit | None:
         """Validate, stage and publish a change."""
         clock = self._repository.clock
-        validated = validate(
-            change.delta, snapshot, catalog_of(snapshot.schema), operation="mutation"
-        )
+        catalog = catalog_of(snapshot.schema)
+        stored = StoredRows(snapshot)
+        _announce(change.delta, catalog, stored)
+        validated = validate(change.delta, snapshot, catalog, operation="mutation", stored=stored)
         operation_id = clock.ulid()
         tables = prepare(
             change.delta,
@@ -150,6 +189,7 @@ class Mutations:
             request.incarnation,
             self._repository,
             operation_id=operation_id,
+            stored=stored,
         )
         written = {table.table_key for table in tables}
         reads = {**validated.reads, **change.decisive}
@@ -195,17 +235,21 @@ def _plan(file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> MutationPlan
     return plan
 
 
-def _result(
-    request: MutationRequest, plan: MutationPlan, change: _Change, *, commit: GraphCommit | None
-) -> MutationResult:
-    return MutationResult(
-        branch=str(request.incarnation.branch),
-        query_name=plan.name,
-        affected_nodes=change.affected.nodes,
-        affected_edges=change.affected.edges,
-        actor_id=request.actor_id,
-        commit=commit,
-    )
+def _announce(delta: GraphDelta, catalog: Catalog, stored: StoredRows) -> None:
+    """Say which ids validation and staging will look for, so that one probe per table is enough."""
+    for key, table in delta.tables.items():
+        if not table.ids_are_new:
+            stored.announce(key, table.rows["id"])
+        stored.announce(key, table.deleted)
+        kind, _, name = key.partition(":")
+        if kind == "edge":
+            for end, node_type in edge_ends(catalog.edge_types[name]):
+                node_key = f"node:{node_type}"
+                written = delta.tables.get(node_key)
+                ends = pc.unique(table.rows[end])
+                stored.announce(
+                    node_key, ends if written is None else without(ends, written.rows["id"])
+                )
 
 
 def _is_upkeep(lost: ExpectedVersionMismatchError | SchemaMovedError) -> bool:

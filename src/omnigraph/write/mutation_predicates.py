@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.query.plan.plan import AllOf
+from omnigraph.read.bindings import no_bindings
 from omnigraph.read.predicates import evaluate, predicate_columns
 from omnigraph.read.push_down import conjuncts, push_down
 from omnigraph.store import filters
@@ -62,6 +63,11 @@ def condition_of(predicate: Predicate, bindings: Bindings) -> Condition:
         rest=(lambda rows: evaluate(left, rows, bindings)) if rest else None,
         rest_columns=predicate_columns(rest),
     )
+
+
+def constant_condition(predicate: Predicate) -> Condition:
+    """Return the condition that a predicate without parameters and without `now()` is true."""
+    return condition_of(predicate, no_bindings(0))
 
 
 def has_value_in(columns: tuple[str, ...], values: Column) -> Condition:

@@ -98,12 +98,12 @@ class AssignedColumns:
         return value
 
     def require_vectors(self, embeds: Iterable[str]) -> None:
-        """Refuse a new row without a required vector: nothing here computes embeddings."""
+        """Refuse a new row without a required vector, when nobody makes vectors."""
         for name in embeds:
             raise self._error(
                 name,
                 f"non-nullable vector property '{name}' has null or invalid values",
-                hint=f"give `{name}: …`: embeddings are not computed while writing",
+                hint=f"give `{name}: …`, or set OMNIGRAPH_EMBED_PROVIDER to have it made",
             )
 
     def _column(self, assigned: AssignedValue) -> pa.Array:

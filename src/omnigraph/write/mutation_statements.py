@@ -55,10 +55,18 @@ class Affected:
 class StatementRunner:
     """Runs statements with the values of one request."""
 
-    def __init__(self, staging: MutationStaging, bindings: Bindings, clock: Clock) -> None:
+    def __init__(
+        self,
+        staging: MutationStaging,
+        bindings: Bindings,
+        clock: Clock,
+        *,
+        makes_vectors: bool = False,
+    ) -> None:
         self._staging = staging
         self._bindings = bindings
         self._clock = clock
+        self._makes_vectors = makes_vectors
 
     def run(self, statement: PlannedStatement, number: int) -> Affected:
         """Run one statement, the `number`th of its query, counted from 1."""
@@ -79,7 +87,8 @@ class StatementRunner:
     def _insert_node(self, statement: InsertNode, number: int) -> Affected:
         table = self._staging.node(statement.type_name)
         assigned = self._assigned(statement.type_name, number)
-        assigned.require_vectors(statement.embeds)
+        if not self._makes_vectors:
+            assigned.require_vectors(statement.embeds)
         given = assigned.of((*statement.assignments, *statement.defaults))
         if statement.key:
             given["id"] = _key_id(statement.key, given, statement.type_name)
@@ -120,7 +129,8 @@ class StatementRunner:
                 entity_id=str(ids[0]),
                 missing=statement.required,
             )
-        assigned.require_vectors(statement.embeds)
+        if not self._makes_vectors:
+            assigned.require_vectors(statement.embeds)
         given |= assigned.of(statement.defaults)
         given["id"] = ids
         table.put(complete_row(table.entity, given), statement=number, origin=Origin.UNKNOWN)

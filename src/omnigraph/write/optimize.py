@@ -128,6 +128,8 @@ class _Run:
     compaction: CompactionOptions | None
     wants: Callable[[Entry], bool] = lambda _: True
     with_indexes: bool = True
+    is_aside: bool = False
+    """Whether it runs beside somebody's writes, and must not take all processors from them."""
 
 
 class Upkeep:
@@ -172,7 +174,11 @@ class Upkeep:
         return self._run(incarnation, run)
 
     def compact_tail(
-        self, incarnation: Incarnation, sizes: Mapping[str, CompactionOptions | None]
+        self,
+        incarnation: Incarnation,
+        sizes: Mapping[str, CompactionOptions | None],
+        *,
+        with_indexes: bool = True,
     ) -> UpkeepReport:
         """Compact the small fragments of some tables, and fold them into the indexes.
 
@@ -185,6 +191,8 @@ class Upkeep:
                 "optimize",
                 CompactionOptions(),
                 wants=lambda entry: entry.table_key in sizes and entry.owner == incarnation.text,
+                with_indexes=with_indexes,
+                is_aside=True,
             ),
             sizes=sizes,
         )
@@ -265,14 +273,16 @@ class Upkeep:
             return prepare_table(self._datasets, entry, declared, request, earlier=known)
 
         wanted = [entry for entry in entries if entry.table_key not in drifted]
-        tables = dict(zip((e.table_key for e in wanted), self._each(prepare, wanted), strict=True))
+        tables = dict(
+            zip((e.table_key for e in wanted), self._each(prepare, wanted, run), strict=True)
+        )
         skipped = {key: entry for key, entry in state.entries.items() if key in drifted}
         return _Prepared(operation_id, tables, skipped, heads)
 
     def _each(
-        self, prepare: Callable[[Entry], TableUpkeep], entries: list[Entry]
+        self, prepare: Callable[[Entry], TableUpkeep], entries: list[Entry], run: _Run
     ) -> Iterable[TableUpkeep]:
-        if len(entries) <= 1 or self._concurrency == 1:
+        if len(entries) <= 1 or self._concurrency == 1 or run.is_aside:
             return [prepare(entry) for entry in entries]
         with ThreadPoolExecutor(min(self._concurrency, len(entries)), "upkeep") as pool:
             return list(pool.map(prepare, entries))

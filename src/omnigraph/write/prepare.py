@@ -47,16 +47,17 @@ def prepare(
     *,
     operation_id: str,
     kept: KeptRows | None = None,
+    stored: StoredRows | None = None,
 ) -> tuple[TableWrite, ...]:
     """Stage every changed table; the result goes into `WriteJob.tables`.
 
     The change has been validated against the same snapshot. `operation_id` is new for every
     attempt, because forks are named after it. Ids to be deleted that are not stored are left out;
     a table of which nothing is left to do is left out too. Give the same `kept` to all attempts of
-    one operation.
+    one operation. `stored` is what validation has found in the same snapshot.
     """
     work = _Work(
-        StoredRows(snapshot),
+        stored or StoredRows(snapshot),
         incarnation,
         repository.store.datasets,
         operation_id,
@@ -67,7 +68,8 @@ def prepare(
         for _, table in sorted(delta.tables.items(), key=_nodes_first)
         if not table.is_empty
     )
-    return tuple(write for write in writes if write is not None)
+    with repository.store.flusher.together():
+        return tuple(write for write in writes if write is not None)
 
 
 @dataclass(frozen=True)

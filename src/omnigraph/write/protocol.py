@@ -20,22 +20,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import CorruptError, OmnigraphError
+from omnigraph.errors import CorruptError, OmnigraphError, OutcomeUnknownError
 from omnigraph.manifest import CommitDraft, Entry, Published, Registration, Requirements, Updates
 from omnigraph.manifest.errors import (
     BranchGoneError,
     CommitSettledError,
+    PublishTimeoutError,
     SchemaApplyInProgressError,
 )
-from omnigraph.manifest.turn import TurnTimeoutError
+from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError
 from omnigraph.recovery import PlannedTable, Recovery, Sidecar, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
 from omnigraph.recovery.failpoints import hit
 from omnigraph.recovery.sidecar import SIDECAR_VERSION, Adoption, ForkOrigin
+from omnigraph.store.errors import StorageError
 from omnigraph.write.strays import put_back_strays
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Repository
+    from omnigraph.manifest import GraphCommit, Repository
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.manifest.publish import Revalidate
@@ -60,6 +62,26 @@ class IncompleteWriteError(CorruptError):
             f"{table_key} reached version {reached} instead of {intended}; the write was not"
             " published and recovery settles it"
         )
+
+
+class WriteUnsettledError(OutcomeUnknownError):
+    """Every table has moved, the publish has failed: recovery publishes it or takes it back.
+
+    Whatever the storage said about its own call, the write as a whole may still become visible.
+    `__cause__` is the failure itself.
+    """
+
+    code = "OG-WRITE-UNSETTLED"
+
+    def __init__(self, operation_id: str, commit_id: str, reason: str) -> None:
+        self.operation_id = operation_id
+        self.commit_id = commit_id
+        self.reason = reason
+        super().__init__(
+            f"operation {operation_id} is written but not yet published, and the next write to the"
+            f" branch settles it: {reason}"
+        )
+        self.hint = f"look for commit {commit_id} before writing the same again"
 
 
 @dataclass(frozen=True)
@@ -165,6 +187,8 @@ class Committer:
         self._objects = repository.store.objects
         self.on_commit: Callable[[WriteJob], None] | None = None
         """Hears of every write that has become visible, after its turn."""
+        self.on_published: Callable[[GraphCommit], None] | None = None
+        """Takes over recording a commit in the derived tables, which need not happen at once."""
         self._reserved = _Reserved()
 
     def commit(self, job: WriteJob, *, revalidate: Revalidate | None = None) -> Published:
@@ -236,7 +260,11 @@ class Committer:
 
     def record(self, published: Published) -> None:
         """Add a published commit to the derived tables, after the turn."""
-        if published.commit is not None:
+        if published.commit is None:
+            return
+        if self.on_published is not None:
+            self.on_published(published.commit)
+        else:
             self._repository.commit_tables.record([published.commit])
 
     def _require_ready(self, job: WriteJob, revalidate: Revalidate | None) -> None:
@@ -266,13 +294,14 @@ class Committer:
     def _run(
         self, job: WriteJob, sidecar: Sidecar, turn: Turn, revalidate: Revalidate | None
     ) -> Published:
-        reached = self._phase_b(job)
+        with self._repository.store.flusher.together():
+            reached = self._phase_b(job)
         hit("write.phase_b_done")
         if mode_of(job.kind, SIDECAR_VERSION) is Mode.CONFIRMED:
             self._objects.put(sidecar.path, sidecar.confirmed(reached).to_json())
             hit("write.sidecar_confirmed")
-        turn.check()
         try:
+            turn.check()
             published = self._repository.publisher.publish(
                 job.incarnation,
                 draft=job.draft,
@@ -288,13 +317,33 @@ class Committer:
                 ),
                 revalidate=revalidate,
             )
-        except CommitSettledError as error:
-            if not error.is_published:
-                # Presumed dead and recovered: what phase B did since then must be put back.
-                self._objects.put(sidecar.path, replace(sidecar, settled=True).to_json())
-            raise
+        except (CommitSettledError, TurnLostError) as error:
+            published = self._settled_elsewhere(job, sidecar, error)
+        except (StorageError, PublishTimeoutError) as error:
+            if isinstance(error, OutcomeUnknownError):
+                raise
+            commit_id = job.draft.graph_commit_id
+            raise WriteUnsettledError(job.operation_id, commit_id, str(error)) from error
         hit("write.published")
         return published
+
+    def _settled_elsewhere(
+        self, job: WriteJob, sidecar: Sidecar, error: CommitSettledError | TurnLostError
+    ) -> Published:
+        """Say what became of a write that was presumed dead, or raise."""
+        state = self._repository.reader.latest(job.incarnation)
+        commit_id = job.draft.graph_commit_id
+        commit = state.commit(commit_id)
+        if commit is not None:
+            # Recovery has published it on our behalf: to the caller it is done.
+            keys = [table.table_key for table in job.tables]
+            entries = {key: state.entries[key] for key in keys if key in state.entries}
+            return Published(commit.manifest_version, commit, entries)
+        if state.is_voided(commit_id):
+            # What phase B did since then must be put back.
+            self._objects.put(sidecar.path, replace(sidecar, settled=True).to_json())
+            raise CommitSettledError(commit_id, is_published=False) from error
+        raise WriteUnsettledError(job.operation_id, commit_id, str(error)) from error
 
     def _phase_b(self, job: WriteJob) -> dict[str, int]:
         reached: dict[str, int] = {}

@@ -93,7 +93,7 @@ class TableChange:
             columns=stored, with_row_id=True, batch_rows=BLOB_BATCH_ROWS if blobs else None
         )
         for batch in handle.scan(request):
-            for part in _with_blobs(handle, batch, blobs) if blobs else [batch]:
+            for part in with_blobs(handle, batch, blobs) if blobs else [batch]:
                 columns = [source.column(part) for source in sources]
                 yield pa.record_batch([*columns, part[ROW_ID]], schema=schema)
 
@@ -136,7 +136,7 @@ class _Source:
 # -- blobs -----------------------------------------------------------------------------------------
 
 
-def _with_blobs(
+def with_blobs(
     handle: DatasetHandle, batch: pa.RecordBatch, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Exchange the descriptions of blobs for their contents, a bounded number of bytes at once."""

@@ -1,24 +1,30 @@
-"""Rows on their way in: kept in memory while they are few, in a file when they are many.
+"""What a load keeps until it has seen all of its input: in memory while it is little, then in files.
 
-A load has to see all of its input before it can judge it, and must not hold it. Rows beyond a
-budget go to files in a directory of the system's, which are mapped into memory when they are read
-again, and removed with the `SpoolRoom`.
+1. Whole rows that wait (those of a merge, and those that may still be set aside) and numbers per row
+   share one budget of memory. What is beyond it goes to files in a directory of the system's, which
+   goes with the `SpoolRoom`.
+2. Files are read in batches and never mapped: memory stays bounded by a batch, and the operating
+   system counts nothing of them as memory of this process.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, BinaryIO, Final, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-MEMORY_MAX: Final = 128 << 20
-"""Rows of one load that stay in memory, in bytes."""
+MEMORY_MAX: Final = 64 << 20
+"""What one load keeps in memory, in bytes."""
 
 _CHUNK_BYTES: Final = 4 << 20
 _BATCH_BYTES_MIN: Final = 1 << 20
 """Smaller batches are put together before they are written."""
+_SLAB_NUMBERS: Final = 1 << 20
 
 
 class SpoolRoom:
@@ -28,17 +34,24 @@ class SpoolRoom:
         self._budget = bytes_in_memory_max
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._files = 0
+        self._opened: list[BinaryIO] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        for file in self._opened:
+            file.close()
         if self._directory is not None:
             self._directory.cleanup()
 
     def spool(self, schema: pa.Schema) -> Spool:
         """Open a place for the rows of one table."""
         return Spool(self, schema)
+
+    def numbers(self, kind: npt.DTypeLike) -> NumberSpool:
+        """Open a place for one number per row."""
+        return NumberSpool(self, np.dtype(kind))
 
     def reserve(self, size: int) -> bool:
         """Take memory from the budget; false when there is not enough left."""
@@ -52,7 +65,13 @@ class SpoolRoom:
         if self._directory is None:
             self._directory = tempfile.TemporaryDirectory(prefix="omnigraph-load-")
         self._files += 1
-        return Path(self._directory.name) / f"{self._files}.arrow"
+        return Path(self._directory.name) / str(self._files)
+
+    def open_file(self) -> BinaryIO:
+        """Open a new file for writing and reading; it is closed with the room."""
+        file = self.new_file().open("w+b")
+        self._opened.append(file)
+        return file
 
 
 class Spool:
@@ -66,11 +85,13 @@ class Spool:
         self._path: Path | None = None
         self._sink: pa.NativeFile | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
+        self.row_count = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         if not batch.num_rows:
             return
+        self.row_count += batch.num_rows
         self._batches.append(batch)
         if self._writer is None and self._room.reserve(batch.nbytes):
             return
@@ -78,22 +99,86 @@ class Spool:
         if self._pending_bytes >= _CHUNK_BYTES:
             self._write_out()
 
-    def finish(self) -> pa.Table:
-        """Return everything that was added; nothing can be added afterwards."""
+    def finish(self) -> None:
+        """Close the file, if there is one; nothing can be added afterwards."""
         if self._writer is None:
-            return pa.Table.from_batches(self._batches, self._schema)
+            return
         self._write_out()
         self._writer.close()
         if self._sink is not None:
             self._sink.close()
-        return pa.ipc.open_file(pa.memory_map(str(self._path))).read_all()
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Read everything that was added, after `finish`; of a file only the asked columns."""
+        if self._path is None:
+            for batch in self._batches:
+                yield batch if columns is None else batch.select(list(columns))
+            return
+        names = self._schema.names if columns is None else list(columns)
+        places = sorted(self._schema.get_field_index(name) for name in names)
+        options = pa.ipc.IpcReadOptions(included_fields=places)
+        with pa.OSFile(str(self._path)) as file:
+            reader = pa.ipc.open_file(file, options=options)
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number).select(names)
 
     def _write_out(self) -> None:
+        if not self._batches:
+            return
         if self._writer is None:
             self._path = self._room.new_file()
             self._sink = pa.OSFile(str(self._path), "wb")
             self._writer = pa.ipc.new_file(self._sink, self._schema)
         rows = pa.Table.from_batches(self._batches, self._schema)
-        is_fine = self._pending_bytes < len(self._batches) * _BATCH_BYTES_MIN
+        is_fine = rows.nbytes < len(self._batches) * _BATCH_BYTES_MIN
         self._writer.write_table(rows.combine_chunks() if is_fine else rows)
         self._batches, self._pending_bytes = [], 0
+
+
+class NumberSpool:
+    """One number per row, in row order."""
+
+    def __init__(self, room: SpoolRoom, kind: np.dtype[Any]) -> None:
+        self._room = room
+        self._kind = kind
+        self._parts: list[npt.NDArray[Any]] = []
+        self._file: BinaryIO | None = None
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, numbers: npt.NDArray[Any]) -> None:
+        """Add numbers."""
+        own = np.ascontiguousarray(numbers, self._kind)
+        self._count += len(own)
+        if self._file is None:
+            if self._room.reserve(own.nbytes):
+                self._parts.append(own)
+                return
+            self._file = self._room.open_file()
+            for part in self._parts:
+                self._file.write(part.data)
+            self._parts = []
+        self._file.write(own.data)
+
+    def slabs(self) -> Iterator[npt.NDArray[Any]]:
+        """Read everything in pieces."""
+        if self._file is None:
+            yield from self._parts
+            return
+        self._file.seek(0)
+        size = _SLAB_NUMBERS * self._kind.itemsize
+        while piece := self._file.read(size):
+            yield np.frombuffer(piece, self._kind)
+
+    def whole(self) -> npt.NDArray[Any]:
+        """Read everything into one array."""
+        if self._file is None and len(self._parts) == 1:
+            return self._parts[0]
+        whole = np.empty(self._count, self._kind)
+        start = 0
+        for slab in self.slabs():
+            whole[start : start + len(slab)] = slab
+            start += len(slab)
+        return whole

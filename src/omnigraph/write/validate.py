@@ -65,14 +65,19 @@ def validate(
     *,
     operation: Operation,
     place: str | None = None,
+    stored: StoredRows | None = None,
+    log: ViolationLog | None = None,
 ) -> Validated:
     """Check every rule, or raise `ValidationError` with all violations, or `KeyConflictError`.
 
     `place` names the unit of positions in messages, by default `line` for loads and `statement`
-    for mutations. For a mutation, `delta` already removes the edges of the nodes that it deletes.
+    for mutations. `log` collects more violations than the error keeps. For a mutation, `delta`
+    already removes the edges of the nodes that it deletes.
     """
     place = place or PLACES[operation]
-    judgement = Judgement(delta, catalog, StoredRows(snapshot), operation)
+    judgement = Judgement(
+        delta, catalog, stored or StoredRows(snapshot), operation, log or ViolationLog()
+    )
     value_violations(delta, catalog, judgement.log)
     for owner in _by_name(catalog):
         check_unique(owner, judgement)

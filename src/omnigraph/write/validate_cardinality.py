@@ -53,7 +53,7 @@ def check_cardinality(edge: EdgeType, judgement: Judgement) -> None:
     positions = _positions(delta, counted.sources, shown)
     for row in shown:
         source, count = counted.sources[row].as_py(), int(counted.counts[row])
-        judgement.log.add(_violation(edge, source, count, positions.get(row)))
+        judgement.log.add(card_violation(edge, source, count, positions.get(row)))
     judgement.log.count(_RULE, len(rows) - len(shown))
 
 
@@ -105,7 +105,8 @@ def _positions(delta: TableDelta, sources: pa.Array, rows: list[int]) -> dict[in
     }
 
 
-def _violation(edge: EdgeType, source: str, count: int, position: int | None) -> Violation:
+def card_violation(edge: EdgeType, source: str, count: int, position: int | None) -> Violation:
+    """Say that a node has too few or too many edges."""
     limits = edge.cardinality
     is_few = count < limits.min
     bound = f"min {limits.min}" if is_few else f"max {limits.max}"

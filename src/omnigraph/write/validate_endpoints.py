@@ -93,7 +93,7 @@ def _add_missing(edge: EdgeType, end: str, missing: pa.Array, judgement: Judgeme
     shown = rows[: judgement.log.room].tolist()
     for row in shown:
         node_id = delta.rows[end][row].as_py()
-        judgement.log.add(_violation(edge, end, node_id, position_at(delta, row)))
+        judgement.log.add(missing_end(edge, end, node_id, position_at(delta, row)))
     judgement.log.count(_RULE, len(rows) - len(shown))
 
 
@@ -104,11 +104,12 @@ def _add_orphans(edge: EdgeType, end: str, removed: pa.Array, judgement: Judgeme
     orphans = found.filter(pa.array(~changed))
     shown = min(orphans.num_rows, judgement.log.room)
     for node_id in orphans[end].slice(0, shown).to_pylist():
-        judgement.log.add(_violation(edge, end, node_id, None))
+        judgement.log.add(missing_end(edge, end, node_id, None))
     judgement.log.count(_RULE, orphans.num_rows - shown)
 
 
-def _violation(edge: EdgeType, end: str, node_id: str, position: int | None) -> Violation:
+def missing_end(edge: EdgeType, end: str, node_id: str, position: int | None) -> Violation:
+    """Say that an edge ends in a node that does not exist."""
     node_type = edge.from_type if end == "src" else edge.to_type
     return Violation(
         position=position,

@@ -106,7 +106,7 @@ def _check_apart(
     shown = again[: log.room].tolist()
     for row, holder in zip(shown, first.tolist(), strict=False):
         log.add(
-            _violation(
+            unique_violation(
                 owner,
                 members,
                 [spell(flat(records.rows[name].slice(row, 1)))[0].as_py() for name in members],
@@ -121,14 +121,16 @@ def _check_apart(
 def _check_stored(
     owner: NodeType | EdgeType, members: tuple[str, ...], delta: TableDelta, judgement: Judgement
 ) -> None:
-    stored = judgement.stored
-    if not stored.row_count(owner.table_key):
+    if not judgement.stored.row_count(owner.table_key):
         return
     wanted = _spelled(delta.rows, members)
     holders = _holders(members, delta, judgement)
-    for row, holder in _matches(members, wanted, holders, judgement.log):
+    pairs = matching_rows(members, delta.rows, holders)
+    shown = pairs[: judgement.log.room]
+    judgement.log.count("unique", len(pairs) - len(shown))
+    for row, holder in shown:
         judgement.log.add(
-            _violation(
+            unique_violation(
                 owner,
                 members,
                 [wanted[name][row].as_py() for name in members],
@@ -141,7 +143,7 @@ def _check_stored(
 
 def _holders(members: tuple[str, ...], delta: TableDelta, judgement: Judgement) -> pa.Table:
     """Read the stored rows that stay and share the first member with a written row."""
-    lead = _lead(members, judgement.stored.snapshot.open(delta.table_key).indexes())
+    lead = lead_member(members, judgement.stored.snapshot.open(delta.table_key).indexes())
     values = flat(delta.rows[lead])
     columns = ("id", *members)
     if pa.types.is_floating(values.type):
@@ -154,7 +156,7 @@ def _holders(members: tuple[str, ...], delta: TableDelta, judgement: Judgement) 
     return found.filter(pa.array(~leaving)).combine_chunks()
 
 
-def _lead(members: tuple[str, ...], indexes: Iterable[object]) -> str:
+def lead_member(members: tuple[str, ...], indexes: Iterable[object]) -> str:
     """Choose the member to look up by: one with an index, if there is any."""
     indexed = {column for index in indexes for column in getattr(index, "columns", ())[:1]}
     return next((name for name in members if name in indexed), members[0])
@@ -164,27 +166,27 @@ def _spelled(rows: pa.Table, members: tuple[str, ...]) -> pa.Table:
     return pa.table({name: spell(flat(rows[name])) for name in members})
 
 
-def _matches(
-    members: tuple[str, ...], wanted: pa.Table, holders: pa.Table, log: ViolationLog
+def matching_rows(
+    members: tuple[str, ...], written: pa.Table, holders: pa.Table
 ) -> list[tuple[int, int]]:
-    """Pair written rows with stored holders of the same tuple; count what has no room."""
-    if not holders.num_rows:
+    """Pair written rows with stored holders of the same tuple, in the order of written rows."""
+    if not holders.num_rows or not written.num_rows:
         return []
-    both = pa.concat_tables([_spelled(holders, members), wanted])
+    both = pa.concat_tables([_spelled(holders, members), _spelled(written, members)])
     codes, valid, _ = tuple_codes([both[name] for name in members])
     count = holders.num_rows
     held = np.flatnonzero(valid[:count])
+    if not len(held):
+        return []
     distinct, first = np.unique(codes[held], return_index=True)
-    written = np.flatnonzero(valid[count:])
-    own = codes[count:][written]
-    places = np.minimum(np.searchsorted(distinct, own), max(0, len(distinct) - 1))
-    hits = np.flatnonzero(distinct[places] == own) if len(distinct) else np.zeros(0, np.int64)
-    shown = hits[: log.room]
-    log.count("unique", len(hits) - len(shown))
-    return list(zip(written[shown].tolist(), held[first[places[shown]]].tolist(), strict=True))
+    rows = np.flatnonzero(valid[count:])
+    own = codes[count:][rows]
+    places = np.minimum(np.searchsorted(distinct, own), len(distinct) - 1)
+    hits = np.flatnonzero(distinct[places] == own)
+    return list(zip(rows[hits].tolist(), held[first[places[hits]]].tolist(), strict=True))
 
 
-def _violation(
+def unique_violation(
     owner: NodeType | EdgeType,
     members: tuple[str, ...],
     values: list[str],
@@ -192,7 +194,9 @@ def _violation(
     held_by: tuple[str, str],
     position: int | None,
     rule: str,
+    where: str = "",
 ) -> Violation:
+    """Say that two rows share a tuple; `where` names their places in the input."""
     is_single = len(members) == 1
     subject = members[0] if is_single else f"({', '.join(members)})"
     value = cut(values[0] if is_single else f"({', '.join(values)})")
@@ -205,5 +209,5 @@ def _violation(
         rule=rule,
         code=codes.NOT_UNIQUE,
         message=f"@unique violation on {owner.name}.{subject}: value '{value}' held by"
-        f" '{first}' and '{second}'",
+        f" '{first}' and '{second}'{where}",
     )

@@ -71,7 +71,7 @@ def check_values(
                     name=found.property,
                     rule=found.rule,
                     positions=own,
-                    value_at=_values_of(flat(batch[found.property])),
+                    value_at=values_of(flat(batch[found.property])),
                 )
         start += batch.num_rows
 
@@ -109,7 +109,9 @@ def add_row_errors(
     log.count(rule, len(rows) - len(shown))
 
 
-def _values_of(column: pa.Array) -> Callable[[int], str | None]:
+def values_of(column: pa.Array) -> Callable[[int], str | None]:
+    """Return how to show the values of a stored column."""
+
     def value_at(row: int) -> str | None:
         found = column[row].as_py()
         return None if found is None else cut(str(found))

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, type_label
+from omnigraph.errors import OmnigraphError
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph, MergeResult
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group("branch", cls=ScopedGroup)
 def command() -> None:
-    """Create, list and delete branches."""
+    """Create, list, merge and delete branches."""
 
 
 @command.command("create")
@@ -39,6 +45,75 @@ def list_(uri: str | None, as_json: bool) -> None:
     """List the branches, `main` first."""
     names = open_graph(uri, read_only=True).branch_list()
     Output(as_json=as_json).result("\n".join(names), {"branches": names})
+
+
+@command.command("merge")
+@graph_address(positional=False)
+@click.argument("source")
+@click.option("--into", "target", default="main", show_default=True, help="The branch to change.")
+@click.option(
+    "--prefer",
+    type=click.Choice(["source", "target"]),
+    help="Whose row stands where both sides changed it.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and write nothing.")
+@click.option("--delete-branch", is_flag=True, help="Delete the source when it is merged.")
+@_json
+def merge(
+    uri: str | None,
+    source: str,
+    target: str,
+    prefer: str | None,
+    dry_run: bool,
+    delete_branch: bool,
+    as_json: bool,
+) -> None:
+    """Merge a branch into another one as one commit, or not at all."""
+    graph = open_graph(uri, read_only=dry_run)
+    out = Output(as_json=as_json)
+    if dry_run:
+        _show_plan(graph.branch_merge(source, target, prefer=prefer, dry_run=True), out)
+        return
+    out.write_target("branch merge", graph.uri)
+    result = graph.branch_merge(source, target, prefer=prefer, actor_id=acting())
+    text, shape = f"merged {source} into {target}: {result.outcome}", result.to_json()
+    if delete_branch:
+        problem = _deleted(graph, source)
+        shape["branch_deleted"] = problem is None
+        if problem is None:
+            text += f"\ndeleted branch {source}"
+        else:
+            shape["branch_delete_error"] = problem
+            click.echo(
+                f"warning: merged, but could not delete branch '{source}': {problem}", err=True
+            )
+    out.result(text, shape)
+
+
+def _deleted(graph: Graph, name: str) -> str | None:
+    """Delete a branch; return why not if that fails."""
+    try:
+        graph.branch_delete(name, actor_id=acting())
+    except OmnigraphError as error:
+        return str(error)
+    return None
+
+
+def _show_plan(result: MergeResult, out: Output) -> None:
+    lines = [f"would merge {result.source} into {result.target}: {result.outcome}"]
+    lines += [
+        f"{type_label(each.table_key)}: {each.inserted} inserted, {each.updated} updated,"
+        f" {each.deleted} deleted"
+        for each in result.counts
+    ]
+    lines += [f"conflict: {found.subject}: {found.message}" for found in result.conflicts]
+    shape = {
+        **result.to_json(),
+        "dry_run": True,
+        "counts": [each.to_json() for each in result.counts],
+        "merge_conflicts": [found.to_json() for found in result.conflicts],
+    }
+    out.result("\n".join(lines), shape)
 
 
 @command.command("delete")

@@ -30,6 +30,13 @@ from omnigraph.cli.output import Output
 )
 @click.option("--branch", default="main", show_default=True, help="The branch to load into.")
 @click.option("--from", "base", metavar="BASE", help="Cut the branch from this one if missing.")
+@click.option(
+    "--embed",
+    type=click.Choice(["missing", "all", "off"]),
+    default="missing",
+    show_default=True,
+    help="Which vectors of @embed properties are made, if a provider is configured.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     uri: str | None,
@@ -37,6 +44,7 @@ def command(
     mode: str,
     branch: str,
     base: str | None,
+    embed: str,
     as_json: bool,
 ) -> None:
     """Load a file of nodes and edges as one commit, or not at all."""
@@ -45,7 +53,9 @@ def command(
     graph = open_graph(uri, read_only=False)
     out = Output(as_json=as_json)
     out.write_target("load", graph.uri)
-    result = graph.load(data, mode=mode, branch=branch, from_branch=base, actor_id=acting())
+    result = graph.load(
+        data, mode=mode, branch=branch, from_branch=base, embed=embed, actor_id=acting()
+    )
     shape = {"uri": graph.uri, **result.to_json()}
     if base is None:
         del shape["base_branch"]

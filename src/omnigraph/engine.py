@@ -1,0 +1,246 @@
+"""Which engine does bulk work: this process, or one that an optional package has registered.
+
+1. This module knows no engine by its library. `omnigraph.spark.engine` registers itself when it is
+   imported, and is imported only when somebody wants it.
+2. `auto` takes the other engine when the caller hands one of its tables or sessions, when a place to
+   run it is configured, or when the input is large and the engine can start here. What only this
+   process can read stays here.
+3. The choice is part of the result, and of a note for people when it was not the caller's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.write.load_result import LoadOptions, LoadOptionsError, LoadResult
+from omnigraph.write.load_source import files_of
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Repository
+    from omnigraph.write.load_source import RecordInput
+    from omnigraph.write.protocol import Committer
+
+_log = logging.getLogger(__name__)
+
+MIN_BYTES: Final = 64 << 20
+_MIN_BYTES_NAME: Final = "OMNIGRAPH_SPARK_MIN_BYTES"
+_PLACES: Final = ("SPARK_REMOTE", "OMNIGRAPH_SPARK_MASTER")
+_HOME: Final = "omnigraph.spark.engine"
+_RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
+_TABLE_SUFFIXES: Final = (".parquet",)
+
+
+class EngineChoice(StrEnum):
+    """What a caller may ask for."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+BulkTable: TypeAlias = object
+"""A table of one type: whatever some engine can read."""
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """A load that any engine could do.
+
+    `data` is paths of graph records, or a mapping of type names to tables, paths or descriptions of
+    sources. `session` is where the caller wants it to run.
+    """
+
+    repository: Repository
+    committer: Committer
+    data: RecordInput | Mapping[str, BulkTable]
+    options: LoadOptions
+    session: object | None = None
+    order_by: tuple[str, ...] = ()
+    shows_progress: bool = False
+
+
+class BulkEngine(Protocol):
+    """An engine beside this process."""
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        ...
+
+    def problem(self) -> str | None:
+        """Say in one sentence why it cannot run here, or return None."""
+        ...
+
+    def owns(self, table: BulkTable) -> bool:
+        """Whether a table is one of its own, which this process cannot read."""
+        ...
+
+    def load(self, request: LoadRequest) -> LoadResult:
+        """Load."""
+        ...
+
+
+class EngineMissingError(InvalidInputError):
+    """The asked engine is not installed, or cannot do what was asked."""
+
+    code = "OG-ENGINE"
+
+    def __init__(self, engine: str, reason: str) -> None:
+        self.engine = engine
+        self.reason = reason
+        super().__init__(f"engine '{engine}': {reason}")
+
+
+_engines: dict[str, BulkEngine] = {}
+
+
+def register(engine: BulkEngine) -> None:
+    """Make an engine known; called by the package that has it."""
+    _engines[engine.name] = engine
+
+
+def engine_named(name: str) -> BulkEngine:
+    """Return an engine, importing its package on first use."""
+    if name not in _engines:
+        try:
+            import_module(_HOME)
+        except ImportError as error:
+            raise EngineMissingError(name, f"it is not installed ({error})") from error
+    if name not in _engines:
+        raise EngineMissingError(name, "no installed package has it")
+    return _engines[name]
+
+
+# -- choosing -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The engine to use, and why it was chosen."""
+
+    engine: EngineChoice
+    reason: str = ""
+
+
+def choose(
+    asked: EngineChoice,
+    data: object,
+    *,
+    session: object | None = None,
+    only_local: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Choice:
+    """Choose an engine for a load; `only_local` says why nothing else can read the input."""
+    environ = os.environ if environment is None else environment
+    if only_local is not None:
+        if asked is EngineChoice.SPARK:
+            raise EngineMissingError("spark", only_local)
+        return Choice(EngineChoice.LOCAL)
+    if asked is not EngineChoice.AUTO:
+        return Choice(asked)
+    if session is not None or _has_foreign_table(data):
+        return Choice(EngineChoice.SPARK, "the caller handed a table or session of Spark")
+    place = next((name for name in _PLACES if environ.get(name)), None)
+    if place is not None:
+        return Choice(EngineChoice.SPARK, f"{place} is set")
+    size = input_bytes(data)
+    limit = _min_bytes(environ)
+    if size <= limit:
+        return Choice(EngineChoice.LOCAL)
+    try:
+        problem = engine_named("spark").problem()
+    except EngineMissingError as error:
+        problem = str(error)
+    if problem is not None:
+        note = f"the input has {size} bytes, and Spark cannot run here: {problem}"
+        return Choice(EngineChoice.LOCAL, note)
+    return Choice(EngineChoice.SPARK, f"the input has more than {limit} bytes")
+
+
+def run_load(
+    asked: EngineChoice,
+    request: LoadRequest,
+    local: Callable[[], LoadResult],
+) -> LoadResult:
+    """Load with the engine that fits; `local` does it in this process."""
+    chosen = choose(
+        asked, request.data, session=request.session, only_local=_only_local(request)
+    )
+    if chosen.reason:
+        _log.info("engine %s: %s", chosen.engine, chosen.reason)
+    if chosen.engine is EngineChoice.LOCAL:
+        if request.order_by:
+            raise LoadOptionsError("`order_by` is for tables of Spark")
+        return local()
+    return engine_named(chosen.engine).load(request)
+
+
+def _only_local(request: LoadRequest) -> str | None:
+    """Say why only this process can read an input."""
+    data = request.data
+    if isinstance(data, Mapping | str | os.PathLike):
+        pass
+    elif isinstance(data, bytes) or not isinstance(data, Sequence):
+        return "it reads files and tables; write the records to a file first"
+    if not isinstance(data, Mapping) and request.options.conversion is not ConversionMode.STRICT:
+        return "the compatible reader runs in this process only"
+    return None
+
+
+def _has_foreign_table(data: object) -> bool:
+    """Whether some table, or the description of a source, is nothing that Arrow reads."""
+    if not isinstance(data, Mapping):
+        return False
+    return any(
+        isinstance(table, Mapping) or type(table).__module__.partition(".")[0] == "pyspark"
+        for table in data.values()
+    )
+
+
+def _min_bytes(environ: Mapping[str, str]) -> int:
+    text = environ.get(_MIN_BYTES_NAME, "")
+    try:
+        return int(text) if text else MIN_BYTES
+    except ValueError:
+        raise LoadOptionsError(f"{_MIN_BYTES_NAME} is '{text}'; expected a number of bytes") from None
+
+
+def input_bytes(data: object) -> int:
+    """Say how large an input is, as far as that can be known without reading it."""
+    if isinstance(data, Mapping):
+        return sum(_table_bytes(table) for table in data.values())
+    return _files_bytes(data, _RECORD_SUFFIXES)
+
+
+def _table_bytes(table: object) -> int:
+    size = getattr(table, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    return _files_bytes(table, _TABLE_SUFFIXES)
+
+
+def _files_bytes(data: object, suffixes: Sequence[str]) -> int:
+    if isinstance(data, str | os.PathLike):
+        data = [data]
+    if not isinstance(data, Sequence) or isinstance(data, bytes):
+        return 0
+    paths = [os.fspath(path) for path in data if isinstance(path, str | os.PathLike)]
+    local = [Path(path) for path in paths if "://" not in path]
+    found = files_of([path for path in local if _is_there(path)], suffixes)
+    return sum(file.stat().st_size for file in found if file.is_file())
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path names files: what does not is reported by whoever reads it."""
+    if path.is_dir():
+        return any(path.iterdir())
+    return path.exists() or any(mark in str(path) for mark in "*?[")

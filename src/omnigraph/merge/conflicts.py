@@ -1,0 +1,116 @@
+"""What stands in the way of a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from omnigraph.errors import ConflictError
+
+_PREVIEWED: Final = 3
+
+
+class ConflictKind(StrEnum):
+    """Why a row cannot be merged."""
+
+    DIVERGENT_INSERT = "divergent_insert"
+    DIVERGENT_UPDATE = "divergent_update"
+    DELETE_VS_UPDATE = "delete_vs_update"
+    UNIQUE_VIOLATION = "unique_violation"
+    ORPHAN_EDGE = "orphan_edge"
+    CARDINALITY_VIOLATION = "cardinality_violation"
+    VALUE_CONSTRAINT_VIOLATION = "value_constraint_violation"
+
+
+_MESSAGES: Final = {
+    ConflictKind.DIVERGENT_INSERT: "divergent insert for id '{}'",
+    ConflictKind.DIVERGENT_UPDATE: "divergent update for id '{}'",
+    ConflictKind.DELETE_VS_UPDATE: "delete/update conflict for id '{}'",
+}
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """One reason; `entity_id` is None where it is not about one row."""
+
+    table_key: str
+    kind: ConflictKind
+    message: str
+    entity_id: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """What the conflict is about, in words.
+
+        >>> row_conflict("node:Doc", ConflictKind.DIVERGENT_UPDATE, "d7").subject
+        "node type 'Doc', entity id 'd7' (divergent_update)"
+        """
+        entity_kind, _, type_name = self.table_key.partition(":")
+        of_row = f", entity id '{self.entity_id}'" if self.entity_id is not None else ""
+        return f"{entity_kind} type '{type_name}'{of_row} ({self.kind})"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the conflict as programs see it."""
+        entity_kind, _, type_name = self.table_key.partition(":")
+        return {
+            "entity_kind": entity_kind,
+            "type_name": type_name,
+            "entity_id": self.entity_id,
+            "kind": str(self.kind),
+            "message": self.message,
+        }
+
+
+def row_conflict(table_key: str, kind: ConflictKind, entity_id: str) -> Conflict:
+    """Return the conflict of one row."""
+    return Conflict(table_key, kind, _MESSAGES[kind].format(entity_id), entity_id)
+
+
+class MergeConflictError(ConflictError):
+    """Two branches cannot be merged as they are; neither was changed."""
+
+    code = "OG-MERGE-CONFLICT"
+
+    def __init__(self, source: str, target: str, conflicts: Sequence[Conflict]) -> None:
+        self.source = source
+        self.target = target
+        self.conflicts = tuple(conflicts)
+        self.hint = (
+            f"`omnigraph branch merge {source} --into {target} --prefer source` (or `target`)"
+            " settles conflicts of rows; change the branches to settle the others"
+        )
+        listed = "; ".join(f"{found.subject}: {found.message}" for found in self.conflicts)
+        super().__init__(f"merge conflicts: {listed}")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """All conflicts."""
+        return {"merge_conflicts": [found.to_json() for found in self.conflicts]}
+
+    def preview(self) -> str:
+        """Return the first conflicts in one line."""
+        shown = "; ".join(found.subject for found in self.conflicts[:_PREVIEWED])
+        rest = len(self.conflicts) - _PREVIEWED
+        return f"merge conflicts: {shown}" + (f"; and {rest} more" if rest > 0 else "")
+
+    def render(self) -> str:
+        """Return the text for people."""
+        return f"error: {self.preview()}\nhint: {self.hint}"
+
+
+class ReadSetConflictError(ConflictError):
+    """What a merge was computed from has changed meanwhile; nothing was merged."""
+
+    code = "OG-READ-SET"
+    hint = "merge again"
+
+    def __init__(self, member: str) -> None:
+        self.member = member
+        super().__init__(f"the merge was computed from a state that has changed: {member}")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """The member of the read set that has changed."""
+        return {"read_set_conflict": {"member": self.member}}

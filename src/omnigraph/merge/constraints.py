@@ -1,0 +1,138 @@
+"""The rules of the schema, applied to what a merge writes.
+
+The evaluator is that of loads and mutations, over the delta alone: rows that only the target has
+are not judged again. Vectors and blobs are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from omnigraph.merge.conflicts import Conflict, ConflictKind
+from omnigraph.merge.stage import Part, StoredPart, TableWork
+from omnigraph.schema import EdgeType
+from omnigraph.write.columns import is_in
+from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.validate import Validated, validate
+from omnigraph.write.violations import ValidationError, Violation, ViolationLog
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
+    from omnigraph.schema import Catalog, NodeType
+    from omnigraph.write.locate import StoredRows
+
+_UNBOUNDED: Final = 1 << 62
+_KINDS: Final = {
+    "key": ConflictKind.UNIQUE_VIOLATION,
+    "unique": ConflictKind.UNIQUE_VIOLATION,
+    "endpoint": ConflictKind.ORPHAN_EDGE,
+    "cardinality": ConflictKind.CARDINALITY_VIOLATION,
+}
+_ORDER: Final = (
+    ConflictKind.VALUE_CONSTRAINT_VIOLATION,
+    ConflictKind.UNIQUE_VIOLATION,
+    ConflictKind.ORPHAN_EDGE,
+    ConflictKind.CARDINALITY_VIOLATION,
+)
+
+
+def check_constraints(
+    work: Mapping[str, TableWork], snapshot: Snapshot, catalog: Catalog, stored: StoredRows
+) -> tuple[Validated | None, list[Conflict]]:
+    """Judge a merge; either it breaks no rule, or all conflicts come back in their order."""
+    delta = GraphDelta({key: _delta(each) for key, each in work.items()})
+    log = ViolationLog(_UNBOUNDED)
+    try:
+        return validate(delta, snapshot, catalog, operation="load", stored=stored, log=log), []
+    except ValidationError:
+        found = [conflict for one in log.kept for conflict in _conflicts(one, delta, work)]
+        orphans = _orphans(log.kept, delta, catalog, stored)
+        return None, sorted([*found, *orphans], key=_place)
+
+
+def _delta(work: TableWork) -> TableDelta:
+    columns = _judged(work.owner)
+    rows = pa.concat_tables(
+        [_scalars(part, columns, work.owner) for part in (*work.inserted, *work.updated)]
+        or [_schema_of(work.owner, columns).empty_table()]
+    )
+    return TableDelta(
+        table_key=work.owner.table_key,
+        mode=WriteMode.MERGE,
+        rows=rows,
+        deleted=work.deleted,
+        positions=pa.array(range(rows.num_rows), pa.int64()),
+    )
+
+
+def _judged(owner: NodeType | EdgeType) -> list[str]:
+    """Return the columns that rules look at: all but vectors and blobs."""
+    heavy = {
+        name
+        for name, prop in owner.properties.items()
+        if prop.prop_type.scalar == "Blob" or pa.types.is_fixed_size_list(prop.arrow_field.type)
+    }
+    return [name for name in owner.arrow_schema.names if name not in heavy]
+
+
+def _schema_of(owner: NodeType | EdgeType, columns: list[str]) -> pa.Schema:
+    return pa.schema([owner.arrow_schema.field(name) for name in columns])
+
+
+def _scalars(part: Part, columns: list[str], owner: NodeType | EdgeType) -> pa.Table:
+    schema = _schema_of(owner, columns)
+    if isinstance(part, StoredPart):
+        found = part.handle.take(pa.array(part.refs.row_ids, pa.uint64()), columns)
+        return found.cast(schema)
+    return part.rows.select(columns).cast(schema)
+
+
+def _conflicts(
+    violation: Violation, delta: GraphDelta, work: Mapping[str, TableWork]
+) -> Iterator[Conflict]:
+    key = next(key for key in work if key.partition(":")[2] == violation.type)
+    kind = _KINDS.get(violation.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
+    if kind is ConflictKind.ORPHAN_EDGE and violation.position is None:
+        return
+    entity_id = None
+    if kind in (ConflictKind.UNIQUE_VIOLATION, ConflictKind.ORPHAN_EDGE):
+        entity_id = delta.tables[key].rows["id"][violation.position or 0].as_py()
+    yield Conflict(key, kind, violation.message, entity_id)
+
+
+def _orphans(
+    violations: list[Violation], delta: GraphDelta, catalog: Catalog, stored: StoredRows
+) -> Iterator[Conflict]:
+    """Name the edges of the target that would lose their node."""
+    left_behind = {
+        (found.type, found.property)
+        for found in violations
+        if found.rule == "endpoint" and found.position is None
+    }
+    for type_name, end in sorted((str(name), str(end)) for name, end in left_behind):
+        edge = catalog.edge_types[type_name]
+        node_key = f"node:{edge.from_type if end == 'src' else edge.to_type}"
+        removed = delta.tables[node_key].deleted
+        edges = stored.where(edge.table_key, end, removed, columns=("id", end))
+        own = delta.tables.get(edge.table_key)
+        if own is not None:
+            leaving = is_in(edges["id"], own.rows["id"]) | is_in(edges["id"], own.deleted)
+            edges = edges.filter(pa.array(~leaving))
+        for edge_id, node_id in zip(edges["id"].to_pylist(), edges[end].to_pylist(), strict=True):
+            message = f"{end} '{node_id}' not found in {node_key.partition(':')[2]}"
+            yield Conflict(edge.table_key, ConflictKind.ORPHAN_EDGE, message, edge_id)
+
+
+def _place(conflict: Conflict) -> tuple[bool, bool, str, int, str]:
+    """Order: values; then types of nodes, then of edges, each by name, rule and id."""
+    is_value = conflict.kind is ConflictKind.VALUE_CONSTRAINT_VIOLATION
+    return (
+        not is_value,
+        conflict.table_key.startswith("edge:"),
+        conflict.table_key,
+        _ORDER.index(conflict.kind),
+        conflict.entity_id or "",
+    )

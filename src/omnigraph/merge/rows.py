@@ -1,0 +1,127 @@
+"""The truth table of a three-way merge, for all rows of a table at once.
+
+Rows are matched by id. Given is what each side did since the base; a row that neither side touched
+takes no part.
+
+| source    | target                | result |
+|-----------|-----------------------|--------|
+| inserted  | untouched             | insert the source row |
+| inserted  | inserted, equal       | keep |
+| inserted  | inserted, different   | `divergent_insert` |
+| updated   | untouched             | take the source row |
+| updated   | updated, equal        | keep |
+| updated   | updated, different    | `divergent_update` |
+| updated   | deleted               | `delete_vs_update` |
+| deleted   | untouched             | delete |
+| deleted   | deleted               | nothing to do |
+| deleted   | updated               | `delete_vs_update` |
+| untouched | anything              | keep |
+
+A row that was written and equals its base again is untouched: the comparison has left it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.changes.compare import Mask
+from omnigraph.changes.table_changes import RowChanges, RowRefs
+from omnigraph.merge.conflicts import ConflictKind
+
+Differ: TypeAlias = Callable[[RowRefs, RowRefs], Mask]
+"""Compares rows of the source with rows of the target at the same places."""
+
+
+@dataclass(frozen=True)
+class Clash:
+    """Rows of one kind of conflict; a side that is None has deleted them.
+
+    `base` is None for rows that both sides inserted.
+    """
+
+    kind: ConflictKind
+    ids: pa.Array
+    base: RowRefs | None
+    source: RowRefs | None
+    target: RowRefs | None
+
+
+@dataclass(frozen=True)
+class TableMerge:
+    """What a merge does to one table of the target, in rows of the source, and what it cannot."""
+
+    inserted: RowRefs
+    updated: RowRefs
+    deleted: pa.Array
+    clashes: tuple[Clash, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the target keeps every row as it is."""
+        return not (len(self.inserted) or len(self.updated) or len(self.deleted))
+
+
+def three_way(source: RowChanges, target: RowChanges, differ: Differ) -> TableMerge:
+    """Merge what two sides did to one table since their base."""
+    inserted, both_inserted = _apart(source.inserted, target.inserted)
+    free, both_updated = _apart(source.updated_after, target.updated_after)
+    updated, updated_and_gone = _apart(free, target.deleted)
+    away, deleted_and_changed = _apart(source.deleted, target.updated_after)
+    deleted, _ = _apart(away, target.deleted)
+    clashes = [
+        *_unequal(ConflictKind.DIVERGENT_INSERT, both_inserted, None, differ),
+        *_unequal(
+            ConflictKind.DIVERGENT_UPDATE,
+            both_updated,
+            (source.updated_after, source.updated_before),
+            differ,
+        ),
+    ]
+    if len(updated_and_gone.mine):
+        refs = updated_and_gone.mine
+        base = _base_of(refs, source.updated_after, source.updated_before)
+        clashes.append(Clash(ConflictKind.DELETE_VS_UPDATE, refs.ids, base, refs, None))
+    if len(deleted_and_changed.mine):
+        mine, theirs = deleted_and_changed.mine, deleted_and_changed.theirs
+        clashes.append(Clash(ConflictKind.DELETE_VS_UPDATE, mine.ids, mine, None, theirs))
+    return TableMerge(inserted, updated, deleted.ids, tuple(clashes))
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Rows that both sides have touched, at the same places."""
+
+    mine: RowRefs
+    theirs: RowRefs
+
+
+def _apart(mine: RowRefs, theirs: RowRefs) -> tuple[RowRefs, _Both]:
+    """Split my rows into those that the other side has not, and those that it has."""
+    places = pc.index_in(mine.ids, value_set=theirs.ids)
+    in_both: Mask = places.is_valid().to_numpy(zero_copy_only=False)
+    found: npt.NDArray[np.int64] = places.drop_null().to_numpy().astype(np.int64)
+    return mine.where(~in_both), _Both(mine.where(in_both), theirs.at(found))
+
+
+def _unequal(
+    kind: ConflictKind, both: _Both, base: tuple[RowRefs, RowRefs] | None, differ: Differ
+) -> Iterator[Clash]:
+    if not len(both.mine):
+        return
+    mask = differ(both.mine, both.theirs)
+    if mask.any():
+        mine, theirs = both.mine.where(mask), both.theirs.where(mask)
+        old = None if base is None else _base_of(mine, *base)
+        yield Clash(kind, mine.ids, old, mine, theirs)
+
+
+def _base_of(refs: RowRefs, after: RowRefs, before: RowRefs) -> RowRefs:
+    """Return the base rows of some updated rows."""
+    return before.at(pc.index_in(refs.ids, value_set=after.ids).to_numpy().astype(np.int64))

@@ -1,0 +1,256 @@
+"""Checks a filter against one type and turns it into a predicate of a plan.
+
+Every literal gets the exact type of its column where that does not change its value, so that
+storage can answer from an index. What is true of a predicate is said once, in
+`omnigraph.query.plan.plan`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.names import nearest_name
+from omnigraph.query.check.cast import choices_beside, constant_beside
+from omnigraph.query.moments import parse_date, parse_datetime
+from omnigraph.query.plan.plan import (
+    ID_TYPE,
+    AllOf,
+    AnyOf,
+    Compare,
+    Constant,
+    EndpointValue,
+    EntityId,
+    InList,
+    IsNull,
+    Not,
+    Predicate,
+    Prefix,
+    PropertyValue,
+    Substring,
+)
+from omnigraph.query.row_filter import codes, tree
+from omnigraph.query.row_filter.parse import parse_row_filter
+from omnigraph.schema.catalog import EdgeType, NodeType
+from omnigraph.syntax import Diagnostic, Phase, SourceError, SourceText, Span
+from omnigraph.values import PropType, Scalar
+
+if TYPE_CHECKING:
+    from omnigraph.query.language.tree import Comparator
+    from omnigraph.query.plan.plan import ConstantValue
+
+_I64_MAX: Final = 2**63 - 1
+_I64_MIN: Final = -(2**63)
+_U64_MAX: Final = 2**64 - 1
+_DAY_MS: Final = 86_400_000
+_NOTHING: Final = AnyOf(())
+_LISTED_MAX: Final = 12
+
+Stored = PropertyValue | EntityId | EndpointValue
+
+
+def compile_row_filter(text: str, owner: NodeType | EdgeType) -> Predicate:
+    """Return the predicate of a filter over the columns of a type.
+
+    Raises `SourceError` with everything that is wrong in the text.
+
+    >>> from omnigraph.schema import compile_schema
+    >>> schema = compile_schema("node Ship { hull: String @key }", domain="01J" + "0" * 23)
+    >>> compile_row_filter("hull >= 'N'", schema.catalog.node_types["Ship"]).operator
+    '>='
+    """
+    source = SourceText(text, "<filter>")
+    check = _Check(owner, source)
+    predicate = check.of(parse_row_filter(source))
+    if check.problems:
+        raise SourceError(check.problems)
+    return predicate
+
+
+@dataclass
+class _Check:
+    """One walk over a tree; problems are collected, and the predicate is used if there are none."""
+
+    owner: NodeType | EdgeType
+    source: SourceText
+    problems: list[Diagnostic] = field(default_factory=list)
+
+    def of(self, node: tree.Node) -> Predicate:  # noqa: PLR0911 - one line per kind
+        match node:
+            case tree.AllOf(parts):
+                return AllOf(tuple(self.of(part) for part in parts))
+            case tree.AnyOf(parts):
+                return AnyOf(tuple(self.of(part) for part in parts))
+            case tree.Negation(part):
+                return Not(self.of(part))
+            case tree.NullTest(column, negated):
+                stored = self._stored(column)
+                return _NOTHING if stored is None else IsNull(stored, negated)
+            case tree.Truth(column):
+                truth = tree.Literal("boolean", True, column.span)
+                return self._compare(column, "=", truth)
+            case tree.Comparison():
+                return self._comparison(node)
+            case tree.Between(column, low, high, negated):
+                both = AllOf((self._compare(column, ">=", low), self._compare(column, "<=", high)))
+                return Not(both) if negated else both
+            case tree.OneOf(column, literals, negated):
+                return self._one_of(column, literals, negated=negated)
+            case tree.Like(column, pattern, negated):
+                found = self._like(column, pattern)
+                return Not(found) if negated else found
+
+    # -- predicates -------------------------------------------------------------------------------
+
+    def _comparison(self, node: tree.Comparison) -> Predicate:
+        if node.is_null_safe:
+            self._note(
+                codes.NULL_SAFE, node.span, "`<=>` is not supported", "write `=` and `IS NULL`"
+            )
+            return _NOTHING
+        return self._compare(node.column, node.operator, node.literal)
+
+    def _compare(
+        self, column: tree.Column, operator: Comparator, literal: tree.Literal
+    ) -> Predicate:
+        stored = self._comparable(column)
+        if stored is None:
+            return _NOTHING
+        constant = self._constant(literal, column, stored.prop_type, operator)
+        if constant is None:
+            return _NOTHING
+        return Compare(stored, operator, constant_beside(constant, stored.prop_type))
+
+    def _one_of(
+        self, column: tree.Column, literals: tuple[tree.Literal, ...], *, negated: bool
+    ) -> Predicate:
+        stored = self._comparable(column)
+        if stored is None:
+            return _NOTHING
+        found = [self._constant(literal, column, stored.prop_type, "=") for literal in literals]
+        values = tuple(constant.value for constant in found if constant is not None)
+        listed = Constant(values, PropType(stored.prop_type.scalar, is_list=True))
+        return InList(stored, choices_beside(listed, stored.prop_type), negated)
+
+    def _like(self, column: tree.Column, pattern: tree.Literal) -> Predicate:
+        stored = self._comparable(column)
+        if stored is None:
+            return _NOTHING
+        if stored.prop_type.scalar is not Scalar.STRING:
+            message = f"`LIKE` needs a String, `{column.name}` is {stored.prop_type}"
+            self._note(codes.LITERAL_KIND, column.span, message)
+            return _NOTHING
+        text = str(pattern.value)
+        part = text.strip("%")
+        if any(mark in part for mark in "%_\\") or (text.startswith("%") and text[-1:] != "%"):
+            message = f"the pattern '{text}' is neither 'text%' nor '%text%'"
+            hint = "filter the rows with Spark for anything else"
+            self._note(codes.PATTERN, pattern.span, message, hint)
+            return _NOTHING
+        constant = Constant(part, ID_TYPE)
+        if text.startswith("%"):
+            return Substring(stored, constant)
+        return Prefix(stored, constant) if text.endswith("%") else Compare(stored, "=", constant)
+
+    # -- columns ----------------------------------------------------------------------------------
+
+    def _stored(self, column: tree.Column) -> Stored | None:
+        name = column.name
+        if name == "id":
+            return EntityId("")
+        if isinstance(self.owner, EdgeType) and name in ("src", "dst"):
+            return EndpointValue("from" if name == "src" else "to")
+        prop = self.owner.properties.get(name)
+        if prop is not None:
+            return PropertyValue("", name, prop.prop_type)
+        known = list(self.owner.arrow_schema.names)
+        near = nearest_name(name, known)
+        listed = ", ".join(f"`{one}`" for one in known[:_LISTED_MAX])
+        more = ", …" if len(known) > _LISTED_MAX else ""
+        message = f"`{self.owner.name}` has no column `{name}` among {listed}{more}"
+        hint = f"did you mean `{near}`?" if near else None
+        self._note(codes.COLUMN_UNKNOWN, column.span, message, hint)
+        return None
+
+    def _comparable(self, column: tree.Column) -> Stored | None:
+        stored = self._stored(column)
+        if stored is None or stored.prop_type.is_plain_scalar:
+            return stored
+        message = f"`{column.name}` is {stored.prop_type}, which can only be tested for null"
+        self._note(codes.COLUMN_NOT_COMPARABLE, column.span, message)
+        return None
+
+    # -- literals ---------------------------------------------------------------------------------
+
+    def _constant(
+        self, literal: tree.Literal, column: tree.Column, wanted: PropType, operator: Comparator
+    ) -> Constant | None:
+        if literal.kind == "null":
+            message = f"`{column.name}` is compared with NULL, which is never true"
+            hint = f"write `{column.name} IS NULL` or `{column.name} IS NOT NULL`"
+            self._note(codes.NULL_COMPARED, literal.span, message, hint)
+            return None
+        if literal.kind in ("integer", "float"):
+            return self._number(literal, column, wanted)
+        if wanted.scalar in (Scalar.DATE, Scalar.DATETIME) and literal.kind != "boolean":
+            return self._moment(literal, column, wanted.scalar)
+        expected = Scalar.BOOL if literal.kind == "boolean" else Scalar.STRING
+        is_moment = literal.kind in ("date", "timestamp")
+        if wanted.scalar is not expected or is_moment or not isinstance(literal.value, str | bool):
+            self._misfit(literal, column, wanted)
+            return None
+        is_equality = operator in ("=", "!=")
+        if wanted.enum_values and is_equality and literal.value not in wanted.enum_values:
+            message = f"'{literal.value}' is not a value of `{column.name}`: {wanted}"
+            self._note(codes.LITERAL_KIND, literal.span, message)
+            return None
+        return Constant(literal.value, PropType(expected))
+
+    def _number(
+        self, literal: tree.Literal, column: tree.Column, wanted: PropType
+    ) -> Constant | None:
+        value = literal.value
+        if not wanted.scalar.is_numeric or not isinstance(value, int | float):
+            self._misfit(literal, column, wanted)
+            return None
+        is_too_large = (
+            math.isinf(value) if isinstance(value, float) else not _I64_MIN <= value <= _U64_MAX
+        )
+        if is_too_large:
+            message = f"{self.source.text[literal.span.start : literal.span.end]} does not fit"
+            self._note(codes.NUMBER_TOO_LARGE, literal.span, f"{message} 64 bits")
+            return None
+        if isinstance(value, float):
+            return Constant(value, PropType(Scalar.F64))
+        return Constant(value, PropType(Scalar.I64 if value <= _I64_MAX else Scalar.U64))
+
+    def _moment(
+        self, literal: tree.Literal, column: tree.Column, wanted: Scalar
+    ) -> Constant | None:
+        text = str(literal.value)
+        if literal.kind == "timestamp" and wanted is Scalar.DATE:
+            self._misfit(literal, column, PropType(wanted))
+            return None
+        try:
+            if wanted is Scalar.DATE:
+                value: ConstantValue = parse_date(text)
+            elif literal.kind == "date":
+                value = parse_date(text) * _DAY_MS
+            else:
+                value = parse_datetime(text.strip().replace(" ", "T", 1))
+        except ValueError:
+            form = "YYYY-MM-DD" if wanted is Scalar.DATE else "YYYY-MM-DD HH:MM:SS[.fff][zone]"
+            message = f"'{text}' cannot be read as a {wanted}: expected {form}"
+            self._note(codes.MOMENT, literal.span, message)
+            return None
+        return Constant(value, PropType(wanted))
+
+    def _misfit(self, literal: tree.Literal, column: tree.Column, wanted: PropType) -> None:
+        written = self.source.text[literal.span.start : literal.span.end]
+        message = f"`{column.name}` is {wanted} and cannot be compared with {written}"
+        self._note(codes.LITERAL_KIND, literal.span, message)
+
+    def _note(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+        phase = Phase.TYPE
+        self.problems.append(Diagnostic(code, phase, message, self.source, span, hint=hint))

@@ -1,0 +1,102 @@
+"""Spark as an engine for bulk work; importing this module registers it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, cast
+
+from omnigraph.engine import BulkTable, EngineMissingError, LoadRequest, register
+from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
+from omnigraph.spark.progress import Progress, classic_parallelism
+from omnigraph.spark.session import get_spark, java_problem
+from omnigraph.spark.sources import expand, plan_lines, plan_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnigraph.write.load_result import LoadResult
+
+_PARALLELISM: Final = "spark.default.parallelism"
+_RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
+
+
+class SparkEngine:
+    """Runs bulk work on a Spark session."""
+
+    name = "spark"
+
+    def __init__(self, tuning: Tuning | None = None) -> None:
+        self.tuning = tuning or Tuning()
+
+    def problem(self) -> str | None:
+        """Say why Spark cannot start here, or return None."""
+        if find_spec("pyspark") is None:
+            return "PySpark is not installed: pip install 'omnigraph[spark]'"
+        return java_problem()
+
+    def owns(self, table: BulkTable) -> bool:
+        """Whether a table is a DataFrame."""
+        return type(table).__module__.partition(".")[0] == "pyspark"
+
+    def load(self, request: LoadRequest) -> LoadResult:
+        """Load on the caller's session, or on one that is found or started."""
+        spark = session_of(request)
+        progress = Progress.on_stderr() if request.shows_progress else Progress()
+        loader = SparkLoader(
+            request.repository, request.committer, spark, progress=progress, tuning=self.tuning
+        )
+        return loader.load(source_of(request, spark), request.options)
+
+
+def session_of(request: LoadRequest) -> SparkSession:
+    """Return the session to run on: the caller's, that of a DataFrame, or any."""
+    if request.session is not None:
+        if not hasattr(request.session, "createDataFrame"):
+            kind = type(request.session).__name__
+            raise EngineMissingError("spark", f"a {kind} is no Spark session")
+        return cast("SparkSession", request.session)
+    if isinstance(request.data, Mapping):
+        for table in request.data.values():
+            found: SparkSession | None = getattr(table, "sparkSession", None)
+            if found is not None:
+                return found
+    return get_spark()
+
+
+def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
+    """Plan what the tasks will read."""
+    data = request.data
+    parallelism = parallelism_of(spark)
+    if isinstance(data, Mapping):
+        return SparkSource(
+            lambda catalog: plan_tables(
+                data, catalog, spark, parallelism=parallelism, order_by=request.order_by
+            ),
+            place="row",
+            folds_free_ids=False,
+        )
+    paths = record_files(data)
+    return SparkSource(
+        lambda _: plan_lines(paths, parallelism=parallelism), place="line", folds_free_ids=True
+    )
+
+
+def record_files(data: object) -> list[str]:
+    """Return the files of graph records that paths name."""
+    if isinstance(data, str | os.PathLike):
+        data = [data]
+    if not isinstance(data, Sequence) or isinstance(data, bytes):
+        raise EngineMissingError("spark", f"a {type(data).__name__} is no path of a file")
+    paths: Sequence[str | os.PathLike[str]] = data
+    return [file for path in paths for file in expand(os.fspath(path), _RECORD_SUFFIXES)]
+
+
+def parallelism_of(spark: SparkSession) -> int:
+    """Return how many tasks run at once, as far as the session says."""
+    found = spark.conf.get(_PARALLELISM, None)
+    return int(found) if found else classic_parallelism(spark) or os.cpu_count() or 1
+
+
+register(SparkEngine())

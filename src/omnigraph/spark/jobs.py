@@ -1,0 +1,138 @@
+"""Running functions of ours as Spark jobs.
+
+1. Each call is one partition with one row, made by `range`: that needs neither an RDD nor a shuffle
+   and works on every kind of session.
+2. What a call returns comes back as one binary cell. A task that was run twice, by a retry or by
+   speculation, is answered once: the cells are the rows of the job's result.
+3. Jobs run in a thread of their own under one tag. When the waiting thread is interrupted, everything
+   under the tag is cancelled before the interrupt goes on.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pyarrow as pa
+
+from omnigraph.clock import SystemClock
+from omnigraph.spark.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+_CELL: Final = "payload"
+_RESULT: Final = f"{_CELL} binary"
+_POLL_S: Final = 0.1
+
+
+class Jobs:
+    """Runs the jobs of one operation on a session."""
+
+    def __init__(self, spark: SparkSession, *, tag: str, progress: Progress) -> None:
+        self._spark = spark
+        self._tag = tag
+        self._progress = progress
+
+    def calls(
+        self, stage: str, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
+    ) -> list[Answer]:
+        """Run a function for each of some arguments, in parallel; answers come in their order.
+
+        The function and its arguments are pickled into the tasks, so both are small.
+        """
+        if not asked:
+            return []
+        numbers = self._spark.range(0, len(asked), 1, len(asked))
+        frame = numbers.mapInArrow(partial(_call, function, tuple(asked)), _RESULT)
+        return self._run(stage, frame)
+
+    def rows(
+        self,
+        stage: str,
+        frame: DataFrame,
+        function: Callable[[Iterable[pa.RecordBatch], int], Answer],
+    ) -> list[Answer]:
+        """Run a function on the batches of every partition that has rows."""
+        return self._run(stage, frame.mapInArrow(partial(_rows, function), _RESULT))
+
+    def _run(self, stage: str, frame: DataFrame) -> list[Any]:
+        with self._progress.stage(stage, self._spark, self._tag):
+            cells = self._collected(frame)
+        # Cells are made by the functions below.
+        answers = [pickle.loads(cell) for cell in cells]  # noqa: S301 - see above
+        return [answer for _, answer in sorted(answers, key=lambda answer: answer[0])]
+
+    def _collected(self, frame: DataFrame) -> list[bytes]:
+        found: list[bytes] = []
+        failure: list[BaseException] = []
+
+        def collect() -> None:
+            self._spark.addTag(self._tag)
+            try:
+                found.extend(bytes(row[0]) for row in frame.collect())
+            except BaseException as error:  # noqa: BLE001 - raised again by the waiting thread
+                failure.append(error)
+
+        # Not a daemon: a job that is being cancelled is waited for.
+        worker = threading.Thread(target=collect, name="omnigraph-spark")
+        worker.start()
+        try:
+            while worker.is_alive():
+                worker.join(_POLL_S)
+        except BaseException:
+            # Whatever the session says about it, the interrupt is what the caller hears of.
+            with suppress(Exception):
+                self._spark.interruptTag(self._tag)
+            worker.join()
+            raise
+        if failure:
+            raise failure[0]
+        return found
+
+
+def run_calls(
+    spark: SparkSession, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
+) -> list[Answer]:
+    """Run a function for each of some arguments as one job of its own, without progress."""
+    jobs = Jobs(spark, tag=f"omnigraph-{SystemClock().ulid()}", progress=Progress())
+    return jobs.calls("", function, asked)
+
+
+def _call(
+    function: Callable[[Any, int], Any],
+    asked: tuple[Any, ...],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield _cell(number, function(asked[number], number))
+
+
+def _rows(
+    function: Callable[[Iterable[pa.RecordBatch], int], Any], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext  # noqa: PLC0415 - only tasks have one
+
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return
+    context = TaskContext.get()
+    number = context.partitionId() if context else 0
+
+    def everything() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from batches
+
+    yield _cell(number, function(everything(), number))
+
+
+def _cell(number: int, answer: object) -> pa.RecordBatch:
+    return pa.record_batch({_CELL: pa.array([pickle.dumps((number, answer))], pa.binary())})

@@ -1,0 +1,192 @@
+"""Bulk load on Spark: many tasks write, the driver commits once.
+
+1. What makes rows good is what the in-process engine says: rules of single rows run unchanged in the
+   tasks. Rules across rows are proven by hashes; what cannot be proven is judged by that engine's own
+   rules, over the staged columns.
+2. The input is read once. An attempt that loses a race keeps what was staged; only what depends on
+   stored rows is done again on the newer snapshot.
+3. Whatever happens before the commit leaves the graph as it was: no head has moved, and what was
+   written is unreferenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.spark.hashing import HashScheme
+from omnigraph.spark.jobs import Jobs
+from omnigraph.spark.load_plan import LoadContext
+from omnigraph.spark.load_run import DRIVER_ROWS_MAX, LoadRun
+from omnigraph.spark.load_work import SparkWork
+from omnigraph.spark.progress import Progress, application_id
+from omnigraph.spark.side_files import SideFiles
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.load import Loader, PreparedLoad
+from omnigraph.write.load_checks import LoadJudge
+from omnigraph.write.load_result import LoadOptions, LoadResult, OnError
+from omnigraph.write.validate_endpoints import edge_ends
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.manifest.publish import Revalidate
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.schema import Catalog
+    from omnigraph.spark.load_plan import Owner
+    from omnigraph.spark.sources import LoadPlan
+    from omnigraph.write.load_sink import LoadSink, LoadSource
+    from omnigraph.write.load_stage import StagedType
+    from omnigraph.write.protocol import Committer
+    from omnigraph.write.spool import SpoolRoom
+
+SET_ROWS_MAX: Final = 1 << 23
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Sizes that tests choose small, to walk the ways of large loads."""
+
+    hash_bits: int = 64
+    driver_rows_max: int = DRIVER_ROWS_MAX
+    set_rows_max: int = SET_ROWS_MAX
+
+
+@dataclass(frozen=True)
+class SparkSource:
+    """What a load on Spark reads; planned once the schema is known."""
+
+    plan_for: Callable[[Catalog], LoadPlan]
+    place: str
+    folds_free_ids: bool
+
+    def read(self, catalog: Catalog, sink: LoadSink) -> None:
+        """Refuse: tasks read it."""
+        del catalog, sink
+        raise TypeError("this source is read by the tasks of a Spark job")
+
+
+class SparkLoader(Loader):
+    """Loads into the branches of one graph, on one session; one object per load."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        committer: Committer,
+        spark: SparkSession,
+        *,
+        progress: Progress | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        super().__init__(repository, committer)
+        self._spark = spark
+        self._progress = progress or Progress()
+        self._tuning = tuning or Tuning()
+        self._operation_id = repository.clock.ulid()
+        self._files = SideFiles(repository.store.settings, self._operation_id)
+        self._closing = ExitStack()
+        self._work: SparkWork | None = None
+
+    def load(self, source: LoadSource, options: LoadOptions) -> LoadResult:
+        """Read everything, judge it, and commit it once."""
+        with self._closing as stack:
+            stack.callback(self._files.remove)
+            result = super().load(source, options)
+            return replace(result, engine="spark", spark_app_id=application_id(self._spark))
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def prepare(
+        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolRoom
+    ) -> PreparedLoad:
+        """Stage everything that the input has."""
+        if not isinstance(source, SparkSource):
+            raise TypeError(f"{type(source).__name__} is no source for Spark")
+        load = self.begun(source, options, snapshot, room)
+        try:
+            with load.timer.phase("read"):
+                plan = source.plan_for(load.catalog)
+                context = self._context(load, plan, snapshot)
+                run = self._run(plan, context, options.mode)
+                self._work = SparkWork(load, plan, run, context, snapshot, room)
+                self._closing.callback(self._work.close)
+        except BaseException:
+            load.intake.close()
+            raise
+        return load
+
+    def _context(self, load: PreparedLoad, plan: LoadPlan, snapshot: Snapshot) -> LoadContext:
+        catalog = load.catalog
+        owners: list[Owner] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+        written = [owner for owner in owners if plan.lines or owner.table_key in plan.named]
+        edges = [edge for edge in catalog.edge_types.values() if edge in written]
+        return LoadContext(
+            files=self._files,
+            scheme=HashScheme(self._seed(), self._tuning.hash_bits),
+            catalog=catalog,
+            bases={
+                owner.table_key: load.bases.of(snapshot.entry(owner.table_key)).base
+                for owner in written
+            },
+            conversion=load.options.conversion,
+            replaces=load.options.mode is WriteMode.OVERWRITE,
+            external_blob_bases=load.options.external_blob_bases,
+            keeps_rejected=load.options.on_error is OnError.QUARANTINE,
+            ends=frozenset(f"node:{name}" for edge in edges for _, name in edge_ends(edge)),
+        )
+
+    def _seed(self) -> int:
+        return int.from_bytes(blake2b(self._operation_id.encode(), digest_size=8).digest())
+
+    def _run(self, plan: LoadPlan, context: LoadContext, mode: WriteMode) -> LoadRun:
+        tag = f"omnigraph-{self._operation_id}"
+        return LoadRun(
+            Jobs(self._spark, tag=tag, progress=self._progress),
+            plan,
+            context,
+            mode,
+            driver_rows_max=self._tuning.driver_rows_max,
+            set_rows_max=self._tuning.set_rows_max,
+        )
+
+    # -- judging ----------------------------------------------------------------------------------
+
+    def judge(self, load: PreparedLoad, snapshot: Snapshot) -> LoadJudge:
+        """Prove the rules across rows, or run them."""
+        work = self._staged()
+        if not load.intake.types and not load.intake.log.total:
+            proofs = work.proofs(snapshot)
+            if not proofs.doubts():
+                judge = load.judge(snapshot)
+                judge.reads |= {key: snapshot.entry(key) for key in proofs.reads}
+                return judge
+        work.bring_in(snapshot)
+        return super().judge(load, snapshot)
+
+    def revalidation(
+        self, load: PreparedLoad, snapshot: Snapshot, judge: LoadJudge
+    ) -> Revalidate:
+        """Return the check of tables that were only read and have moved."""
+        run_rules = super().revalidation(load, snapshot, judge)
+
+        def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
+            self._staged().bring_in(snapshot)
+            run_rules(state, moved)
+
+        return revalidate
+
+    # -- committing -------------------------------------------------------------------------------
+
+    def stage(self, load: PreparedLoad, snapshot: Snapshot) -> dict[str, StagedType]:
+        """Make one transaction per table of what was staged."""
+        del load
+        return self._staged().tables(snapshot)
+
+    def _staged(self) -> SparkWork:
+        if self._work is None:
+            raise TypeError("nothing was staged")
+        return self._work

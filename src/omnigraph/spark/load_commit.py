@@ -1,0 +1,203 @@
+"""Staged rows become one transaction per table.
+
+1. Appended and overwritten tables are committed as the fragments that tasks have written.
+2. In a merge, tasks go through the stored fragments, each through its own: they find the ids that are
+   staged too, leave equal rows alone, write different ones under their stable row ids and remove
+   exactly their old versions. What is new stays in the fragments in which it was staged.
+3. Fragments from which rows have to go, or that are many and small, are written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.spark.load_plan import ID
+from omnigraph.spark.load_run import LoadRun, StagedLoad, slices
+from omnigraph.spark.stored_tasks import (
+    MatchOutcome,
+    MatchTask,
+    RewriteTask,
+    Slice,
+    match_stored,
+    rewrite_staged,
+)
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.load_stage import StagedType as StagedTable
+from omnigraph.write.protocol import TableWrite
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.forks import WriteBase
+    from omnigraph.spark.staged import StagedType
+    from omnigraph.spark.staged_views import StagedViews
+    from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store.records import WrittenFragment
+
+SMALL_FRAGMENT_ROWS: Final = 100_000
+SMALL_FRAGMENTS_MAX: Final = 8
+_FRAGMENT_ROWS: Final = 1_000_000
+
+
+@dataclass
+class _Matched:
+    """What the tasks of a merge have found out about one table."""
+
+    outcomes: list[MatchOutcome] = field(default_factory=list)
+
+    @property
+    def files(self) -> list[str]:
+        return [outcome.matched for outcome in self.outcomes if outcome.matched is not None]
+
+    @property
+    def updated(self) -> int:
+        return sum(outcome.updated for outcome in self.outcomes)
+
+    @property
+    def unchanged(self) -> int:
+        return sum(outcome.unchanged for outcome in self.outcomes)
+
+
+class TableStage:
+    """Stages the tables of one attempt."""
+
+    def __init__(
+        self,
+        run: LoadRun,
+        load: StagedLoad,
+        datasets: DatasetStore,
+        bases: Mapping[str, WriteBase],
+        views: StagedViews,
+        mode: WriteMode,
+    ) -> None:
+        self._run = run
+        self._load = load
+        self._datasets = datasets
+        self._bases = bases
+        self._views = views
+        self._mode = mode
+
+    def ready(self, dropped: Mapping[str, str]) -> dict[str, StagedTable]:
+        """Stage every table; `dropped` has files of rows that do not count any more."""
+        types = self._load.types()
+        matches = self._match(types, dropped) if self._mode is WriteMode.MERGE else {}
+        return {
+            key: self._table(staged, dropped.get(key), matches.get(key, _Matched()))
+            for key, staged in types.items()
+        }
+
+    # -- merge ------------------------------------------------------------------------------------
+
+    def _match(
+        self, types: Mapping[str, StagedType], dropped: Mapping[str, str]
+    ) -> dict[str, _Matched]:
+        tasks: list[MatchTask] = []
+        stored = 0
+        for key, staged in types.items():
+            base = self._bases[key]
+            if staged.ids_are_new or not staged.rows or not base.entry.row_count:
+                continue
+            at = base.base
+            handle = self._datasets.open(at.location, branch=at.branch, version=at.version)
+            ids = self._run.merged_set(key, staged.run_paths(ID), dropped.get(key))
+            rows = self._views.rows(staged)
+            tasks += [MatchTask(own, rows, ids) for own in slices(key, at, handle)]
+            stored += base.entry.row_count
+        outcomes = self._run.calls("comparing with stored rows", match_stored, tasks, rows=stored)
+        found: dict[str, _Matched] = {}
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            found.setdefault(task.stored.table_key, _Matched()).outcomes.append(outcome)
+        return found
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    def _table(self, staged: StagedType, dropped: str | None, matched: _Matched) -> StagedTable:
+        key = staged.table_key
+        base = self._bases[key]
+        leaving = [*matched.files, *([] if dropped is None else [dropped])]
+        fragments = self._new_fragments(staged, leaving)
+        inserted = sum(fragment.rows for fragment in fragments)
+        if self._mode is WriteMode.OVERWRITE:
+            schema = staged.owner.arrow_schema
+            over = self._datasets.stage_overwrite(base.base, schema, fragments=fragments)
+            return StagedTable(TableWrite(key, (over,), inserted, base), inserted)
+        if not inserted and not matched.updated:
+            return StagedTable(None, unchanged=matched.unchanged)
+        count = base.entry.row_count + inserted
+        if not matched.updated:
+            added = self._datasets.stage_append(base.base, fragments=fragments)
+            write = TableWrite(key, (added,), count, base)
+            return StagedTable(write, inserted, unchanged=matched.unchanged)
+        rewritten = [part for outcome in matched.outcomes for part in outcome.fragments]
+        deletions = [part for outcome in matched.outcomes for part in outcome.deletions]
+        update = self._datasets.stage_update(
+            base.base, fragments=[*rewritten, *fragments], deletions=deletions
+        )
+        write = TableWrite(key, (update,), count, base)
+        return StagedTable(write, inserted, matched.updated, matched.unchanged)
+
+    def _new_fragments(
+        self, staged: StagedType, leaving: Sequence[str]
+    ) -> list[WrittenFragment]:
+        """Return the fragments of rows that stay and are new, written again where need be."""
+        fragments = [fragment for part in staged.parts for fragment in part.fragments]
+        if not fragments:
+            return []
+        tasks = self._rewrites(staged, fragments, leaving)
+        if not tasks:
+            return fragments
+        rewritten = self._run.calls(
+            "writing rows again", rewrite_staged, list(tasks.values()), rows=staged.rows
+        )
+        replaced = {number for numbers in tasks for number in numbers}
+        kept = [part for number, part in enumerate(fragments) if number not in replaced]
+        return [*kept, *(part for parts in rewritten for part in parts)]
+
+    def _rewrites(
+        self, staged: StagedType, fragments: Sequence[WrittenFragment], leaving: Sequence[str]
+    ) -> dict[tuple[int, ...], RewriteTask]:
+        """Choose fragments to write again: those that lose rows, and small ones together."""
+        counts = np.array([fragment.rows for fragment in fragments], np.int64)
+        loses = np.zeros(len(fragments), np.bool_)
+        if leaving:
+            rows = self._run.dropped_rows(leaving)
+            owners = np.searchsorted(np.cumsum(counts), rows, side="right")
+            loses[np.unique(owners)] = True
+        is_small = counts < SMALL_FRAGMENT_ROWS
+        if np.count_nonzero(is_small) <= SMALL_FRAGMENTS_MAX:
+            is_small[:] = False
+        chosen = loses | is_small
+        if not chosen.any():
+            return {}
+        where = self._views.rows(staged)
+        tasks: dict[tuple[int, ...], RewriteTask] = {}
+        for group in _neighbours(chosen, counts):
+            numbers = tuple(where.fragment_ids[number] for number in group)
+            rows_of = Slice(staged.table_key, where.at, numbers)
+            first = where.first_rows[group[0]]
+            tasks[group] = RewriteTask(rows_of, first, tuple(leaving))
+        return tasks
+
+
+def _neighbours(chosen: np.ndarray, counts: np.ndarray) -> list[tuple[int, ...]]:
+    """Group chosen fragments that follow each other, up to the size of one."""
+    groups: list[list[int]] = []
+    rows = 0
+    for number in np.flatnonzero(chosen).tolist():
+        follows = bool(groups) and groups[-1][-1] == number - 1
+        if follows and rows + counts[number] <= _FRAGMENT_ROWS:
+            groups[-1].append(number)
+            rows += counts[number]
+        else:
+            groups.append([number])
+            rows = counts[number]
+    return [tuple(group) for group in groups]
+
+
+def dropped_file(load: StagedLoad, table_key: str, rows: np.ndarray) -> str:
+    """Leave the numbers of rows that do not count in a file for tasks."""
+    name = table_key.replace(":", "-")
+    return load.context.files.write(f"dropped-{name}", pa.table({"row": np.sort(rows)}))

@@ -1,0 +1,267 @@
+"""One bulk load on Spark, from its plan to fragments that are ready to commit.
+
+1. The input is read once, by the first jobs: every row that passes the rules of single rows lies in a
+   staged fragment afterwards. All further checks look at what was staged.
+2. The driver holds records of tasks, never rows: what it looks at are mapped files of hashes, range by
+   range.
+3. No head moves here. A load that ends early leaves unreferenced files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from omnigraph.schema import EdgeType
+from omnigraph.spark.hash_runs import HASHES_MAX
+from omnigraph.spark.key_set import KeySet, ranges
+from omnigraph.spark.load_plan import ID, FileTask, LoadContext, Owner, TaskOutcome
+from omnigraph.spark.load_tasks import stage_batches, stage_files
+from omnigraph.spark.sources import FrameSource, LoadPlan
+from omnigraph.spark.staged import StagedGraph, StagedType
+from omnigraph.spark.stored_tasks import (
+    HashTask,
+    MergeTask,
+    Slice,
+    dropped_rows,
+    hash_stored,
+    merge_runs,
+)
+from omnigraph.store.records import DatasetVersion
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.load_source import InputUnreadableError
+from omnigraph.write.load_tables import column_problems
+from omnigraph.write.validate_endpoints import edge_ends
+from omnigraph.write.violations import ViolationLog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from omnigraph.manifest import Snapshot
+    from omnigraph.spark.jobs import Jobs
+    from omnigraph.spark.key_set import Places
+    from omnigraph.store.datasets import DatasetHandle
+
+STORED_ROWS_PER_TASK: Final = 1_000_000
+DRIVER_ROWS_MAX: Final = 200_000
+"""The driver itself looks through fewer stored rows than these: a job costs more."""
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class StagedLoad:
+    """Everything that the tasks of a load have staged."""
+
+    context: LoadContext
+    staged: StagedGraph
+    problems: ViolationLog
+    lines: dict[int, int]
+    """How many lines each source had that is a piece of a file."""
+    rejected: list[tuple[int, str | None]] = field(default_factory=list)
+    """How many records each task left out, and the file that has them."""
+
+    def types(self) -> dict[str, StagedType]:
+        """Return what was staged, by table."""
+        found = (self.staged.of(self.context.owner(key)) for key in self.staged.keys())
+        return {staged.table_key: staged for staged in found if staged is not None}
+
+
+class LoadRun:
+    """Runs the jobs of one load."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        plan: LoadPlan,
+        context: LoadContext,
+        mode: WriteMode,
+        *,
+        driver_rows_max: int = DRIVER_ROWS_MAX,
+        set_rows_max: int = HASHES_MAX,
+    ) -> None:
+        self._driver_rows_max = driver_rows_max
+        self._set_rows_max = set_rows_max
+        self._jobs = jobs
+        self._plan = plan
+        self._context = context
+        self._mode = mode
+
+    def within(self, context: LoadContext) -> LoadRun:
+        """Return the same with tasks that know other things."""
+        return LoadRun(
+            self._jobs,
+            self._plan,
+            context,
+            self._mode,
+            driver_rows_max=self._driver_rows_max,
+            set_rows_max=self._set_rows_max,
+        )
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def stage(self, snapshot: Snapshot) -> StagedLoad:
+        """Read the input: nodes first, so that edges can be checked while they are written."""
+        problems = ViolationLog()
+        problems.extend(self._plan.problems)
+        load = StagedLoad(self._context, StagedGraph(self._context.files), problems, {})
+        self._stage(load, "reading nodes", (*self._plan.lines, *self._plan.nodes))
+        if self._plan.edges:
+            ends = self._ends_of(source_key(source) for source in self._plan.edges)
+            sets = self.node_sets(load, snapshot, ends)
+            load = replace(load, context=replace(self._context, sets=sets))
+            self._stage(load, "reading edges", self._plan.edges)
+        return load
+
+    def _ends_of(self, edge_keys: Iterable[str]) -> list[str]:
+        found: dict[str, None] = {}
+        for key in edge_keys:
+            owner = self._context.owner(key)
+            if isinstance(owner, EdgeType):
+                found |= {f"node:{name}": None for _, name in edge_ends(owner)}
+        return list(found)
+
+    def _stage(
+        self, load: StagedLoad, stage: str, sources: Sequence[FileTask | FrameSource]
+    ) -> None:
+        tasks = [source for source in sources if isinstance(source, FileTask)]
+        self._take(load, self._jobs.calls(stage, partial(stage_files, load.context), tasks))
+        for source in sources:
+            if isinstance(source, FrameSource):
+                owner = load.context.owner(source.table_key)
+                names = column_problems(owner, source.frame.columns)
+                if names:
+                    load.problems.extend(names)
+                    continue
+                rows = partial(stage_batches, load.context, source.table_key, source.source)
+                self._take(load, self._jobs.rows(f"{stage}: {owner.name}", source.frame, rows))
+
+    def _take(self, load: StagedLoad, outcomes: Sequence[TaskOutcome]) -> None:
+        for outcome in outcomes:
+            if outcome.unreadable is not None:
+                path, reason = outcome.unreadable
+                raise InputUnreadableError(path, f"cannot be read: {reason}")
+            load.staged.add(outcome.parts)
+            load.problems.absorb(outcome.problems)
+            load.lines.update(outcome.lines)
+            load.rejected.append((outcome.bad_records, outcome.rejected))
+
+    # -- sets of node ids -------------------------------------------------------------------------
+
+    def node_sets(
+        self, load: StagedLoad, snapshot: Snapshot, table_keys: Sequence[str]
+    ) -> dict[str, KeySet]:
+        """Make sets of the ids that nodes will have: stored and staged, or staged alone."""
+        stored = self.stored_runs(
+            snapshot, {key: {ID: ("id",)} for key in table_keys if not self._replaces(load, key)}
+        )
+        sets = {}
+        for key in table_keys:
+            staged = load.staged.of(load.context.owner(key))
+            runs: list[tuple[str, int | None]] = [
+                (path, None) for path in stored.get(key, {}).get(ID, ())
+            ]
+            if staged is not None:
+                runs += staged.run_paths(ID)
+            sets[key] = self.merged_set(key, runs)
+        return sets
+
+    def _replaces(self, load: StagedLoad, table_key: str) -> bool:
+        """Whether none of the stored rows of a table stay."""
+        if self._mode is not WriteMode.OVERWRITE:
+            return False
+        return table_key in self._plan.named or table_key in set(load.staged.keys())
+
+    def merged_set(
+        self, name: str, runs: Sequence[tuple[str, int | None]], dropped: str | None = None
+    ) -> KeySet:
+        """Put runs together, without the rows that a file names."""
+        context = self._context
+        total = sum(context.files.read(path).num_rows for path, _ in runs)
+        tasks = [
+            MergeTask(name.replace(":", "-"), tuple(runs), within, dropped)
+            for within in ranges(max(1, -(-total // self._set_rows_max)))
+        ]
+        parts = self.calls("putting ids together", merge_runs, tasks, rows=total)
+        return KeySet(context.files, context.scheme, tuple(parts))
+
+    # -- stored rows ------------------------------------------------------------------------------
+
+    def stored_runs(
+        self,
+        snapshot: Snapshot,
+        wanted: dict[str, dict[str, tuple[str, ...]]],
+        replaced: dict[str, KeySet] | None = None,
+    ) -> dict[str, dict[str, list[str]]]:
+        """Hash columns of stored rows; return files by table and kind.
+
+        Rows whose id is in the set that `replaced` has for their table do not count.
+        """
+        tasks = [
+            HashTask(rows, kinds, (replaced or {}).get(key))
+            for key, kinds in wanted.items()
+            if kinds
+            for rows in stored_slices(snapshot, key)
+        ]
+        rows = sum(snapshot.entry(key).row_count for key in wanted)
+        found = self.calls("reading stored ids", hash_stored, tasks, rows=rows)
+        runs: dict[str, dict[str, list[str]]] = {}
+        for task, paths in zip(tasks, found, strict=True):
+            own = runs.setdefault(task.rows.table_key, {})
+            for kind, path in paths.items():
+                own.setdefault(kind, []).append(path)
+        return runs
+
+    def dropped_rows(self, paths: Sequence[str]) -> Places:
+        """Return the numbers of rows that files name, sorted."""
+        return dropped_rows(self._context, paths)
+
+    def calls(
+        self,
+        stage: str,
+        function: Callable[[LoadContext, Asked, int], Answer],
+        tasks: Sequence[Asked],
+        *,
+        rows: int,
+    ) -> list[Answer]:
+        """Run tasks over so many rows: here when they are few, in a job otherwise."""
+        if rows < self._driver_rows_max:
+            return [function(self._context, task, n) for n, task in enumerate(tasks)]
+        return self._jobs.calls(stage, partial(function, self._context), tasks)
+
+
+
+
+def source_key(source: FileTask | FrameSource) -> str:
+    """Return the table that a source of one type goes to."""
+    if source.table_key is None:
+        raise ValueError("records of all types go to no single table")
+    return source.table_key
+
+
+def stored_slices(snapshot: Snapshot, table_key: str) -> list[Slice]:
+    """Divide the stored rows of a table among tasks."""
+    entry = snapshot.entry(table_key)
+    if not entry.row_count:
+        return []
+    at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    return slices(table_key, at, snapshot.open(table_key))
+
+
+def slices(table_key: str, at: DatasetVersion, handle: DatasetHandle) -> list[Slice]:
+    """Divide the fragments of a version among tasks, about as many rows to each."""
+    found: list[Slice] = []
+    waiting: list[int] = []
+    rows = 0
+    for fragment in handle.fragments():
+        waiting.append(fragment.fragment_id)
+        rows += fragment.rows
+        if rows >= STORED_ROWS_PER_TASK:
+            found.append(Slice(table_key, at, tuple(waiting)))
+            waiting, rows = [], 0
+    if waiting:
+        found.append(Slice(table_key, at, tuple(waiting)))
+    return found

@@ -1,0 +1,161 @@
+"""What the tasks of one load have staged, and what the driver does with it."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnigraph.spark.load_commit import TableStage, dropped_file
+from omnigraph.spark.load_judge import loaded_types
+from omnigraph.spark.load_plan import FRAME_SOURCE, LoadContext
+from omnigraph.spark.load_proofs import Proofs
+from omnigraph.spark.places import InputPlaces, places_in_files
+from omnigraph.spark.sources import FrameSource
+from omnigraph.spark.staged_views import StagedViews
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.hashing import Hasher
+from omnigraph.write.load_checks import fold
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest.forks import WriteBase
+    from omnigraph.spark.load_run import LoadRun
+    from omnigraph.spark.sources import LoadPlan
+    from omnigraph.write.load import PreparedLoad
+    from omnigraph.write.load_stage import StagedType
+    from omnigraph.write.spool import SpoolRoom
+
+
+class SparkWork:
+    """A load whose rows are staged, on its way to a commit."""
+
+    def __init__(
+        self,
+        load: PreparedLoad,
+        plan: LoadPlan,
+        run: LoadRun,
+        context: LoadContext,
+        snapshot: Snapshot,
+        room: SpoolRoom,
+    ) -> None:
+        self._load = load
+        self._plan = plan
+        self._run = run
+        self._context = context
+        self._room = room
+        self._mode = load.options.mode
+        self._datasets = snapshot.datasets
+        self._views = StagedViews(
+            snapshot.datasets, context.bases, replaces=self._mode is WriteMode.OVERWRITE
+        )
+        self._staged = run.stage(snapshot)
+        self._places = self._input_places()
+        self._tell_intake()
+
+    def close(self) -> None:
+        """Remove what was only made for reading."""
+        self._views.close()
+
+    # -- what has been read -----------------------------------------------------------------------
+
+    def _input_places(self) -> InputPlaces:
+        files = [path or "" for path in self._plan.inputs]
+        sources = places_in_files(files, self._staged.lines)
+        names: list[str | None] = list(dict.fromkeys(files))
+        frames = [
+            source
+            for source in (*self._plan.nodes, *self._plan.edges)
+            if isinstance(source, FrameSource)
+        ]
+        for frame in frames:
+            # Rows are numbered in the order in which Spark hands over partitions.
+            before = 0
+            for part in sorted(
+                self._staged.staged.parts.get(frame.table_key, []), key=lambda part: part.order
+            ):
+                sources[FRAME_SOURCE + frame.source + part.order] = (len(names), before)
+                before += part.records
+            names.append(None)
+        return InputPlaces(tuple(names), sources)
+
+    def _tell_intake(self) -> None:
+        intake, staged = self._load.intake, self._staged
+        intake.inputs.extend(self._places.inputs)
+        intake.has_bad_input = any(found.position is None for found in staged.problems.kept)
+        intake.log.absorb(self._places.of_log(staged.problems))
+        intake.log.sort_from(0)
+        for key, found in staged.types().items():
+            if found.records:
+                intake.records_read[key] += found.records
+        for count, path in staged.rejected:
+            intake.bad_records += count
+            if path is not None:
+                self._set_aside(path)
+        intake.require_tolerable()
+
+    def _set_aside(self, path: str) -> None:
+        quarantine = self._load.intake.quarantine
+        if quarantine is None:
+            return
+        # Tasks of this load made it.
+        rejected = pickle.loads(self._context.files.read_bytes(path))  # noqa: S301 - see above
+        for key, record, violations in rejected:
+            owner = None if key is None else self._context.owner(key)
+            found = [
+                self._places.of_violation(violation).located(self._places.inputs)
+                for violation in violations
+            ]
+            quarantine.add(owner, record, found)
+
+    # -- judging ----------------------------------------------------------------------------------
+
+    def proofs(self, snapshot: Snapshot) -> Proofs:
+        """Return the proofs that no rule across rows is broken."""
+        return Proofs(self._run, self._staged, snapshot, self._mode, self._views)
+
+    def bring_in(self, snapshot: Snapshot) -> None:
+        """Read what the rules across rows look at, once; of several rows of one id the last."""
+        if self._load.intake.types:
+            return
+        self._load.intake.types.update(
+            loaded_types(
+                self._staged.types(),
+                self._places,
+                self._views,
+                snapshot,
+                self._load.bases,
+                Hasher(self._context.files.operation_id),
+                self._room,
+                is_overwrite=self._mode is WriteMode.OVERWRITE,
+            )
+        )
+        for loaded in self._load.intake.types.values():
+            fold(loaded, self._load.terms)
+
+    # -- committing -------------------------------------------------------------------------------
+
+    def tables(self, snapshot: Snapshot) -> dict[str, StagedType]:
+        """Make one transaction per table of the rows that count."""
+        types = self._staged.types()
+        bases: dict[str, WriteBase] = {
+            key: self._load.bases.of(snapshot.entry(key)) for key in types
+        }
+        context = replace(
+            self._context, bases={key: base.base for key, base in bases.items()}
+        )
+        stage = TableStage(
+            self._run.within(context), self._staged, self._datasets, bases, self._views, self._mode
+        )
+        return stage.ready(self._dropped())
+
+    def _dropped(self) -> dict[str, str]:
+        """Leave the rows that do not count any more in files for tasks."""
+        found = {}
+        for key, loaded in self._load.intake.types.items():
+            if loaded.live is not None and not loaded.live.all():
+                rows = np.flatnonzero(~loaded.live)
+                found[key] = dropped_file(self._staged, key, rows)
+        return found

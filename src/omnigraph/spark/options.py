@@ -1,0 +1,174 @@
+"""The options of the data source, read once into records.
+
+Names are compared without regard to letter case; Spark gives them in lower case. An option that
+the source does not know is refused: a misspelt `filter` would read everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from omnigraph.errors import InvalidInputError, UnavailableError
+from omnigraph.names import MAIN, nearest_name
+from omnigraph.store import StoreSettings
+from omnigraph.store.uri import parse_root
+
+STORAGE_PREFIX: Final = "storage."
+"""What follows is an option of the storage, for those that the environment does not give."""
+
+_SUBJECTS: Final = ("node", "edge", "query", "system")
+_FEED: Final = ("readChangeFeed", "startingVersion", "endingVersion")
+_READING: Final = (
+    "branch",
+    "versionAsOf",
+    "timestampAsOf",
+    "columns",
+    "filter",
+    "fragmentsPerPartition",
+    "queryName",
+    "queryParams",
+)
+_WRITING: Final = ("graphMode", "commitTag", "actor", "message", "durability", "txnAppId")
+_SPARKS_OWN: Final = ("path", "checkpointLocation")
+KNOWN: Final = (*_SUBJECTS, *_FEED, *_READING, *_WRITING, *_SPARKS_OWN)
+
+_SPELLINGS: Final = {name.lower(): name for name in KNOWN}
+
+
+class SourceOptionError(InvalidInputError):
+    """An option of the data source is unknown, missing, or has a value that means nothing."""
+
+    code = "OG-SPARK-OPTION"
+
+    def __init__(self, option: str, problem: str) -> None:
+        self.option = option
+        self.problem = problem
+        super().__init__(f"option `{option}` {problem}")
+
+
+class ChangeFeedMissingError(UnavailableError):
+    """The change feed was asked for."""
+
+    code = "OG-CHANGE-FEED"
+    hint = "compare two snapshots: read both with `versionAsOf`"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "reading changes comes with the change feed, which this version does not have yet"
+        )
+
+
+class SystemTable(StrEnum):
+    """What a graph tells about itself."""
+
+    COMMITS = "commits"
+    RECOVERIES = "recoveries"
+    DATASETS = "datasets"
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a caller has said, by the proper names of the options."""
+
+    uri: str
+    said: Mapping[str, str]
+    storage: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> str | None:
+        return self.said.get(name)
+
+    def require(self, name: str, expected: str) -> str:
+        """Return the value of an option that must be given."""
+        value = self.said.get(name)
+        if not value:
+            raise SourceOptionError(name, f"is missing: expected {expected}")
+        return value
+
+    @property
+    def branch(self) -> str:
+        """The branch to read or write."""
+        return self.said.get("branch") or MAIN
+
+    @property
+    def settings(self) -> StoreSettings:
+        """How tasks reach the storage; what is not said here they take from their environment."""
+        return StoreSettings(parse_root(self.uri), dict(self.storage))
+
+
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """Read the options of one use of the source.
+
+    >>> read_options({"path": "g.omni", "NODE": "Person"}).said
+    {'node': 'Person'}
+    """
+    said: dict[str, str] = {}
+    storage: dict[str, str] = {}
+    for spelled, value in given.items():
+        lowered = spelled.lower()
+        if lowered.startswith(STORAGE_PREFIX):
+            storage[lowered.removeprefix(STORAGE_PREFIX)] = value
+            continue
+        name = _SPELLINGS.get(lowered)
+        if name is None:
+            near = nearest_name(spelled, KNOWN)
+            hint = f"did you mean `{near}`?" if near else f"expected one of {', '.join(KNOWN)}"
+            raise SourceOptionError(spelled, f"does not exist: {hint}")
+        said[name] = value
+    uri = said.pop("path", "")
+    if not uri:
+        raise SourceOptionError(
+            "path", "is missing: give the root of the graph to load() or save()"
+        )
+    return SourceOptions(uri, said, storage)
+
+
+def subject_of(options: SourceOptions) -> tuple[str, str]:
+    """Return which kind of thing is read or written, and its name or text."""
+    if any(options[name] is not None for name in _FEED):
+        raise ChangeFeedMissingError
+    named = [name for name in _SUBJECTS if options[name] is not None]
+    if len(named) != 1:
+        found = f"found {' and '.join(f'`{name}`' for name in named)}" if named else "found none"
+        expected = "expected exactly one of `node`, `edge`, `query`, `system`"
+        raise SourceOptionError(
+            named[0] if named else "node", f"is not enough: {expected}, {found}"
+        )
+    return named[0], options.require(named[0], "a value")
+
+
+def column_names(options: SourceOptions) -> tuple[str, ...] | None:
+    """Return the columns that a read names; None when it names none.
+
+    >>> column_names(read_options({"path": "g", "columns": "name, age"}))
+    ('name', 'age')
+    """
+    text = options["columns"]
+    if text is None:
+        return None
+    names = tuple(name.strip().strip("`") for name in text.split(","))
+    if not all(names):
+        raise SourceOptionError("columns", f"is a list of names joined by commas, found '{text}'")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise SourceOptionError("columns", f"names `{repeated}` twice")
+    return names
+
+
+def positive_integer(options: SourceOptions, name: str) -> int | None:
+    """Return an option that is a number of things; None when it is not given."""
+    text = options[name]
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise SourceOptionError(name, f"is a whole number above zero, found '{text}'")
+    return int(text)
+
+
+def refuse_options(options: SourceOptions, subject: str, names: tuple[str, ...]) -> None:
+    """Refuse options that mean nothing beside a subject."""
+    for name in names:
+        if options[name] is not None:
+            raise SourceOptionError(name, f"has no meaning beside `{subject}`")

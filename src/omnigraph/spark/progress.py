@@ -1,0 +1,114 @@
+"""What a bulk job is doing, for people: a live line on a terminal, now and then a line elsewhere.
+
+Only here is a `sparkContext` touched, and only to ask: classic sessions have one and know how far their
+jobs are, Connect sessions have none. What nobody can be asked is not shown.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TERMINAL_S: Final = 0.2
+_LINE_S: Final = 10.0
+_BAR: Final = 24
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """How far the running stages are."""
+
+    tasks: int
+    done: int
+
+
+class Progress:
+    """Shows stages on a stream; silent when there is none."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+
+    @classmethod
+    def on_stderr(cls) -> Progress:
+        """Show progress to whoever looks at the process."""
+        return cls(sys.stderr)
+
+    @contextmanager
+    def stage(self, name: str, spark: SparkSession, tag: str) -> Iterator[None]:
+        """Show one stage while it runs."""
+        if self._stream is None:
+            yield
+            return
+        is_terminal = self._stream.isatty()
+        done = threading.Event()
+        watcher = threading.Thread(
+            target=self._watch, args=(name, spark, tag, done, is_terminal), daemon=True
+        )
+        started = time.monotonic()
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+            if is_terminal:
+                self._stream.write(f"\r\x1b[K{name}: {time.monotonic() - started:.1f} s\n")
+                self._stream.flush()
+
+    def _watch(
+        self, name: str, spark: SparkSession, tag: str, done: threading.Event, is_terminal: bool
+    ) -> None:
+        started = time.monotonic()
+        while not done.wait(_TERMINAL_S if is_terminal else _LINE_S):
+            seen = _look(spark, tag)
+            seconds = time.monotonic() - started
+            line = f"{name}: {seconds:.0f} s"
+            if seen is not None and seen.tasks:
+                line = f"{name}: {seen.done}/{seen.tasks} tasks, {seconds:.0f} s"
+                if is_terminal:
+                    filled = _BAR * seen.done // seen.tasks
+                    line = f"[{'=' * filled}{' ' * (_BAR - filled)}] {line}"
+            self._write(f"\r\x1b[K{line}" if is_terminal else f"{line}\n")
+
+    def _write(self, text: str) -> None:
+        if self._stream is not None:
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def _look(spark: SparkSession, tag: str) -> _Seen | None:
+    """Ask a classic session how far its jobs are; None where nobody can be asked."""
+    del tag
+    # Connect sessions refuse, and a session that is stopping fails in ways of its own.
+    with suppress(Exception):
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        return _Seen(
+            sum(stage.numTasks for stage in known), sum(stage.numCompletedTasks for stage in known)
+        )
+    return None
+
+
+def application_id(spark: SparkSession) -> str | None:
+    """Return the name under which Spark itself knows the session's work; None on Connect."""
+    with suppress(Exception):
+        found: str = spark.sparkContext.applicationId
+        return found
+    return None
+
+
+def classic_parallelism(spark: SparkSession) -> int | None:
+    """Return how many tasks a classic session runs at once; None on Connect."""
+    with suppress(Exception):
+        found: int = spark.sparkContext.defaultParallelism
+        return found
+    return None

@@ -1,0 +1,99 @@
+"""Files that the tasks of one load leave for each other, under `__staging/<operation>/`.
+
+1. A file has a new name for every attempt of a task; only those that a returned outcome names are
+   ever read. Nobody relies on them after the load, so they are not flushed to disk.
+2. A file is fetched once per host and mapped into memory, not copied into every worker.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from omnigraph.clock import SystemClock
+from omnigraph.store.connect import StoreSettings, open_objects
+
+_STAGING: Final = "__staging"
+_OPEN_MAX: Final = 256
+
+
+@dataclass(frozen=True)
+class SideFiles:
+    """The side files of one operation: picklable, so that tasks and driver share them."""
+
+    settings: StoreSettings
+    operation_id: str
+
+    @property
+    def folder(self) -> str:
+        """Where they are, relative to the graph."""
+        return f"{_STAGING}/{self.operation_id}"
+
+    def write(self, kind: str, table: pa.Table) -> str:
+        """Write a table as a new file; return its path."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        return self.write_bytes(kind, sink.getvalue().to_pybytes())
+
+    def write_bytes(self, kind: str, content: bytes) -> str:
+        """Write a new file; return its path."""
+        path = f"{self.folder}/{kind}-{SystemClock().ulid()}"
+        open_objects(self._unflushed()).put(path, content)
+        return path
+
+    def read_bytes(self, path: str) -> bytes:
+        """Read a file whole."""
+        return open_objects(self._unflushed()).get(path).data
+
+    def read(self, path: str) -> pa.Table:
+        """Map a file into memory."""
+        return mapped(self.local(path))
+
+    def remove(self) -> None:
+        """Remove all of them, here and in storage."""
+        open_objects(self._unflushed()).delete_prefix(self.folder)
+        fetched = self._fetched_folder()
+        if fetched.is_dir():
+            for file in fetched.iterdir():
+                file.unlink(missing_ok=True)
+            fetched.rmdir()
+
+    def _unflushed(self) -> StoreSettings:
+        return replace(self.settings, durability="process")
+
+    def _fetched_folder(self) -> Path:
+        return Path(tempfile.gettempdir()) / f"omnigraph-load-{self.operation_id}"
+
+    def local(self, path: str) -> Path:
+        """Return where a file lies on this host, fetching it when need be."""
+        if self.settings.root.is_local:
+            return self.settings.root.local_path(path)
+        return self._fetched(path)
+
+    def _fetched(self, path: str) -> Path:
+        """Bring a file to this host, unless another worker has done it."""
+        folder = self._fetched_folder()
+        folder.mkdir(exist_ok=True)
+        target = folder / path.rpartition("/")[2]
+        if target.exists():
+            return target
+        with (folder / f"{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                part = target.with_suffix(".part")
+                part.write_bytes(open_objects(self._unflushed()).get(path).data)
+                part.rename(target)
+        return target
+
+
+@lru_cache(maxsize=_OPEN_MAX)
+def mapped(path: Path) -> pa.Table:
+    """Map an Arrow file into memory; its name is never used for another content."""
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()

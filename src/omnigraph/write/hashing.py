@@ -1,0 +1,216 @@
+"""Text as pairs of 64-bit numbers: what a load remembers of ids, unique tuples and ends of edges.
+
+1. Equal texts have equal pairs, as long as the same `Hasher` makes them.
+2. The seeds are drawn for every load, so that no input can be made to collide. A pair stands for its
+   text: two texts share one with a chance of 2**-128. One number alone (2**-64) only selects
+   candidates, which are then compared as texts.
+3. Cost: a few nanoseconds per eight bytes of text, without a Python step per row, except for texts
+   above `_VECTOR_BYTES_MAX`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.write.columns import Integers, Mask, to_mask
+
+Hashes = npt.NDArray[np.uint64]
+
+NO_HASH: Final = np.uint64(0)
+"""Stands for "no value"; no value has it."""
+
+_VECTOR_BYTES_MAX: Final = 128
+_WORD: Final = 8
+_BLOCK_ROWS: Final = 1 << 16
+"""Rows that are worked on together, so that their words stay in the processor's cache."""
+_BUCKET_BITS_MAX: Final = 28
+_LAST_SHIFT: Final = np.uint64(31)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Two independent hashes of each of some texts."""
+
+    first: Hashes
+    second: Hashes
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def filter(self, mask: Mask) -> Pairs:
+        """Keep some."""
+        return Pairs(self.first[mask], self.second[mask])
+
+
+class Hasher:
+    """Hashes texts under seeds that are its own."""
+
+    def __init__(self, seed: str) -> None:
+        self._key = hashlib.blake2b(seed.encode(), digest_size=32).digest()
+        numbers = np.frombuffer(self._key, np.uint64).copy()
+        self._starts = numbers[:2]
+        # Multipliers have to be odd, or bits are lost.
+        self._factors = numbers[2:] | np.uint64(1)
+
+    def pairs(self, column: pa.Array) -> Pairs:
+        """Hash a text column without nulls."""
+        first = np.empty(len(column), np.uint64)
+        second = np.empty(len(column), np.uint64)
+        for start in range(0, len(column), _BLOCK_ROWS):
+            block = column.slice(start, _BLOCK_ROWS)
+            own = slice(start, start + len(block))
+            first[own], second[own] = self._block(block)
+        return Pairs(first, second)
+
+    def tuples(self, columns: Sequence[pa.Array]) -> Hashes:
+        """Hash tuples of text, one number each; `NO_HASH` where a member is null."""
+        total = np.zeros(len(columns[0]), np.uint64)
+        is_whole = np.ones(len(total), np.bool_)
+        for column in columns:
+            if column.null_count:
+                is_whole &= to_mask(column.is_valid())
+                column = column.fill_null("")  # noqa: PLW2901 - the same column, complete
+            total *= self._factors[0]
+            total ^= total >> _LAST_SHIFT
+            total += self.pairs(column).first
+        total[total == NO_HASH] = np.uint64(1)
+        total[~is_whole] = NO_HASH
+        return total
+
+    def _block(self, column: pa.Array) -> tuple[Hashes, Hashes]:
+        starts, lengths, text = _text_of(column)
+        words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
+        sizes = lengths.astype(np.uint64)
+        first, second = self._starts[0] + sizes, self._starts[1] + sizes
+        is_long = lengths > _VECTOR_BYTES_MAX
+        lengths_now = np.where(is_long, 0, lengths)
+        for offset in range(0, int(lengths_now.max(initial=0)), _WORD):
+            left = lengths_now - offset
+            if offset and (left <= 0).any():
+                rows = np.flatnonzero(left > 0)
+                word = words[starts[rows] + offset] & _MASKS[np.minimum(left[rows], _WORD)]
+                first[rows] = _mixed(first[rows], word, self._factors[0])
+                second[rows] = _mixed(second[rows], word, self._factors[1])
+            else:
+                word = words[starts + offset] & _MASKS[np.clip(left, 0, _WORD)]
+                first = _mixed(first, word, self._factors[0])
+                second = _mixed(second, word, self._factors[1])
+        for row in np.flatnonzero(is_long).tolist():
+            piece = text[starts[row] : starts[row] + lengths[row]].tobytes()
+            digest = hashlib.blake2b(piece, digest_size=16, key=self._key).digest()
+            first[row], second[row] = np.frombuffer(digest, np.uint64)
+        first, second = _finished(first, self._factors[1]), _finished(second, self._factors[0])
+        first[first == NO_HASH] = np.uint64(1)
+        return first, second
+
+
+_MASKS: Final[Hashes] = np.array(
+    [(1 << (_WORD * count)) - 1 for count in range(_WORD)] + [2**64 - 1], np.uint64
+)
+
+
+def _text_of(column: pa.Array) -> tuple[Integers, Integers, npt.NDArray[np.uint8]]:
+    """Return where each text starts, how long it is, and the bytes with a margin of one word."""
+    width = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    _, offset_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offset_buffer, width)[column.offset : column.offset + len(column) + 1]
+    offsets = offsets.astype(np.int64)
+    low, high = int(offsets[0]), int(offsets[-1])
+    text = np.zeros(high - low + _WORD, np.uint8)
+    if high > low:
+        text[: high - low] = np.frombuffer(data_buffer, np.uint8)[low:high]
+    return offsets[:-1] - low, np.diff(offsets), text
+
+
+def _mixed(hashes: Hashes, words: Hashes, factor: np.uint64) -> Hashes:
+    mixed = (hashes ^ words) * factor
+    mixed ^= mixed >> _LAST_SHIFT
+    return mixed
+
+
+def _finished(hashes: Hashes, factor: np.uint64) -> Hashes:
+    hashes ^= hashes >> np.uint64(33)
+    hashes *= factor
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= np.uint64(0x94D049BB133111EB)
+    hashes ^= hashes >> np.uint64(32)
+    return hashes
+
+
+class HashIndex:
+    """Finds pairs among known ones; costs about 26 bytes per known pair.
+
+    The known pairs are sorted by their first number. Its leading bits say where to begin; from there
+    on it is a step or two.
+    """
+
+    def __init__(self, known: Pairs) -> None:
+        order = np.argsort(known.first)
+        self._first = known.first[order]
+        self._second = known.second[order]
+        is_short = len(order) < 1 << 31
+        self._order = order.astype(np.int32) if is_short else order
+        bits = min(max(len(order), 2).bit_length(), _BUCKET_BITS_MAX)
+        self._shift = np.uint64(64 - bits)
+        counts = np.bincount((self._first >> self._shift).astype(np.int64), minlength=1 << bits)
+        begins = np.cumsum(counts) - counts
+        self._begins = begins.astype(np.int32) if is_short else begins
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def places(self, wanted: Pairs) -> Integers:
+        """Return the place of every wanted pair among the known ones, -1 where there is none.
+
+        Of several equal known pairs any one is returned.
+        """
+        places = np.full(len(wanted), -1, np.int64)
+        if not len(self):
+            return places
+        for start in range(0, len(wanted), _BLOCK_ROWS):
+            own = slice(start, start + _BLOCK_ROWS)
+            places[own] = self._block(wanted.first[own], wanted.second[own])
+        return places
+
+    def contains(self, wanted: Pairs) -> Mask:
+        """Return which pairs are known."""
+        return self.places(wanted) >= 0
+
+    def _block(self, first: Hashes, second: Hashes) -> Integers:
+        found = np.full(len(first), -1, np.int64)
+        at = self._begins[(first >> self._shift).astype(np.int64)].astype(np.int64)
+        rows = np.arange(len(first))
+        while True:
+            is_inside = at < len(self._first)
+            rows, at = rows[is_inside], at[is_inside]
+            if not len(rows):
+                return found
+            seen = self._first[at]
+            is_hit = (seen == first[rows]) & (self._second[at] == second[rows])
+            found[rows[is_hit]] = self._order[at[is_hit]]
+            goes_on = (seen <= first[rows]) & ~is_hit
+            rows, at = rows[goes_on], at[goes_on] + 1
+
+
+def repeated_hashes(hashes: Hashes) -> Hashes:
+    """Return the values that occur more than once, sorted; `NO_HASH` does not count."""
+    ordered = np.sort(hashes)
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    distinct = np.unique(again)
+    return distinct[distinct != NO_HASH]
+
+
+def is_among(hashes: Hashes, ordered: Hashes) -> Mask:
+    """Return which values are in a sorted array."""
+    if not len(ordered):
+        return np.zeros(len(hashes), np.bool_)
+    places = np.minimum(np.searchsorted(ordered, hashes), len(ordered) - 1)
+    found: Mask = ordered[places] == hashes
+    return found

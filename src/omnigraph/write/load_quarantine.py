@@ -1,0 +1,118 @@
+"""Rows that a load leaves out: one JSON object per line, in a directory of the caller's.
+
+    {"reason": "…", "codes": ["V203"], "source": "people.jsonl", "position": 17, "record": {…}}
+
+| member | is |
+|---|---|
+| `reason` | everything that is wrong with the row |
+| `codes` | the codes of that, in the same order |
+| `source`, `position` | where it came from, as far as it has a place |
+| `record` | the record as it was read, or `text` where it is no JSON |
+
+There is a file per type, `node-Person.jsonl`, and `unreadable.jsonl` for records without a type.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import orjson
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.schema import EdgeType
+from omnigraph.schema.values.to_json import JsonForm, to_json_values
+from omnigraph.write.columns import flat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from omnigraph.write.load_rows import Owner
+    from omnigraph.write.violations import Violation
+
+_UNREADABLE: Final = "unreadable"
+
+
+class QuarantineInUseError(InvalidInputError):
+    """The directory for rows that are left out has files already."""
+
+    code = "OG-QUARANTINE"
+    hint = "name a directory that is empty or does not exist"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = str(directory)
+        super().__init__(f"the quarantine directory {directory} is not empty")
+
+
+class Quarantine:
+    """Writes rows that are left out, and counts them by table."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise QuarantineInUseError(directory)
+        self._directory = directory
+        self._files: dict[str, BinaryIO] = {}
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        """How many rows were left out."""
+        return self.counts.total()
+
+    def add(self, owner: Owner | None, record: object, violations: Sequence[Violation]) -> None:
+        """Leave out one row."""
+        key = _UNREADABLE if owner is None else owner.table_key
+        self.counts[key] += 1
+        line: dict[str, object] = {
+            "reason": "; ".join(dict.fromkeys(found.message for found in violations)),
+            "codes": list(dict.fromkeys(found.code for found in violations)),
+            "source": violations[0].source,
+            "position": violations[0].position,
+        }
+        if isinstance(record, bytes):
+            line["text"] = record.decode(errors="replace")
+        else:
+            line["record"] = record
+        options = orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+        self._file(key).write(orjson.dumps(line, default=_plain, option=options))
+
+    def close(self) -> None:
+        """Close the files; without a row there is none."""
+        for file in self._files.values():
+            file.close()
+
+    def _file(self, key: str) -> BinaryIO:
+        if key not in self._files:
+            name = key.replace(":", "-") + ".jsonl"
+            self._files[key] = (self._directory / name).open("wb")
+        return self._files[key]
+
+
+def graph_records(owner: Owner, rows: pa.Table) -> list[dict[str, object]]:
+    """Return stored rows in the form of graph records."""
+    columns = {
+        name: to_json_values(flat(rows[name]), prop.prop_type, JsonForm.EXPORT)
+        for name, prop in owner.properties.items()
+    }
+    ids = rows["id"].to_pylist()
+    data = [
+        {"id": ids[row], **{name: column[row] for name, column in columns.items()}}
+        for row in range(rows.num_rows)
+    ]
+    if not isinstance(owner, EdgeType):
+        return [{"type": owner.name, "data": one} for one in data]
+    sources, targets = rows["src"].to_pylist(), rows["dst"].to_pylist()
+    return [
+        {"edge": owner.name, "from": source, "to": target, "data": one}
+        for source, target, one in zip(sources, targets, data, strict=True)
+    ]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return "base64:" + base64.b64encode(value).decode()
+    return str(value)

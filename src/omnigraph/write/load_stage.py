@@ -1,0 +1,286 @@
+"""Judged rows become one transaction per table.
+
+1. Rows without a stored row of their id are appended, as the fragments that they may be already.
+2. In a merge the others are compared with the stored rows: equal ones are `unchanged` and not written;
+   changed ones are rewritten under their stable row ids, and exactly their old versions removed.
+3. A vector that the graph has made from a text (`@embed`) neither makes a row different nor gets lost
+   while the input leaves it out and the text is the same.
+4. Rows are compared batch by batch; what is kept of a match is 24 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema import NodeType
+from omnigraph.schema.values.equality import equal_rows
+from omnigraph.schema.values.numeric import valid_mask
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
+from omnigraph.write.columns import Integers, Mask, flat, slabs
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.hashing import Hashes
+from omnigraph.write.locate import PROBES_MAX
+from omnigraph.write.protocol import TableWrite
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.forks import WriteBase
+    from omnigraph.store.datasets import DatasetHandle
+    from omnigraph.store.records import WrittenFragment
+    from omnigraph.write.load_parts import TableBases
+    from omnigraph.write.load_rows import Owner
+    from omnigraph.write.load_types import LoadedType
+    from omnigraph.write.locate import StoredRows
+
+
+@dataclass(frozen=True)
+class StagedType:
+    """What is staged of one type; `write` is None when the table stays as it is."""
+
+    write: TableWrite | None
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+    @property
+    def bytes_written(self) -> int:
+        """The size of the new files."""
+        staged = () if self.write is None else self.write.staged
+        return sum(file.size or 0 for one in staged for file in one.files)
+
+
+def stage_type(
+    loaded: LoadedType, stored: StoredRows, bases: TableBases, mode: WriteMode
+) -> StagedType:
+    """Stage all live rows of a type on top of a snapshot."""
+    entry = stored.entry(loaded.table_key)
+    if mode is WriteMode.OVERWRITE:
+        base = bases.of(entry)
+        fragments = _all_fragments(loaded, base)
+        staged = loaded.destination.stage(base, fragments)
+        count = loaded.live_count
+        return StagedType(TableWrite(loaded.table_key, (staged,), count, base), inserted=count)
+    if not loaded.live_count:
+        return StagedType(None)
+    matches = _matches(loaded, stored) if loaded.given.row_count and entry.row_count else None
+    if matches is None or not len(matches.rows):
+        base = bases.of(entry)
+        staged = bases.datasets.stage_append(base.base, fragments=_all_fragments(loaded, base))
+        count = loaded.live_count
+        write = TableWrite(loaded.table_key, (staged,), entry.row_count + count, base)
+        return StagedType(write, inserted=count)
+    return _stage_update(loaded, stored, bases, matches)
+
+
+def _all_fragments(loaded: LoadedType, base: WriteBase) -> tuple[WrittenFragment, ...]:
+    return _fragments(loaded, base, loaded.live)
+
+
+def _fragments(
+    loaded: LoadedType, base: WriteBase, kept: Mask | None
+) -> tuple[WrittenFragment, ...]:
+    fragments: tuple[WrittenFragment, ...] = ()
+    start = 0
+    for part in (loaded.fresh, loaded.given):
+        own = None if kept is None else kept[start : start + part.row_count]
+        start += part.row_count
+        if own is not None and own.all():
+            own = None
+        if part.row_count and (own is None or own.any()):
+            fragments += part.fragments(base, own)
+    return fragments
+
+
+# -- rows that are stored already -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Matches:
+    """Rows of the load whose ids are stored, ascending, and where."""
+
+    rows: Integers
+    row_ids: Hashes
+    addresses: Hashes
+
+    def between(self, low: int, high: int) -> _Matches:
+        first, last = np.searchsorted(self.rows, (low, high))
+        own = slice(first, last)
+        return _Matches(self.rows[own], self.row_ids[own], self.addresses[own])
+
+
+def _matches(loaded: LoadedType, stored: StoredRows) -> _Matches:
+    start = loaded.id_start or 0
+    alive = np.arange(start, loaded.row_count)
+    if loaded.live is not None:
+        alive = np.flatnonzero(loaded.live[start:]) + start
+    if len(alive) <= PROBES_MAX:
+        ids = loaded.pick(alive, ("id",))["id"]
+        located = stored.locate(loaded.table_key, ids)
+        found = located.found
+        return _Matches(alive[found], located.row_ids[found], located.addresses[found])
+    request = ScanRequest(columns=("id",), with_row_id=True, with_row_address=True)
+    reader = stored.snapshot.open(loaded.table_key).scan(request)
+    parts: list[tuple[Integers, Hashes, Hashes]] = []
+    for slab in slabs(reader, reader.schema):
+        rows = loaded.index().rows_of(loaded.hasher.pairs(flat(slab["id"])))
+        hits = rows >= 0
+        if hits.any():
+            row_ids, addresses = (flat(slab[name]).to_numpy() for name in (ROW_ID, ROW_ADDRESS))
+            parts.append((rows[hits], row_ids[hits], addresses[hits]))
+    loaded.forget_index()
+    if not parts:
+        nothing = np.zeros(0, np.uint64)
+        return _Matches(np.zeros(0, np.int64), nothing, nothing)
+    rows, row_ids, addresses = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    order = np.argsort(rows)
+    return _Matches(rows[order], row_ids[order], addresses[order])
+
+
+def _stage_update(
+    loaded: LoadedType, stored: StoredRows, bases: TableBases, matches: _Matches
+) -> StagedType:
+    entry = stored.entry(loaded.table_key)
+    handle = stored.snapshot.open(loaded.table_key)
+    is_new = np.ones(loaded.row_count, np.bool_) if loaded.live is None else loaded.live.copy()
+    is_new[matches.rows] = False
+    inserted = int(np.count_nonzero(is_new))
+    changes = _Changes(loaded, handle, matches)
+    rewritten = changes.reader()
+    if not inserted and rewritten is None:
+        return StagedType(None, unchanged=len(matches.rows))
+    base = bases.of(entry)
+    fragments: tuple[WrittenFragment, ...] = ()
+    if rewritten is not None:
+        fragments += bases.datasets.write_fragments(base.base, rewritten, row_id_column=ROW_ID)
+    if inserted:
+        fragments += _fragments(loaded, base, is_new)
+    count = entry.row_count + inserted
+    if rewritten is None:
+        staged = bases.datasets.stage_append(base.base, fragments=fragments)
+    else:
+        deletions = bases.datasets.write_deletions(base.base, changes.addresses())
+        staged = bases.datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
+    updated = changes.count
+    return StagedType(
+        TableWrite(loaded.table_key, (staged,), count, base),
+        inserted=inserted,
+        updated=updated,
+        unchanged=len(matches.rows) - updated,
+    )
+
+
+class _Changes:
+    """The rows of a load that differ from the stored rows of their ids."""
+
+    def __init__(self, loaded: LoadedType, handle: DatasetHandle, matches: _Matches) -> None:
+        self._loaded = loaded
+        self._handle = handle
+        self._matches = matches
+        self._addresses: list[Hashes] = []
+
+    @property
+    def count(self) -> int:
+        """How many rows differ, once all were read."""
+        return sum(map(len, self._addresses))
+
+    def addresses(self) -> pa.Array:
+        """Return where their stored versions are, once all were read."""
+        return pa.array(np.concatenate(self._addresses))
+
+    def reader(self) -> pa.RecordBatchReader | None:
+        """Read the changed rows with their stable row ids; None when there are none."""
+        batches = self._batches()
+        first = next(batches, None)
+        if first is None:
+            return None
+
+        def all_batches() -> Iterator[pa.RecordBatch]:
+            yield first
+            yield from batches
+
+        schema = self._loaded.destination.schema.append(pa.field(ROW_ID, pa.uint64()))
+        return pa.RecordBatchReader.from_batches(schema, all_batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        schema = self._loaded.destination.schema.append(pa.field(ROW_ID, pa.uint64()))
+        for start, batch in self._loaded.batches():
+            own = self._matches.between(start, start + batch.num_rows)
+            if not len(own.rows):
+                continue
+            given = batch.take(pa.array(own.rows - start))
+            differs, columns = compared(
+                self._loaded.owner,
+                self._handle,
+                given,
+                row_ids=own.row_ids,
+                addresses=own.addresses,
+            )
+            if not differs.any():
+                continue
+            self._addresses.append(own.addresses[differs])
+            mask = pa.array(differs)
+            arrays = [column.filter(mask) for column in columns]
+            row_ids = pa.array(own.row_ids[differs])
+            yield pa.RecordBatch.from_arrays([*arrays, row_ids], schema=schema)
+
+
+def compared(
+    owner: Owner,
+    handle: DatasetHandle,
+    given: pa.RecordBatch,
+    *,
+    row_ids: Hashes,
+    addresses: Hashes,
+) -> tuple[Mask, list[pa.Array]]:
+    """Say which rows differ from the stored ones, and return the columns to write for those."""
+    plain = [name for name in given.schema.names if name not in owner.blob_properties]
+    stored = handle.take_addresses(pa.array(addresses), columns=plain)
+    before = {name: _as(flat(stored[name]), given[name].type) for name in plain}
+    equal = {name: equal_rows(given[name], before[name]) for name in plain}
+    columns = dict(zip(given.schema.names, given.columns, strict=True))
+    for target, source in _embedded(owner).items():
+        derived = ~valid_mask(given[target]) & equal[source]
+        columns[target] = _chosen(derived, before[target], given[target])
+        equal[target] |= derived
+    same = np.logical_and.reduce(list(equal.values()))
+    for name in owner.blob_properties:
+        same &= _equal_blobs(handle, name, given[name], row_ids, same)
+    return ~same, list(columns.values())
+
+
+def _equal_blobs(
+    handle: DatasetHandle, name: str, given: pa.Array, row_ids: Hashes, asked: Mask
+) -> Mask:
+    """Compare the bytes of blobs, in rows that are equal in all else."""
+    equal = np.zeros(len(given), np.bool_)
+    contents = pc.struct_field(given, "data")
+    is_given = valid_mask(given)
+    for row in np.flatnonzero(asked).tolist():
+        stored = handle.read_blobs(name, [int(row_ids[row])])[0]
+        equal[row] = stored == contents[row].as_py() if is_given[row] else stored is None
+    return equal
+
+
+def _embedded(owner: Owner) -> dict[str, str]:
+    """Return the properties that the graph fills by itself, and the texts that they come from."""
+    if not isinstance(owner, NodeType):
+        return {}
+    return {target: note.source for target, note in owner.embed_sources.items()}
+
+
+def _chosen(mask: Mask, first: pa.Array, second: pa.Array) -> pa.Array:
+    """Take rows of `first` where the mask says so, and of `second` elsewhere."""
+    if not mask.any():
+        return second
+    count = len(mask)
+    places = np.where(mask, np.arange(count), np.arange(count) + count)
+    return pa.concat_arrays([first, second]).take(pa.array(places))
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)

@@ -1,0 +1,299 @@
+"""What a load knows of each type: its rows, and a few numbers per row for the rules across rows.
+
+| kept of every row | bytes |
+|---|---|
+| where it came from | 8 |
+| the id, unless the load makes the ids of edges itself | 16 |
+| the ends of an edge | 32 |
+| each tuple that `@unique` wants once | 8 |
+
+These numbers are in memory up to the budget of the load, and in files beyond it. What the rules bring
+back into memory at one time is one `HashIndex` per node type that edges end in, and 8 bytes per row of
+one column. Texts come back only for the rows that a rule has to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema.values.ids import spell
+from omnigraph.write.columns import Integers, Mask, flat
+from omnigraph.write.hashing import Hasher, Hashes, HashIndex, Pairs
+from omnigraph.write.load_parts import Destination, RowPart
+
+if TYPE_CHECKING:
+    from omnigraph.schema.values.ids import EndpointRemap
+    from omnigraph.write.load_rows import JudgedRows, Owner
+    from omnigraph.write.spool import NumberSpool, SpoolRoom
+
+ROW: Final = "_row"
+"""The column of row numbers in rows that were picked from a load."""
+ENDS: Final = ("src", "dst")
+
+
+class PairSpool:
+    """Hash pairs of one text per row."""
+
+    def __init__(self, room: SpoolRoom) -> None:
+        self._first: NumberSpool = room.numbers(np.uint64)
+        self._second: NumberSpool = room.numbers(np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def append(self, pairs: Pairs) -> None:
+        """Add pairs."""
+        self._first.append(pairs.first)
+        self._second.append(pairs.second)
+
+    def first(self) -> Hashes:
+        """Read the first numbers of all pairs."""
+        return self._first.whole()
+
+    def whole(self) -> Pairs:
+        """Read everything."""
+        return Pairs(self._first.whole(), self._second.whole())
+
+    def slabs(self) -> Iterator[Pairs]:
+        """Read everything in pieces."""
+        for first, second in zip(self._first.slabs(), self._second.slabs(), strict=True):
+            yield Pairs(first, second)
+
+
+@dataclass(frozen=True, eq=False)
+class RowIndex:
+    """Finds the rows of a load by id."""
+
+    index: HashIndex
+    rows: Integers | None
+    start: int
+
+    def rows_of(self, wanted: Pairs) -> Integers:
+        """Return the row of every id, -1 where the load has none."""
+        places = self.index.places(wanted)
+        if self.rows is not None:
+            return np.where(places >= 0, self.rows[places], -1) if len(self.rows) else places
+        return np.where(places >= 0, places + self.start, -1)
+
+
+class LoadedType:
+    """The rows of one type in one load.
+
+    Rows are numbered in the order in which they came. `live` says which of them still count: not
+    those that a later record of the same id replaces, nor those that are set aside; `records` leaves
+    out only the latter. Both are None while all rows count. Ids are known from row `id_start` on;
+    the ids of the rows before were made by the load itself.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        destination: Destination,
+        hasher: Hasher,
+        room: SpoolRoom,
+        *,
+        may_stream: bool,
+        is_merge: bool,
+    ) -> None:
+        self.owner = owner
+        self.table_key = owner.table_key
+        self.destination = destination
+        self.hasher = hasher
+        self.tuples = tuple_members(owner)
+        self.is_keyed = isinstance(owner, NodeType) and bool(owner.key)
+        self.live: Mask | None = None
+        self.records: Mask | None = None
+        self.row_count = 0
+        self.id_start: int | None = 0 if isinstance(owner, NodeType) else None
+        self.has_given_ids = self.is_keyed
+        self._room = room
+        self._is_merge = is_merge
+        self.fresh = RowPart(
+            destination, room, may_stream=may_stream and not owner.blob_properties
+        )
+        # A row that may meet a stored one of its id has to wait until that is known.
+        self.given = RowPart(destination, room, may_stream=False)
+        self._positions = room.numbers(np.int64)
+        self._ids = PairSpool(room)
+        self._ends = {end: PairSpool(room) for end in ENDS} if isinstance(owner, EdgeType) else {}
+        self._tuples = [room.numbers(np.uint64) for _ in self.tuples]
+        self._index: RowIndex | None = None
+
+    # -- gathering --------------------------------------------------------------------------------
+
+    def add(self, judged: JudgedRows) -> None:
+        """Add the good rows of a batch."""
+        rows = judged.rows
+        if not rows.num_rows:
+            return
+        if not judged.ids_are_new:
+            self.has_given_ids = True
+            if self.id_start is None:
+                self.id_start = self.row_count
+        self._append(rows)
+        self._positions.append(judged.positions.to_numpy())
+
+    def _append(self, rows: pa.RecordBatch) -> None:
+        if self._is_merge and self.has_given_ids:
+            self.given.append(rows)
+        else:
+            self.fresh.append(rows)
+        self.row_count += rows.num_rows
+        if self.id_start is not None:
+            self._ids.append(self.hasher.pairs(rows["id"]))
+        for end, spool in self._ends.items():
+            spool.append(self.hasher.pairs(rows[end]))
+        for members, numbers in zip(self.tuples, self._tuples, strict=True):
+            numbers.append(self.tuple_hashes(rows, members))
+
+    def finish(self) -> None:
+        """Hear that there are no more rows."""
+        self.fresh.finish()
+        self.given.finish()
+
+    def close(self) -> None:
+        """Let go of what the rows hold."""
+        self.fresh.close()
+        self.given.close()
+
+    def remapped(self, remaps: dict[str, EndpointRemap]) -> LoadedType:
+        """Return the same edges with ends that are spelled as ids; positions stay.
+
+        Ends that cannot be told apart become null; whoever calls has to drop those rows.
+        """
+        other = LoadedType(
+            self.owner,
+            self.destination,
+            self.hasher,
+            self._room,
+            may_stream=False,
+            is_merge=self._is_merge,
+        )
+        other.has_given_ids, other.id_start = self.has_given_ids, self.id_start
+        other.live, other.records = self.live, self.records
+        for _, batch in self.batches():
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for end, remap in remaps.items():
+                columns[end] = remap.apply(batch[end]).ids.fill_null("")
+            arrays = list(columns.values())
+            other._append(pa.RecordBatch.from_arrays(arrays, schema=batch.schema))
+        other._positions = self._positions
+        other.finish()
+        return other
+
+    # -- rows -------------------------------------------------------------------------------------
+
+    @property
+    def live_count(self) -> int:
+        """How many rows count."""
+        return self.row_count if self.live is None else int(np.count_nonzero(self.live))
+
+    def supersede(self, rows: Integers) -> None:
+        """Let rows not count any more, because later ones of their ids do."""
+        if len(rows):
+            self.live = self._without(self.live, rows)
+            self._index = None
+
+    def set_aside(self, rows: Integers) -> None:
+        """Let rows not count any more, because they break a rule."""
+        if len(rows):
+            self.live = self._without(self.live, rows)
+            self.records = self._without(self.records, rows)
+            self._index = None
+
+    def _without(self, mask: Mask | None, rows: Integers) -> Mask:
+        kept = np.ones(self.row_count, np.bool_) if mask is None else mask
+        kept[rows] = False
+        return kept
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Read all rows, live or not, each batch with the number of its first row."""
+        start = 0
+        for part in (self.fresh, self.given):
+            if not part.row_count:
+                continue
+            for batch in part.batches(columns):
+                yield start, batch
+                start += batch.num_rows
+
+    def pick(self, rows: Integers, columns: Sequence[str]) -> pa.Table:
+        """Read some columns of some rows, given in ascending order; `ROW` has their numbers."""
+        parts: list[pa.RecordBatch] = []
+        schema = pa.schema([self.destination.schema.field(name) for name in columns])
+        for start, batch in self.batches(columns) if len(rows) else ():
+            low, high = np.searchsorted(rows, (start, start + batch.num_rows))
+            if high > low:
+                taken = batch.take(pa.array(rows[low:high] - start))
+                parts.append(pa.RecordBatch.from_arrays(taken.columns, names=schema.names))
+            if high == len(rows):
+                break
+        plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+        table = pa.Table.from_batches(parts, plain if not parts else None).combine_chunks()
+        return table.append_column(ROW, pa.array(rows))
+
+    def positions(self, rows: Integers) -> list[int]:
+        """Return where rows came from."""
+        if not len(rows):
+            return []
+        found: list[int] = self._positions.whole()[rows].tolist()
+        return found
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def id_hashes(self) -> Hashes:
+        """Return one number per row from `id_start` on."""
+        return self._ids.first()
+
+    def id_pairs(self) -> Pairs:
+        """Return the hashes of the ids from `id_start` on."""
+        return self._ids.whole()
+
+    def end_slabs(self, end: str) -> Iterator[tuple[int, Pairs]]:
+        """Read the hashes of one end of all edges, each piece with the number of its first row."""
+        start = 0
+        for slab in self._ends[end].slabs():
+            yield start, slab
+            start += len(slab)
+
+    def end_hashes(self, end: str) -> Hashes:
+        """Return one number per row for one end."""
+        return self._ends[end].first()
+
+    def unique_hashes(self, number: int) -> Hashes:
+        """Return one number per row for one of `tuples`; `NO_HASH` where a member is null."""
+        hashes: Hashes = self._tuples[number].whole()
+        return hashes
+
+    def tuple_hashes(self, rows: pa.RecordBatch | pa.Table, members: Sequence[str]) -> Hashes:
+        """Hash the tuples of some rows."""
+        return self.hasher.tuples([spell(flat(rows[name])) for name in members])
+
+    def index(self) -> RowIndex:
+        """Return an index over the ids of the live rows; it is kept until rows are dropped."""
+        if self._index is None:
+            pairs, start = self.id_pairs(), self.id_start or 0
+            rows: Integers | None = None
+            if self.live is not None:
+                alive = self.live[start:] if self.id_start is not None else self.live[:0]
+                rows = np.flatnonzero(alive) + start
+                pairs = pairs.filter(alive)
+            self._index = RowIndex(HashIndex(pairs), rows, start)
+        return self._index
+
+    def forget_index(self) -> None:
+        """Free the memory of the index."""
+        self._index = None
+
+
+def tuple_members(owner: Owner) -> tuple[tuple[str, ...], ...]:
+    """Return the members of the tuples that `@unique` wants once, the key's aside."""
+    key = owner.key if isinstance(owner, NodeType) else ()
+    return tuple(members for members in owner.unique_constraints if members != key)

@@ -1,0 +1,151 @@
+"""Two processes write the same branch; one of them is killed and started again, over and over.
+
+No update is lost, no write happens twice, and the branch is one chain of commits.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+
+from crash.checks import check_opening_changes_nothing, check_sound
+from crash.nursery import ANSWER_MAX_S, Child, Nursery
+from crash.rivals import SCHEMA, counter_value
+from support.places import Place
+
+FOREVER_S = 3_600
+
+
+@dataclass
+class Told:
+    """What writers have said about their attempts."""
+
+    inserts: set[str] = field(default_factory=set)
+    increments: int = 0
+    unknown: set[str] = field(default_factory=set)
+    unknown_increments: int = 0
+    refused: set[str] = field(default_factory=set)
+    failures: list[object] = field(default_factory=list)
+
+    def add(self, messages: list[dict[str, object]]) -> None:
+        begun: dict[str, bool] = {}
+        for message in messages:
+            if "begin" in message:
+                begun[str(message["begin"])] = bool(message["increment"])
+            elif "done" in message:
+                text = str(message["done"])
+                if begun.pop(text):
+                    self.increments += 1
+                else:
+                    self.inserts.add(text)
+            elif "refused" in message:
+                begun.pop(str(message["refused"]))
+                self.refused.add(str(message["refused"]))
+            elif "failed" in message:
+                self.failures.append(message)
+        for text, is_increment in begun.items():
+            if is_increment:
+                self.unknown_increments += 1
+            else:
+                self.unknown.add(text)
+
+
+class Listener(threading.Thread):
+    """Hears a child out while it works, so that it never waits for a full socket."""
+
+    def __init__(self, child: Child) -> None:
+        super().__init__(daemon=True)
+        self.messages: list[dict[str, object]] = []
+        self._child = child
+        self._has_begun = threading.Event()
+
+    def run(self) -> None:
+        for message in self._child.rest():
+            self.messages.append(message)
+            if "begin" in message:
+                self._has_begun.set()
+
+    def wait_for_first_write(self) -> None:
+        assert self._has_begun.wait(ANSWER_MAX_S)
+
+
+def run_rivals(place: Place, nursery: Nursery, *, seconds: float, kills_min: int) -> None:
+    chance = random.Random(kills_min)
+    with place.init(SCHEMA) as graph:
+        graph.mutate('query q() { insert Counter { name: "all", value: 0 } }')
+    opening = {
+        "do": "open",
+        "uri": place.uri,
+        "options": dict(place.options),
+        "auto_optimize": True,
+    }
+    told = Told()
+    end = time.monotonic() + seconds
+
+    def let_race(child: Child, name: str) -> Listener:
+        child.send(opening, {"do": "race", "name": name, "seconds": FOREVER_S})
+        listener = Listener(child)
+        listener.start()
+        return listener
+
+    def kill(child: Child, listener: Listener) -> None:
+        child.kill()
+        listener.join()
+        told.add(listener.messages)
+
+    kills = 0
+    with nursery.child() as steady:
+        patient = let_race(steady, "steady")
+        while time.monotonic() < end or kills < kills_min:
+            with nursery.child() as mortal:
+                listener = let_race(mortal, f"mortal{kills}")
+                listener.wait_for_first_write()
+                time.sleep(chance.uniform(0.0, 2.0))
+                kill(mortal, listener)
+                kills += 1
+        kill(steady, patient)
+    check_told(place, told)
+    assert told.inserts
+    assert told.increments
+
+
+def check_told(place: Place, told: Told) -> None:
+    assert told.failures == []
+    graph = place.open()
+    rows = Counter(graph.snapshot().open("node:Log").scan().read_all()["text"].to_pylist())
+    assert max(rows.values()) == 1, "a write happened twice"
+    found = set(rows)
+    assert told.inserts <= found, "an acknowledged write is lost"
+    assert found <= told.inserts | told.unknown, "a refused write is there"
+    value = counter_value(graph)
+    assert told.increments <= value <= told.increments + told.unknown_increments
+    check_sound(graph)
+    audited = [record.operation_id for record in graph.recovery_list()]
+    assert len(set(audited)) == len(audited)
+    check_opening_changes_nothing(place)
+
+
+def test_a_process_that_is_killed_does_not_disturb_another(
+    local_place: Place, nursery: Nursery
+) -> None:
+    run_rivals(local_place, nursery, seconds=0, kills_min=2)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_again_and_again_does_not_disturb_another(
+    local_place: Place, nursery: Nursery
+) -> None:
+    run_rivals(local_place, nursery, seconds=60, kills_min=10)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_on_s3_does_not_disturb_another(
+    s3_place: Place, nursery: Nursery
+) -> None:
+    """The lease of whoever died has to run out, which takes ten seconds each time."""
+    run_rivals(s3_place, nursery, seconds=60, kills_min=3)
