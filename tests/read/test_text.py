@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from omnigraph.graph import Graph
 from omnigraph.read.text import TERMS_MAX, TextQueryError
 from omnigraph.store.text import ANALYSIS_PARAMETERS
+from omnigraph.write import indices
 
 SCHEMA = """\
 node Whole { key: String @key  text: String? @index }
@@ -203,6 +204,38 @@ def test_an_index_over_few_rows_does_not_rank_the_others(tmp_path: Path) -> None
     graph.load(lines("Bare", texts, list(texts)), mode="append")
     corpus = Corpus(graph, texts)
     assert corpus.scores("Part", "red") == pytest.approx(corpus.scores("Bare", "red"))
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["rebuilt", "waiting"])
+def test_an_index_never_answers_for_the_text_that_a_row_had_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """A changed row keeps its id, and an index knows rows by their ids."""
+    monkeypatch.setattr(indices, "REBUILT_ROWS_MAX", 0 if waits else 10_000)
+    random = Random(5)
+    texts: dict[str, str | None] = {f"k{n}": f"payer w{n}" for n in range(60)}
+    graph = Graph.init(tmp_path / "g", SCHEMA, durability="process", auto_optimize=False)
+    graph.load(lines("Whole", texts, list(texts)), mode="append")
+    graph.ensure_indices()
+    corpus = Corpus(graph, texts)
+    for number in range(8):
+        key = f"k{random.randrange(60)}"
+        texts[key] = random.choice(("receiver", "payer", "payer receiver")) + f" w{number}"
+        if number % 2:
+            graph.load(lines("Whole", texts, [key]), mode="merge")
+        else:
+            change = "query q($k: String, $t: String) {"
+            change += " update Whole set { text: $t } where key = $k }"
+            graph.mutate(change, params={"k": key, "t": texts[key]})
+        graph.optimize()
+        for query in ("payer", "receiver", f"w{number}", "payer receiver"):
+            expected = corpus.model(has_any, query)
+            params = {"t": query, "e": 1}
+            assert corpus.keys("Whole", "search($d.text, $t)", params) == expected
+            assert corpus.scores("Whole", query).keys() == expected
+            assert corpus.keys("Whole", "fuzzy($d.text, $t, $e)", params) == corpus.model(
+                has_similar, query, 1
+            )
 
 
 def test_filters_come_before_a_ranking_without_an_index(corpora: list[Corpus]) -> None:

@@ -181,7 +181,8 @@ def forget_the_last_commit(place: Place) -> None:
 
 
 def test_an_acknowledged_version_is_never_removed(place: Place) -> None:
-    place.open().mutate(INSERT)
+    with place.open() as graph:
+        graph.mutate(INSERT)
     file = version_file(place, MANIFEST)
     tear(file)
     with pytest.raises(TornHeadError, match="names its commit"):
@@ -190,7 +191,8 @@ def test_an_acknowledged_version_is_never_removed(place: Place) -> None:
 
 
 def test_a_version_whose_write_was_finished_is_never_removed(place: Place) -> None:
-    place.open().mutate(INSERT)
+    with place.open() as graph:
+        graph.mutate(INSERT)
     forget_the_last_commit(place)
     file = version_file(place, MANIFEST)
     tear(file)

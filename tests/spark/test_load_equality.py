@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
-from omnigraph.engine import engine_named
 from omnigraph.graph import Graph
 from omnigraph.spark.load import Tuning
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.load import LoadResult, OnDuplicate, OnError
 from omnigraph.write.violations import KeyConflictError, ValidationError
+from support.inline_jobs import inline_load
 from support.load_inputs import SCHEMAS, as_lines, as_parquet, as_tables, records, seed
 from support.loads import graph_lines
-
-pytestmark = pytest.mark.spark
 
 TUNINGS = (
     Tuning(),
@@ -28,18 +28,17 @@ TUNINGS = (
 )
 
 
-def _outcome(graph: Graph, data: object, engine: str, quarantine: Path, options: dict) -> object:
-    own = dict(options)
-    if own.get("on_error") == "quarantine":
-        own["quarantine"] = quarantine
+Load = Callable[[Path], LoadResult]
+
+
+def _outcome(load: Load, quarantine: Path) -> object:
     try:
-        result = graph.load(data, engine=engine, **own)
+        result = load(quarantine)
     except ValidationError as error:
         found = [tuple(vars(one).values()) for one in error.violations]
-        return sorted(map(repr, found)), error.total, error.totals, str(error)
+        return sorted(map(repr, found)), error.total, error.totals
     except KeyConflictError as error:
         return error.key_conflict, error.total, error.is_stored, sorted(error.offenders)
-    assert result.engine == engine
     shape = result.to_json()
     counts = {name: shape[name] for name in ("nodes", "edges", "rejected", "total_entities")}
     return counts, shape["commit"] is None, _set_aside(quarantine)
@@ -87,27 +86,39 @@ def _check_load(
     else:
         tables = as_tables(given_records, schema)
         source = tables if form == "tables" else as_parquet(tables, folder / "in")
-    engine_named("spark").tuning = data.draw(st.sampled_from(TUNINGS))
-    found = {
-        engine: _outcome(graph, source, engine, folder / engine, options)
-        for engine, graph in graphs.items()
+    tuning = data.draw(st.sampled_from(TUNINGS))
+    own = {"mode": WriteMode(mode)} | {
+        name: kind(options[name])
+        for name, kind in (("on_duplicate", OnDuplicate), ("on_error", OnError))
+        if name in options
     }
+    sets_aside = "on_error" in options
+
+    def local(quarantine: Path) -> LoadResult:
+        place = {"quarantine": quarantine} if sets_aside else {}
+        return graphs["local"].load(source, engine="local", **options, **place)
+
+    def inline(quarantine: Path) -> LoadResult:
+        place = {"quarantine": quarantine} if sets_aside else {}
+        return inline_load(graphs["spark"], source, tuning=tuning, **own, **place)
+
+    found = {"local": _outcome(local, folder / "local"), "spark": _outcome(inline, folder / "spark")}
     assert found["spark"] == found["local"]
     assert graph_lines(graphs["spark"]) == graph_lines(graphs["local"])
 
 
-_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=6, suppress_health_check=_CHECKS, derandomize=True)
+@settings(max_examples=25, suppress_health_check=_CHECKS)
 @given(st.data())
-def test_both_engines_load_alike(spark: SparkSession, data: st.DataObject) -> None:
-    _check(data, loads=2)
+def test_both_engines_load_alike(data: st.DataObject) -> None:
+    _check(data, loads=3)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-@settings(max_examples=150, suppress_health_check=_CHECKS)
+@settings(max_examples=500, suppress_health_check=_CHECKS)
 @given(st.data())
-def test_both_engines_load_many_things_alike(spark: SparkSession, data: st.DataObject) -> None:
-    _check(data, loads=3)
+def test_both_engines_load_many_things_alike(data: st.DataObject) -> None:
+    _check(data, loads=4)

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, cast
 
 from omnigraph.engine import BulkTable, EngineMissingError, LoadRequest, register
+from omnigraph.spark.jobs import SparkJobs
 from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
@@ -44,8 +45,14 @@ class SparkEngine:
         """Load on the caller's session, or on one that is found or started."""
         spark = session_of(request)
         progress = Progress.on_stderr() if request.shows_progress else Progress()
+        operation_id = request.repository.clock.ulid()
+        jobs = SparkJobs(spark, tag=f"omnigraph-{operation_id}", progress=progress)
         loader = SparkLoader(
-            request.repository, request.committer, spark, progress=progress, tuning=self.tuning
+            request.repository,
+            request.committer,
+            jobs,
+            operation_id=operation_id,
+            tuning=self.tuning,
         )
         return loader.load(source_of(request, spark), request.options)
 

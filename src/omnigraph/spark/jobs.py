@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
 from omnigraph.clock import SystemClock
-from omnigraph.spark.progress import Progress
+from omnigraph.spark.progress import Progress, application_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,34 @@ _RESULT: Final = f"{_CELL} binary"
 _POLL_S: Final = 0.1
 
 
-class Jobs:
+class Jobs(Protocol):
+    """Runs functions for the driver, somewhere."""
+
+    @property
+    def application_id(self) -> str | None:
+        """The name under which the place itself knows the work."""
+        ...
+
+    def calls(
+        self, stage: str, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
+    ) -> list[Answer]:
+        """Run a function for each of some arguments, in parallel; answers come in their order.
+
+        Everything is pickled on its way, so function and arguments are small.
+        """
+        ...
+
+    def rows(
+        self,
+        stage: str,
+        frame: DataFrame,
+        function: Callable[[Iterable[pa.RecordBatch], int], Answer],
+    ) -> list[Answer]:
+        """Run a function on the batches of every partition that has rows."""
+        ...
+
+
+class SparkJobs:
     """Runs the jobs of one operation on a session."""
 
     def __init__(self, spark: SparkSession, *, tag: str, progress: Progress) -> None:
@@ -41,13 +68,15 @@ class Jobs:
         self._tag = tag
         self._progress = progress
 
+    @property
+    def application_id(self) -> str | None:
+        """The name under which Spark knows the work; None on Connect."""
+        return application_id(self._spark)
+
     def calls(
         self, stage: str, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
     ) -> list[Answer]:
-        """Run a function for each of some arguments, in parallel; answers come in their order.
-
-        The function and its arguments are pickled into the tasks, so both are small.
-        """
+        """Run a function for each of some arguments, in parallel; answers come in their order."""
         if not asked:
             return []
         numbers = self._spark.range(0, len(asked), 1, len(asked))
@@ -102,7 +131,7 @@ def run_calls(
     spark: SparkSession, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
 ) -> list[Answer]:
     """Run a function for each of some arguments as one job of its own, without progress."""
-    jobs = Jobs(spark, tag=f"omnigraph-{SystemClock().ulid()}", progress=Progress())
+    jobs = SparkJobs(spark, tag=f"omnigraph-{SystemClock().ulid()}", progress=Progress())
     return jobs.calls("", function, asked)
 
 

@@ -18,11 +18,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.spark.hashing import HashScheme
-from omnigraph.spark.jobs import Jobs
 from omnigraph.spark.load_plan import LoadContext
 from omnigraph.spark.load_run import DRIVER_ROWS_MAX, LoadRun
 from omnigraph.spark.load_work import SparkWork
-from omnigraph.spark.progress import Progress, application_id
 from omnigraph.spark.side_files import SideFiles
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load import Loader, PreparedLoad
@@ -31,12 +29,11 @@ from omnigraph.write.load_result import LoadOptions, LoadResult, OnError
 from omnigraph.write.validate_endpoints import edge_ends
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.manifest.publish import Revalidate
     from omnigraph.manifest.state import ManifestState
     from omnigraph.schema import Catalog
+    from omnigraph.spark.jobs import Jobs
     from omnigraph.spark.load_plan import Owner
     from omnigraph.spark.sources import LoadPlan
     from omnigraph.write.load_sink import LoadSink, LoadSource
@@ -77,16 +74,15 @@ class SparkLoader(Loader):
         self,
         repository: Repository,
         committer: Committer,
-        spark: SparkSession,
+        jobs: Jobs,
         *,
-        progress: Progress | None = None,
+        operation_id: str,
         tuning: Tuning | None = None,
     ) -> None:
         super().__init__(repository, committer)
-        self._spark = spark
-        self._progress = progress or Progress()
+        self._jobs = jobs
         self._tuning = tuning or Tuning()
-        self._operation_id = repository.clock.ulid()
+        self._operation_id = operation_id
         self._files = SideFiles(repository.store.settings, self._operation_id)
         self._closing = ExitStack()
         self._work: SparkWork | None = None
@@ -96,7 +92,7 @@ class SparkLoader(Loader):
         with self._closing as stack:
             stack.callback(self._files.remove)
             result = super().load(source, options)
-            return replace(result, engine="spark", spark_app_id=application_id(self._spark))
+            return replace(result, engine="spark", spark_app_id=self._jobs.application_id)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -143,9 +139,8 @@ class SparkLoader(Loader):
         return int.from_bytes(blake2b(self._operation_id.encode(), digest_size=8).digest())
 
     def _run(self, plan: LoadPlan, context: LoadContext, mode: WriteMode) -> LoadRun:
-        tag = f"omnigraph-{self._operation_id}"
         return LoadRun(
-            Jobs(self._spark, tag=tag, progress=self._progress),
+            self._jobs,
             plan,
             context,
             mode,

@@ -15,16 +15,15 @@ in older segments that are not much larger (so their number grows with the logar
 and drops segments of which nothing is left.
 
 Text, substring and vector segments hold stable row ids, and a row that was changed keeps its id. A
-segment over its new place would stand beside one that still knows its old content, and readers could
-not tell them apart. So fragments with changed rows are never covered by a segment of their own: they
-wait uncovered, and when there are enough of them the whole index is built again.
+segment over its new place would stand beside one that still knows its old content, and readers
+could not tell them apart. So fragments with changed rows are never covered by a segment of their
+own: they wait uncovered, and when there are enough of them the whole index is built again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -201,10 +200,11 @@ class _Table:
     table_key: str
     fragments: tuple[FragmentInfo, ...]
 
-    @cached_property
-    def changed(self) -> frozenset[int]:
-        """The fragments that hold a row which was somewhere else before."""
-        request = ScanRequest(columns=(ROW_CREATED, ROW_UPDATED), with_row_address=True)
+    def changed(self, fragment_ids: tuple[int, ...]) -> frozenset[int]:
+        """Return which fragments hold a row that was somewhere else before."""
+        request = ScanRequest(
+            columns=(ROW_CREATED, ROW_UPDATED), with_row_address=True, fragment_ids=fragment_ids
+        )
         found: set[int] = set()
         for batch in self.handle.scan(request):
             is_changed = pc.less(batch[ROW_CREATED], batch[ROW_UPDATED])
@@ -224,7 +224,7 @@ def _plan_index(table: _Table, spec: IndexSpec, stored: Sequence[IndexInfo]) -> 
         spec = IndexSpec(spec.column, kind, name, spec.parameters)
         coverage = _Coverage.of(existing, fragments)
         if kind in _ROW_ID_KINDS and coverage.uncovered:
-            changed = table.changed.intersection(coverage.uncovered)
+            changed = table.changed(coverage.uncovered)
             if changed:
                 return _fold_changed(spec, coverage, changed, table)
         return _fold(spec, coverage, is_vector=is_vector)
