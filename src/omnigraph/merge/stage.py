@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import CorruptError
 from omnigraph.manifest.forks import write_base
+from omnigraph.store.blob_contents import with_blobs
 from omnigraph.store.records import ROW_ID
 from omnigraph.write.protocol import TableWrite
-from omnigraph.write.rewrite import with_blobs
 
 if TYPE_CHECKING:
     from omnigraph.changes.table_changes import Numbers, RowRefs

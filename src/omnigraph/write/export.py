@@ -32,9 +32,9 @@ from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import nearest_name
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
+from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
 from omnigraph.store.records import ROW_ID, DatasetVersion, ScanRequest
 from omnigraph.values import BLOB_STORAGE, PropType, Scalar
-from omnigraph.write.rewrite import BLOB_BATCH_ROWS, with_blobs
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot

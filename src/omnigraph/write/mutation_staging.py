@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.store.blob_contents import blob_contents
 from omnigraph.store.records import ROW_ID, ScanRequest
-from omnigraph.values import BLOB_STORAGE
 from omnigraph.write.columns import flat, is_in, last_rows, slabs, without
 from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
 from omnigraph.write.mutation_predicates import has_value_in
@@ -219,33 +219,14 @@ class TableStaging:
             if field.name not in found.schema.names:
                 columns.append(pa.nulls(found.num_rows, field.type))
             elif field.name in self.entity.blob_properties:
-                columns.append(self._blobs(field.name, found[field.name], found[ROW_ID]))
+                columns.append(
+                    blob_contents(
+                        self._stored, field.name, flat(found[field.name]), flat(found[ROW_ID])
+                    )
+                )
             else:
                 columns.append(found[field.name])
         return pa.Table.from_arrays(columns, schema=schema)
-
-    def _blobs(self, name: str, described: pa.ChunkedArray, row_ids: pa.ChunkedArray) -> pa.Array:
-        """Read the bytes of inline blobs; references to external objects stay references."""
-        found = flat(described)
-        uris = found.field("blob_uri").to_pylist()
-        is_valid = found.is_valid().to_pylist()
-        inline = [
-            row_id
-            for row_id, uri, valid in zip(row_ids.to_pylist(), uris, is_valid, strict=True)
-            if valid and not uri
-        ]
-        contents = iter(self._stored.read_blobs(name, inline))
-        return pa.array(
-            [
-                None
-                if not valid
-                else {"data": None, "uri": uri}
-                if uri
-                else {"data": next(contents), "uri": None}
-                for uri, valid in zip(uris, is_valid, strict=True)
-            ],
-            BLOB_STORAGE,
-        )
 
     # -- result ---------------------------------------------------------------------------------
 

@@ -13,24 +13,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.schema.values.convert import convert_values
+from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
 from omnigraph.store.records import ROW_ID, ScanRequest
-from omnigraph.values import BLOB_STORAGE, Scalar
+from omnigraph.values import Scalar
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry
     from omnigraph.schema import EdgeType, NodeType, Property
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import DatasetVersion, StagedTransaction
-
-BLOB_BATCH_ROWS: Final = 1024
-BLOB_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -131,52 +128,3 @@ class _Source:
         if prop is None or prop.prop_type.nullable or prop.default is None:
             return None
         return convert_values([prop.default], prop.prop_type, prop.name).column[0]
-
-
-# -- blobs -----------------------------------------------------------------------------------------
-
-
-def with_blobs(
-    handle: DatasetHandle, batch: pa.RecordBatch, names: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Exchange the descriptions of blobs for their contents, a bounded number of bytes at once."""
-    sizes = np.zeros(batch.num_rows, np.int64)
-    for name in names:
-        sizes += _sizes(batch[name])
-    for start, stop in _slices(sizes):
-        part = batch.slice(start, stop - start)
-        for name in names:
-            column = _contents(handle, name, part[name], part[ROW_ID])
-            part = part.set_column(part.schema.get_field_index(name), name, column)
-        yield part
-
-
-def _slices(sizes: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
-    """Cut rows where their contents would grow over the bound; at least one row each."""
-    groups = np.cumsum(sizes) // BLOB_BATCH_BYTES_MAX
-    starts = np.flatnonzero(np.diff(groups, prepend=-1))
-    yield from zip(starts.tolist(), [*starts[1:].tolist(), len(sizes)], strict=True)
-
-
-def _sizes(described: pa.Array) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    managed = pc.and_(described.is_valid(), pc.invert(_is_external(described)))
-    sizes = pc.if_else(managed, pc.cast(pc.struct_field(described, "size"), pa.int64()), 0)
-    return np.asarray(sizes.fill_null(0))
-
-
-def _is_external(described: pa.Array) -> pa.Array:
-    return pc.not_equal(pc.struct_field(described, "blob_uri"), "").fill_null(False)
-
-
-def _contents(handle: DatasetHandle, name: str, described: pa.Array, row_ids: pa.Array) -> pa.Array:
-    is_external = _is_external(described)
-    is_managed = pc.and_(described.is_valid(), pc.invert(is_external))
-    wanted = row_ids.filter(is_managed).to_pylist()
-    found = iter(handle.read_blobs(name, wanted))
-    data = pa.array([next(found) if managed else None for managed in is_managed.to_pylist()])
-    uris = pc.if_else(is_external, pc.struct_field(described, "blob_uri"), None)
-    return pa.StructArray.from_arrays(
-        [data.cast(pa.large_binary()), uris.cast(pa.utf8())],
-        fields=list(BLOB_STORAGE),
-        mask=described.is_null(),
-    )
