@@ -2,9 +2,9 @@
 
 1. This module knows no engine by its library. `omnigraph.spark.engine` registers itself when it is
    imported, and is imported only when somebody wants it.
-2. `auto` takes the other engine when the caller hands one of its tables or sessions, when a place to
-   run it is configured, or when the input is large and the engine can start here. What only this
-   process can read stays here.
+2. `auto` takes the other engine when the caller hands one of its tables or sessions, when a place
+   to run it is configured, or when the input is large and the engine can start here. What only
+   this process can read stays here.
 3. The choice is part of the result, and of a note for people when it was not the caller's own.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema.values.converted import ConversionMode
@@ -25,7 +25,9 @@ from omnigraph.write.load_result import LoadOptions, LoadOptionsError, LoadResul
 from omnigraph.write.load_source import files_of
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Repository
+    from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.store import StoreSettings
+    from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.protocol import Committer
 
@@ -68,6 +70,22 @@ class LoadRequest:
     shows_progress: bool = False
 
 
+@dataclass(frozen=True)
+class FrameRequest:
+    """Rows of one snapshot that a caller wants as a table of the engine's own.
+
+    `subject` names one type, or is None for all nodes and edges together.
+    """
+
+    settings: StoreSettings
+    snapshot: Snapshot
+    session: object
+    subject: str | None = None
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    edges: tuple[str, ...] | None = None
+
+
 class BulkEngine(Protocol):
     """An engine beside this process."""
 
@@ -86,6 +104,21 @@ class BulkEngine(Protocol):
 
     def load(self, request: LoadRequest) -> LoadResult:
         """Load."""
+        ...
+
+    def frame(self, request: FrameRequest) -> Any:
+        """Return rows as a table of the engine's own."""
+        ...
+
+    def export(
+        self,
+        plan: ExportPlan,
+        settings: StoreSettings,
+        *,
+        session: object | None,
+        shows_progress: bool,
+    ) -> ExportResult:
+        """Write the files of an export."""
         ...
 
 
@@ -147,11 +180,15 @@ def choose(
         return Choice(EngineChoice.LOCAL)
     if asked is not EngineChoice.AUTO:
         return Choice(asked)
+    place = next((name for name in _PLACES if environ.get(name)), None)
     if session is not None or _has_foreign_table(data):
         return Choice(EngineChoice.SPARK, "the caller handed a table or session of Spark")
-    place = next((name for name in _PLACES if environ.get(name)), None)
     if place is not None:
         return Choice(EngineChoice.SPARK, f"{place} is set")
+    return _by_size(data, environ)
+
+
+def _by_size(data: object, environ: Mapping[str, str]) -> Choice:
     size = input_bytes(data)
     limit = _min_bytes(environ)
     if size <= limit:
@@ -172,9 +209,7 @@ def run_load(
     local: Callable[[], LoadResult],
 ) -> LoadResult:
     """Load with the engine that fits; `local` does it in this process."""
-    chosen = choose(
-        asked, request.data, session=request.session, only_local=_only_local(request)
-    )
+    chosen = choose(asked, request.data, session=request.session, only_local=_only_local(request))
     if chosen.reason:
         _log.info("engine %s: %s", chosen.engine, chosen.reason)
     if chosen.engine is EngineChoice.LOCAL:
@@ -211,7 +246,8 @@ def _min_bytes(environ: Mapping[str, str]) -> int:
     try:
         return int(text) if text else MIN_BYTES
     except ValueError:
-        raise LoadOptionsError(f"{_MIN_BYTES_NAME} is '{text}'; expected a number of bytes") from None
+        problem = f"{_MIN_BYTES_NAME} is '{text}'; expected a number of bytes"
+        raise LoadOptionsError(problem) from None
 
 
 def input_bytes(data: object) -> int:

@@ -6,10 +6,26 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from omnigraph.changes.commit_changes import (
+    PAGE_CHANGES_DEFAULT,
+    CommitPage,
+    changes_between,
+    commit_page,
+)
+from omnigraph.changes.diff import Difference, difference
+from omnigraph.changes.feed import Feed, FeedPage, FeedRequest
+from omnigraph.changes.selection import Selection
 from omnigraph.clock import SystemClock
-from omnigraph.engine import EngineChoice, LoadRequest, run_load
+from omnigraph.engine import (
+    EngineChoice,
+    FrameRequest,
+    LoadRequest,
+    choose,
+    engine_named,
+    run_load,
+)
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import (
     GraphCommit,
@@ -54,6 +70,13 @@ from omnigraph.write.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.embed import EmbedMode, RowEmbedder
 from omnigraph.write.embed_stored import EmbedRequest, EmbedResult, StoredEmbedding
+from omnigraph.write.export import (
+    ExportFormat,
+    ExportResult,
+    export_here,
+    plan_export,
+    stream_lines,
+)
 from omnigraph.write.health import Finding, Health, examine
 from omnigraph.write.load import (
     Loader,
@@ -73,7 +96,7 @@ from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
 from omnigraph.write.staging_record import StagingRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -91,12 +114,17 @@ if TYPE_CHECKING:
 __all__ = [
     "MEMORY_MAX_DEFAULT",
     "CleanupResult",
+    "CommitPage",
     "DatasetCleanup",
+    "Difference",
     "EmbedFileRequest",
     "EmbedFileResult",
     "EmbedMode",
     "EmbedResult",
     "EmbedSpec",
+    "ExportResult",
+    "FeedPage",
+    "FeedRequest",
     "Finding",
     "Graph",
     "GraphCommit",
@@ -112,6 +140,7 @@ __all__ = [
     "RecoveryRecord",
     "RepairReport",
     "SchemaApplied",
+    "Selection",
     "Selector",
     "Snapshot",
     "TableRepair",
@@ -356,6 +385,47 @@ class Graph:
             resolve(BranchName.parse(source)), resolve(BranchName.parse(target))
         )
 
+    # -- changes --------------------------------------------------------------------------------
+
+    def diff_between(
+        self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
+    ) -> Difference:
+        """Return the net difference of two states of the graph, on whatever branches they are."""
+        old, new = self.snapshot_of(before), self.snapshot_of(after)
+        return difference(old, new, selection or Selection())
+
+    def changes_between(
+        self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what differs between two states, with the rows of both sides."""
+        old, new = self.snapshot_of(before), self.snapshot_of(after)
+        return changes_between(old, new, selection or Selection())
+
+    def commit_changes(
+        self,
+        commit_id: str,
+        selection: Selection | None = None,
+        *,
+        limit: int = PAGE_CHANGES_DEFAULT,
+        page_token: str | None = None,
+    ) -> CommitPage:
+        """Return a page of what one commit changed, with the rows before and after."""
+        history = self._repository.history
+        return commit_page(
+            history,
+            history.get(commit_id),
+            selection or Selection(),
+            graph=self.uri,
+            limit=limit,
+            page_token=page_token,
+        )
+
+    def poll_changes(self, request: FeedRequest, *, branch: str | None = None) -> FeedPage:
+        """Return a page of what happened on a branch since a cursor."""
+        snapshot = self._repository.history.snapshot(self._incarnation_of(branch))
+        feed = Feed(self._repository.history, snapshot, request.selection, graph=self.uri)
+        return feed.poll(request)
+
     # -- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
@@ -549,6 +619,78 @@ class Graph:
                 profile=profile,
                 cancelled=cancelled,
             ),
+        )
+
+    # -- exports and frames ---------------------------------------------------------------------
+
+    def export(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        format: str = ExportFormat.JSONL,  # noqa: A002 - what everybody calls it
+        types: Sequence[str] = (),
+        target: ReadTarget | None = None,
+        engine: str = EngineChoice.AUTO,
+        spark: object | None = None,
+        progress: bool = False,
+    ) -> ExportResult:
+        """Write one snapshot to an empty folder: a folder per type, a file per group of fragments.
+
+        `format` is `jsonl` or `parquet`; a load takes both back. `types` names some types, by
+        default all. `engine` is as in `load`; on Spark the folder must be one that workers share.
+        """
+        snapshot = self.snapshot() if target is None else self.snapshot_of(target)
+        form = choice(ExportFormat, format, "export format")
+        plan = plan_export(snapshot, out, export_format=form, types=types)
+        asked = choice(EngineChoice, engine, "engine")
+        chosen = choose(asked, {"export": plan}, session=spark).engine
+        if chosen is EngineChoice.LOCAL:
+            return export_here(plan, self._repository.store.datasets)
+        settings = self._repository.store.settings
+        return engine_named(chosen).export(plan, settings, session=spark, shows_progress=progress)
+
+    def export_lines(
+        self, *, types: Sequence[str] = (), target: ReadTarget | None = None
+    ) -> Iterator[bytes]:
+        """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
+        snapshot = self.snapshot() if target is None else self.snapshot_of(target)
+        return stream_lines(snapshot, types)
+
+    def to_spark(
+        self,
+        spark: object,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        target: ReadTarget | None = None,
+    ) -> Any:
+        """Return the rows of one type as a Spark DataFrame of one snapshot.
+
+        `columns` names columns, Blobs among them; without it all others come. `where` is a filter
+        in SQL that storage answers: comparisons, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`, `LIKE`,
+        `IS NULL`.
+        """
+        return engine_named("spark").frame(
+            FrameRequest(
+                self._repository.store.settings,
+                self.snapshot() if target is None else self.snapshot_of(target),
+                spark,
+                name,
+                None if columns is None else tuple(columns),
+                where,
+            )
+        )
+
+    def graphframe(self, spark: object, *, edges: Sequence[str] | None = None) -> Any:
+        """Return nodes and edges of the newest snapshot as a `GraphFrame`.
+
+        A vertex id is `Type:id`; `edges` names the edge types to take, by default all.
+        """
+        settings = self._repository.store.settings
+        chosen = None if edges is None else tuple(edges)
+        return engine_named("spark").frame(
+            FrameRequest(settings, self.snapshot(), spark, edges=chosen)
         )
 
     # -- mutations ------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def check_derived(graph: Graph) -> None:
 def check_opening_changes_nothing(place: Place) -> None:
     """A second open after recovery finds nothing to do."""
     before = tree(Path(place.uri)) if place.is_local else _objects(place)
-    place.open()
+    place.open().close()
     after = tree(Path(place.uri)) if place.is_local else _objects(place)
     assert after == before, "a second open changes something"
 

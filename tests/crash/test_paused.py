@@ -109,7 +109,8 @@ def pause_and_take_over(place: Place, nursery: Nursery, case: Case, point: str) 
                 each.branches[case.branch].people[f"other{number}"] = (None, None)
             add_person(other, world.copy(), f"other{number}", case.branch)
         answer = resume(child)
-        found = read_content(other)
+        # Whoever opens the graph now settles what the child could not finish.
+        found = read_content(opened(place))
         is_there = found == landed.content()
         if not is_there:
             assert found == world.content(), "what came late is half there"

@@ -116,16 +116,35 @@ def s3_copies(template: Place, s3: S3Server) -> Iterator[Place]:
         yield place
 
 
+ON_S3 = [
+    (job, offset)
+    for job in JOBS
+    for offset in range(len(FAULTS))
+    if job.branch == "main" and (offset == 0 or job.name == "insert")
+]
+
+
+def rotating_plans(offset: int) -> Iterator[FaultPlan]:
+    """Yield a plan for every effect until none fires; the faults take turns."""
+    for number in range(1, 200):
+        plan = FaultPlan(at=number, mode=FAULTS[(number + offset) % len(FAULTS)])
+        yield plan
+        if not plan.has_fired:
+            return
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", FAULTS)
-@pytest.mark.parametrize("job", [j for j in JOBS if j.branch == "main"], ids=lambda job: job.name)
+@pytest.mark.parametrize(("job", "offset"), ON_S3, ids=lambda part: getattr(part, "name", part))
 def test_a_fault_at_any_effect_on_s3_leaves_all_or_nothing(
-    templates: dict[bool, Place], s3: S3Server, job: Job, mode: FaultMode
+    templates: dict[bool, Place], s3: S3Server, job: Job, offset: int
 ) -> None:
-    """Leases are objects here: taking, renewing and letting go of a turn is swept as well."""
+    """Leases are objects here: taking, renewing and letting go of a turn is swept as well.
+
+    An insert meets every fault at every effect; the other jobs, which are slow here, one each.
+    """
     places = s3_copies(templates[False], s3)
     swept = Sweep.measured(job, next(places))
-    done = [check_fault(swept, next(places), plan) for plan in sweep(mode, effects_max=200)]
+    done = [check_fault(swept, next(places), plan) for plan in rotating_plans(offset)]
     assert done[-1]
     assert not done[0]
 

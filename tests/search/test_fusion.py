@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.search.fusion import arm_depth, distinct_in_order, fuse
+from omnigraph.search.fusion import distinct_in_order, fuse
 
 RANKINGS = st.lists(st.integers(0, 9), max_size=12)
 
@@ -57,10 +57,6 @@ def test_the_default_constant_is_sixty() -> None:
 @given(RANKINGS)
 def test_ranks_count_first_appearances(arm: list[int]) -> None:
     assert distinct_in_order(np.array(arm, np.int64)).tolist() == list(dict.fromkeys(arm))
-
-
-def test_arms_are_deeper_than_the_limit() -> None:
-    assert [arm_depth(limit) for limit in (1, 25, 26, 1_000)] == [100, 100, 104, 4_000]
 
 
 def test_arms_and_weights_must_match() -> None:

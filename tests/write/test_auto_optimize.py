@@ -174,7 +174,7 @@ def test_a_branch_tidies_up_only_what_it_owns(place: Place, impatient: int) -> N
 def test_a_failure_to_tidy_up_never_reaches_a_writer(
     place: Place, impatient: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise StorageUnavailableError(path="x", reason="injected")
 
     monkeypatch.setattr(Upkeep, "compact_tail", broken)

@@ -46,6 +46,13 @@ def test_a_probe_and_a_pass_find_the_same_rows(
     assert addressed["id"].to_pylist() == ["p250", "p3", "p0"]
 
 
+def test_what_was_found_is_still_there_when_more_is_looked_for(graph: Graph) -> None:
+    stored = StoredRows(graph.snapshot())
+    for names in (["p0", "p1"], ["p1", "p2", "ghost"], ["ghost", "p0", "p1", "p2"]):
+        found = stored.contains("node:Person", pa.array(names)).tolist()
+        assert found == [name != "ghost" for name in names]
+
+
 @pytest.mark.parametrize("probes", [0, 10_000])
 @pytest.mark.parametrize("column", ["age", "day"])
 def test_rows_are_found_by_any_column(
@@ -111,3 +118,24 @@ def test_a_probe_is_answered_by_an_index_that_covers_its_column(graph: Graph, co
 def test_positions_are_numbers_of_numpy(graph: Graph) -> None:
     located = StoredRows(graph.snapshot()).locate("node:Person", pa.array(["p1"]))
     assert located.row_ids.dtype == np.uint64
+
+
+def test_ids_that_were_announced_are_found_by_one_probe(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    where = StoredRows.where
+
+    def counting(
+        self: StoredRows, key: str, column: str, values: pa.Array, **rest: object
+    ) -> object:
+        asked.append(sorted(values.to_pylist()))
+        return where(self, key, column, values, **rest)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(StoredRows, "where", counting)
+    stored = StoredRows(graph.snapshot())
+    stored.announce("node:Person", pa.array(["p7", "new"]))
+    stored.announce("node:Person", pa.array(["p9"]))
+    assert stored.contains("node:Person", pa.array(["p9"])).tolist() == [True]
+    assert stored.locate("node:Person", pa.array(["new", "p7"])).found.tolist() == [False, True]
+    assert asked == [["new", "p7", "p9"]]

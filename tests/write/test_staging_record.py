@@ -17,6 +17,7 @@ from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import StagedTransaction
 from omnigraph.write.staging_record import (
     FOLDER,
+    RENEW_S,
     SILENT_S,
     DatasetBase,
     StagingRecord,
@@ -95,9 +96,32 @@ def test_a_record_older_than_the_orphan_age_is_dead(objects: ObjectStore) -> Non
     clock = ManualClock(now_us=SystemClock().now_us())
     records = StagingRecords(objects, clock)
     records.open("01A")
-    clock.advance(100)
-    assert live(StagingRecords(objects, clock), 200) == ["01A"]
-    assert live(StagingRecords(objects, clock), 50) == []
+    clock.advance(200)
+    assert live(StagingRecords(objects, clock), 300) == ["01A"]
+    assert live(StagingRecords(objects, clock), 150) == []
+
+
+def test_an_orphan_age_of_zero_does_not_kill_the_living(objects: ObjectStore) -> None:
+    clock = ManualClock(now_us=SystemClock().now_us())
+    StagingRecords(objects, clock).open("01A")
+    clock.advance(RENEW_S + 1)
+    assert live(StagingRecords(objects, clock), 0) == ["01A"]
+
+
+def test_files_that_tasks_leave_for_each_other_go_with_the_record(objects: ObjectStore) -> None:
+    clock = ManualClock(now_us=SystemClock().now_us())
+    StagingRecords(objects, clock).open("01A")
+    for operation in ("01A", "01B"):
+        objects.put(f"{FOLDER}/{operation}/id-node-Person-1", b"no record")
+    clock.advance(200)
+    live_records, dead = StagingRecords(objects, clock).partition(orphan_age_s=DAY_S)
+    assert ([record.operation_id for record in live_records], dead) == (["01A"], [])
+    _, dead = StagingRecords(objects, clock).partition(orphan_age_s=0)
+    assert dead == [
+        f"{FOLDER}/01A.json",
+        f"{FOLDER}/01A/id-node-Person-1",
+        f"{FOLDER}/01B/id-node-Person-1",
+    ]
 
 
 @pytest.mark.parametrize("data", [b"", b"not json", b"[1]", b'{"tables": [{}]}', b'{"files": 3}'])
@@ -188,3 +212,18 @@ def test_cleanup_spares_a_dataset_in_which_a_live_job_writes(tmp_path: Path) -> 
     late.cleanup(keep_versions=1, confirm=True)
     assert store.objects.head("nodes/new/data/1.lance") is not None
     assert store.objects.head("nodes/old/data/1.lance") is None
+
+
+def test_cleanup_leaves_a_table_alone_to_which_a_live_job_writes(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "graph"))
+    graph = place.init()
+    base = graph.snapshot().open(PERSON).at
+    staged = staged_append(graph)
+    store = repository_of(graph).store
+    records = StagingRecords(store.objects, SystemClock())
+    job = records.open("01A", [DatasetBase.of(base)])
+    place.open().cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert (Path(place.uri) / staged.files[0].path).exists()
+    job.close()
+    place.open().cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert not (Path(place.uri) / staged.files[0].path).exists()

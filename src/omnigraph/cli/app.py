@@ -19,8 +19,10 @@ from omnigraph.wire import outcome_of
 
 COMMANDS: Final = {
     "branch": ("omnigraph.cli.commands.branch", "Create, list, merge and delete branches."),
+    "changes": ("omnigraph.cli.commands.changes", "Follow what happens on a branch."),
     "cleanup": ("omnigraph.cli.commands.cleanup", "Remove old versions and leftovers."),
     "commit": ("omnigraph.cli.commands.commit", "Look at the history of a graph."),
+    "diff": ("omnigraph.cli.commands.diff", "Show what differs between two states."),
     "doctor": ("omnigraph.cli.commands.doctor", "Check this machine, and a graph."),
     "demo": ("omnigraph.cli.commands.demo", "Walk through what omnigraph does, end to end."),
     "embed": ("omnigraph.cli.commands.embed", "Make the vectors of records or of a graph."),

@@ -17,12 +17,14 @@ at once, together with the commit record.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import (
     BranchGoneError,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from omnigraph.manifest.reader import ManifestReader
     from omnigraph.manifest.state import ManifestState
     from omnigraph.store.datasets import DatasetStore
+
+_log = logging.getLogger(__name__)
 
 DEADLINE_S: Final = 30.0
 _PAUSE_S: Final = 0.002
@@ -192,7 +196,11 @@ class Publisher:
         landed = self._datasets.commit_staged(staged, exact=False).version
         self._require_alive(incarnation)
         if landed == state.version + 1:
-            self._reader.take_over(incarnation, state, landed, written)
+            try:
+                self._reader.take_over(incarnation, state, landed, written)
+            except (OmnigraphError, pa.ArrowException) as error:
+                # The publish has landed whatever happens here: the next reader reads it.
+                _log.info("manifest version %d was not taken over: %s", landed, error)
         commit = plan.commit and replace(plan.commit, manifest_version=landed)
         return Published(landed, commit, {entry.table_key: entry for entry in plan.entries})
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import quote
@@ -103,6 +103,20 @@ def take_all(turns: Turns, branches: Iterable[BranchName], *, operation_id: str)
                 for branch in sorted(set(branches))
             )
         )
+
+
+@contextmanager
+def take_unless_held(
+    turns: Turns, branch: BranchName, *, operation_id: str
+) -> Iterator[Turn | None]:
+    """Hold the turn of a branch; None when somebody has it who is surely alive."""
+    with ExitStack() as stack:
+        turn: Turn | None = None
+        with suppress(TurnTimeoutError):
+            turn = stack.enter_context(
+                turns.take(branch, operation_id=operation_id, wait_max_s=turns.takeover_s)
+            )
+        yield turn
 
 
 @dataclass(frozen=True)

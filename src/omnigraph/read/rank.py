@@ -29,6 +29,7 @@ from omnigraph.read.context import Context, ScoreMap
 from omnigraph.read.rows import NULL, RowIds, RowTable
 from omnigraph.read.scan import scan_nodes, split_filters
 from omnigraph.read.table_keys import node_key
+from omnigraph.search.fusion import fuse as fuse_rankings
 from omnigraph.store.filters import Filter
 from omnigraph.store.records import DISTANCE, ROW_ID, ScanRequest, TextSearch, VectorSearch
 
@@ -60,6 +61,19 @@ class FusionConstantError(InvalidInputError):
     def __init__(self, value: int | None) -> None:
         self.value = value
         super().__init__(f"k of rrf must be a positive integer, and is {value}")
+
+
+class FusionWeightError(InvalidInputError):
+    """The weights of a rank fusion are no finite numbers from zero on, or both zero."""
+
+    code = "OG-QUERY-RRF-WEIGHT"
+
+    def __init__(self, weights: tuple[float | None, ...]) -> None:
+        self.weights = weights
+        shown = ", ".join("null" if weight is None else f"{weight:g}" for weight in weights)
+        super().__init__(
+            f"weights of rrf must be finite, not negative and not both zero, and are {shown}"
+        )
 
 
 class EmbeddingMissingError(UnavailableError):
@@ -242,30 +256,30 @@ def fuse(context: Context, rows: RowTable, ranking: RrfRanking) -> None:
     k = context.bindings.integer(ranking.k)
     if k is None or k < RRF_K_MIN:
         raise FusionConstantError(k)
-    absent = len(survivors)
-    scores = np.zeros(absent)
-    places: list[RowIds] = []
-    for arm in _arms(ranking):
-        arm_places = _places_among(context.scores[arm], survivors, absent)
-        is_ranked = arm_places < absent
-        scores += np.where(is_ranked, 1.0 / (k + arm_places + 1.0), 0.0)
-        places.append(arm_places)
-    order = np.lexsort((places[1], places[0], -scores))
-    fused = np.empty(absent, np.int64)
-    fused[order] = np.arange(absent)
-    context.scores[ranking] = ScoreMap(survivors, scores, fused)
+    arms = [_ranked_among(context.scores[arm], survivors) for arm in _arms(ranking)]
+    fused = fuse_rankings(arms, k=k, weights=_weights(context, ranking))
+    by_row_id = np.argsort(fused.entities, kind="stable")
+    context.scores[ranking] = ScoreMap(
+        fused.entities[by_row_id], fused.scores[by_row_id], by_row_id.astype(np.int64)
+    )
 
 
-def _places_among(scores: ScoreMap, survivors: RowIds, absent: int) -> RowIds:
-    """Return the place of each survivor in one arm, from 0; others get `absent`."""
-    places = np.full(len(survivors), absent, np.int64)
-    is_ranked = np.isin(survivors, scores.row_ids)
-    if is_ranked.any():
-        found = scores.places_of(survivors[is_ranked])
-        renumbered = np.empty(len(found), np.int64)
-        renumbered[np.argsort(found)] = np.arange(len(found))
-        places[is_ranked] = renumbered
-    return places
+def _weights(context: Context, ranking: RrfRanking) -> tuple[float, ...]:
+    if not ranking.weights:
+        return (1.0, 1.0)
+    bound = [context.bindings.value_of(weight).value for weight in ranking.weights]
+    weights = tuple(float(item) if isinstance(item, int | float) else None for item in bound)
+    known = tuple(weight for weight in weights if weight is not None)
+    is_usable = all(math.isfinite(weight) and weight >= 0 for weight in known)
+    if len(known) != len(weights) or not is_usable or not any(known):
+        raise FusionWeightError(weights)
+    return known
+
+
+def _ranked_among(scores: ScoreMap, survivors: RowIds) -> RowIds:
+    """Return the survivors that an arm ranks, best first."""
+    ranked = survivors[np.isin(survivors, scores.row_ids)]
+    return ranked[np.argsort(scores.places_of(ranked))] if len(ranked) else ranked
 
 
 # -- as a column --------------------------------------------------------------------------------
@@ -294,8 +308,3 @@ def _score_present(context: Context, rows: RowTable, ranking: Ranking) -> None:
         )
     if isinstance(ranking, RrfRanking):
         fuse(context, rows, ranking)
-        fused = context.scores[ranking]
-        is_ranked = fused.scores > 0
-        context.scores[ranking] = ScoreMap(
-            fused.row_ids[is_ranked], fused.scores[is_ranked], fused.places[is_ranked]
-        )

@@ -17,7 +17,6 @@ Facts on which the sweep rests:
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,7 +30,7 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.rows import voided_row
-from omnigraph.manifest.turn import TurnTimeoutError
+from omnigraph.manifest.turn import take_unless_held
 from omnigraph.names import BranchName
 from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
 from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
@@ -146,16 +145,10 @@ class Recovery:
 
     def _sweep_unless_alive(self, branch: BranchName, sidecar: Sidecar) -> list[RecoveryRecord]:
         """Settle a record under its turn; whoever keeps holding that turn is alive and goes on."""
-        turns = self._repository.turns
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(
-                    turns.take(
-                        branch, operation_id=sidecar.operation_id, wait_max_s=turns.takeover_s
-                    )
-                )
-            except TurnTimeoutError:
-                _log.info("operation %s is under way", sidecar.operation_id)
+        operation_id = sidecar.operation_id
+        with take_unless_held(self._repository.turns, branch, operation_id=operation_id) as turn:
+            if turn is None:
+                _log.info("operation %s is under way", operation_id)
                 return []
             return self._settle_if_there(sidecar.path)
 

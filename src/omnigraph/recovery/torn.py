@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import CorruptError, NotFoundError
 from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS, MANIFEST, RECOVERIES
+from omnigraph.manifest.turn import take_unless_held
 from omnigraph.recovery.audit import RecoveryKind, RecoveryRecord, TableOutcome
 from omnigraph.store.errors import CorruptObjectError, DatasetNotFoundError
 from omnigraph.store.filters import Comparison
@@ -116,7 +117,10 @@ class TornHeads:
         if not any(self._has_moved(table) for table in _owned(state, incarnation)):
             return
         operation_id = self._repository.clock.ulid()
-        with self._repository.turns.take(incarnation.branch, operation_id=operation_id):
+        turns, branch = self._repository.turns, incarnation.branch
+        with take_unless_held(turns, branch, operation_id=operation_id) as turn:
+            if turn is None:
+                return  # What has moved is the work of somebody who is at it.
             state = self._repository.reader.latest(incarnation)
             for table_key, lineage, published in _owned(state, incarnation):
                 self.mend_table(table_key, lineage, published=published)

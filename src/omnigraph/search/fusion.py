@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 DEFAULT_K: Final = 60.0
-_DEPTH_FACTOR: Final = 4
-_DEPTH_MIN: Final = 100
 
-Entities = NDArray[np.integer[Any]]
+Entities = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +25,6 @@ class Fused:
 
     entities: Entities
     scores: NDArray[np.float64]
-
-
-def arm_depth(limit: int) -> int:
-    """Return how many entities an arm must yield for a query with this limit.
-
-    >>> arm_depth(5), arm_depth(50)
-    (100, 200)
-    """
-    return max(limit * _DEPTH_FACTOR, _DEPTH_MIN)
 
 
 def distinct_in_order(entities: Entities) -> Entities:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from omnigraph.engine import BulkTable, EngineMissingError, LoadRequest, register
-from omnigraph.spark.jobs import SparkJobs
+from omnigraph.engine import (
+    BulkTable,
+    EngineMissingError,
+    FrameRequest,
+    LoadRequest,
+    register,
+)
+from omnigraph.spark.export import export_on_spark
+from omnigraph.spark.frames import PinnedGraph, graphframe, to_spark
+from omnigraph.spark.jobs import Jobs
 from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
@@ -17,6 +25,8 @@ from omnigraph.spark.sources import expand, plan_lines, plan_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from omnigraph.store import StoreSettings
+    from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_result import LoadResult
 
 _PARALLELISM: Final = "spark.default.parallelism"
@@ -46,7 +56,7 @@ class SparkEngine:
         spark = session_of(request)
         progress = Progress.on_stderr() if request.shows_progress else Progress()
         operation_id = request.repository.clock.ulid()
-        jobs = SparkJobs(spark, tag=f"omnigraph-{operation_id}", progress=progress)
+        jobs = Jobs(spark, tag=f"omnigraph-{operation_id}", progress=progress)
         loader = SparkLoader(
             request.repository,
             request.committer,
@@ -56,20 +66,47 @@ class SparkEngine:
         )
         return loader.load(source_of(request, spark), request.options)
 
+    def frame(self, request: FrameRequest) -> Any:
+        """Return a DataFrame of one type, or a GraphFrame of everything."""
+        spark = spark_session(request.session)
+        pinned = PinnedGraph(request.settings, request.snapshot)
+        if request.subject is None:
+            return graphframe(pinned, spark, edges=request.edges)
+        return to_spark(
+            pinned, spark, request.subject, columns=request.columns, where=request.where
+        )
+
+    def export(
+        self,
+        plan: ExportPlan,
+        settings: StoreSettings,
+        *,
+        session: object | None,
+        shows_progress: bool,
+    ) -> ExportResult:
+        """Export on the caller's session, or on one that is found or started."""
+        spark = get_spark() if session is None else spark_session(session)
+        progress = Progress.on_stderr() if shows_progress else Progress()
+        return export_on_spark(plan, settings, spark, progress=progress)
+
 
 def session_of(request: LoadRequest) -> SparkSession:
     """Return the session to run on: the caller's, that of a DataFrame, or any."""
     if request.session is not None:
-        if not hasattr(request.session, "createDataFrame"):
-            kind = type(request.session).__name__
-            raise EngineMissingError("spark", f"a {kind} is no Spark session")
-        return cast("SparkSession", request.session)
+        return spark_session(request.session)
     if isinstance(request.data, Mapping):
         for table in request.data.values():
             found: SparkSession | None = getattr(table, "sparkSession", None)
             if found is not None:
                 return found
     return get_spark()
+
+
+def spark_session(session: object) -> SparkSession:
+    """Return what a caller gave as a session, if it is one."""
+    if not hasattr(session, "createDataFrame"):
+        raise EngineMissingError("spark", f"a {type(session).__name__} is no Spark session")
+    return cast("SparkSession", session)
 
 
 def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:

@@ -1,7 +1,7 @@
 """Which hashes occur twice, among many sorted runs, within bounded memory.
 
-Runs are mapped files sorted by `hash`. They are looked at range by range of the hashes, so that what
-is in memory at a time is bounded however many rows there are.
+Runs are mapped files sorted by `hash`. They are looked at range by range of the hashes, so that
+what is in memory at a time is bounded however many rows there are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """64-bit hashes of text columns, computed on whole columns.
 
-1. Equal texts have equal hashes, in every process: a hash depends on the bytes and the scheme alone.
+1. Equal texts have equal hashes, in every process: a hash depends on the bytes and the scheme
+   alone.
 2. Different texts may have equal hashes. Nothing is decided by equal hashes alone: they find
    candidates, and whoever finds some compares the texts. Different hashes prove different texts.
 """
@@ -78,9 +79,7 @@ def _buffers(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.ui
     return offsets - first, data
 
 
-def _hashed(
-    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], seed: np.uint64
-) -> Hashes:
+def _hashed(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], seed: np.uint64) -> Hashes:
     lengths = np.diff(offsets)
     starts = offsets[:-1]
     # Every place of the text as the start of one word of eight bytes.

@@ -4,8 +4,8 @@
    and works on every kind of session.
 2. What a call returns comes back as one binary cell. A task that was run twice, by a retry or by
    speculation, is answered once: the cells are the rows of the job's result.
-3. Jobs run in a thread of their own under one tag. When the waiting thread is interrupted, everything
-   under the tag is cancelled before the interrupt goes on.
+3. Jobs run in a thread of their own under one tag. When the waiting thread is interrupted,
+   everything under the tag is cancelled before the interrupt goes on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RESULT: Final = f"{_CELL} binary"
 _POLL_S: Final = 0.1
 
 
-class Jobs(Protocol):
+class JobRunner(Protocol):
     """Runs functions for the driver, somewhere."""
 
     @property
@@ -60,7 +60,7 @@ class Jobs(Protocol):
         ...
 
 
-class SparkJobs:
+class Jobs:
     """Runs the jobs of one operation on a session."""
 
     def __init__(self, spark: SparkSession, *, tag: str, progress: Progress) -> None:
@@ -131,7 +131,7 @@ def run_calls(
     spark: SparkSession, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
 ) -> list[Answer]:
     """Run a function for each of some arguments as one job of its own, without progress."""
-    jobs = SparkJobs(spark, tag=f"omnigraph-{SystemClock().ulid()}", progress=Progress())
+    jobs = Jobs(spark, tag=f"omnigraph-{SystemClock().ulid()}", progress=Progress())
     return jobs.calls("", function, asked)
 
 

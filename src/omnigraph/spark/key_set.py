@@ -1,8 +1,8 @@
 """The ids of a node type as a sorted set that tasks probe.
 
-A *run* is a table sorted by `hash`: the hashes of some ids, the ids themselves, and the number of the
-row that each stands in. Tasks leave one run each; `merged` makes one part of a set of them. A set is one file, or several
-that share the hashes among them by range when one would be too large.
+A *run* is a table sorted by `hash`: the hashes of some ids, the ids themselves, and the number of
+the row that each stands in. Tasks leave one run each; `merged` makes one part of a set of them. A
+set is one file, or several that share the hashes among them by range when one would be too large.
 
 1. A probe is exact: hashes find the place, the text there decides. Several ids with one hash stand
    next to each other and are all compared.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -28,9 +29,7 @@ from omnigraph.spark.side_files import SideFiles, mapped
 Places = npt.NDArray[np.int64]
 Answer = TypeVar("Answer", np.bool_, np.int64)
 
-RUN_SCHEMA: Final = pa.schema(
-    [("hash", pa.uint64()), ("id", pa.large_utf8()), ("row", pa.int64())]
-)
+RUN_SCHEMA: Final = pa.schema([("hash", pa.uint64()), ("id", pa.large_utf8()), ("row", pa.int64())])
 _BITS: Final = 64
 _SETS_OPEN_MAX: Final = 16
 
@@ -68,7 +67,7 @@ class HashRange:
 def ranges(count: int) -> tuple[HashRange, ...]:
     """Divide all hashes into ranges of the same length."""
     bounds = [number * (1 << _BITS) // count for number in range(count + 1)]
-    return tuple(HashRange(first, end) for first, end in zip(bounds, bounds[1:], strict=False))
+    return tuple(HashRange(first, end) for first, end in pairwise(bounds))
 
 
 def merged(runs: Sequence[pa.Table], within: HashRange) -> pa.Table:

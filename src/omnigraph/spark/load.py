@@ -1,11 +1,13 @@
 """Bulk load on Spark: many tasks write, the driver commits once.
 
-1. What makes rows good is what the in-process engine says: rules of single rows run unchanged in the
-   tasks. Rules across rows are proven by hashes; what cannot be proven is judged by that engine's own
-   rules, over the staged columns.
+1. What makes rows good is what the in-process engine says: rules of single rows run unchanged in
+   the tasks. Rules across rows are proven by hashes; what cannot be proven is judged by that
+   engine's own rules, over the staged columns.
 2. The input is read once. An attempt that loses a race keeps what was staged; only what depends on
    stored rows is done again on the newer snapshot.
-3. Whatever happens before the commit leaves the graph as it was: no head has moved, and what was
+3. While it runs, `__staging/<operation>.json` names the tables that its tasks write to, so that
+   `cleanup` spares their files.
+4. Whatever happens before the commit leaves the graph as it was: no head has moved, and what was
    written is unreferenced.
 """
 
@@ -26,6 +28,7 @@ from omnigraph.write.delta import WriteMode
 from omnigraph.write.load import Loader, PreparedLoad
 from omnigraph.write.load_checks import LoadJudge
 from omnigraph.write.load_result import LoadOptions, LoadResult, OnError
+from omnigraph.write.staging_record import DatasetBase, StagingJob, StagingRecords
 from omnigraph.write.validate_endpoints import edge_ends
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.publish import Revalidate
     from omnigraph.manifest.state import ManifestState
     from omnigraph.schema import Catalog
-    from omnigraph.spark.jobs import Jobs
+    from omnigraph.spark.jobs import JobRunner
     from omnigraph.spark.load_plan import Owner
     from omnigraph.spark.sources import LoadPlan
     from omnigraph.write.load_sink import LoadSink, LoadSource
@@ -74,7 +77,7 @@ class SparkLoader(Loader):
         self,
         repository: Repository,
         committer: Committer,
-        jobs: Jobs,
+        jobs: JobRunner,
         *,
         operation_id: str,
         tuning: Tuning | None = None,
@@ -86,11 +89,15 @@ class SparkLoader(Loader):
         self._files = SideFiles(repository.store.settings, self._operation_id)
         self._closing = ExitStack()
         self._work: SparkWork | None = None
+        self._record: StagingJob | None = None
 
     def load(self, source: LoadSource, options: LoadOptions) -> LoadResult:
         """Read everything, judge it, and commit it once."""
         with self._closing as stack:
             stack.callback(self._files.remove)
+            store = self._repository.store
+            records = StagingRecords(store.objects, self._repository.clock)
+            self._record = stack.enter_context(records.hold(self._operation_id))
             result = super().load(source, options)
             return replace(result, engine="spark", spark_app_id=self._jobs.application_id)
 
@@ -107,8 +114,14 @@ class SparkLoader(Loader):
             with load.timer.phase("read"):
                 plan = source.plan_for(load.catalog)
                 context = self._context(load, plan, snapshot)
+                if self._record is not None:
+                    # Named before the first task writes: nobody takes its files for leftovers.
+                    bases = [DatasetBase.of(base) for base in context.bases.values()]
+                    self._record.declare(bases=bases)
                 run = self._run(plan, context, options.mode)
-                self._work = SparkWork(load, plan, run, context, snapshot, room)
+                self._work = SparkWork(
+                    load, plan=plan, run=run, context=context, snapshot=snapshot, room=room
+                )
                 self._closing.callback(self._work.close)
         except BaseException:
             load.intake.close()
@@ -162,9 +175,7 @@ class SparkLoader(Loader):
         work.bring_in(snapshot)
         return super().judge(load, snapshot)
 
-    def revalidation(
-        self, load: PreparedLoad, snapshot: Snapshot, judge: LoadJudge
-    ) -> Revalidate:
+    def revalidation(self, load: PreparedLoad, snapshot: Snapshot, judge: LoadJudge) -> Revalidate:
         """Return the check of tables that were only read and have moved."""
         run_rules = super().revalidation(load, snapshot, judge)
 

@@ -1,9 +1,9 @@
 """Staged rows become one transaction per table.
 
 1. Appended and overwritten tables are committed as the fragments that tasks have written.
-2. In a merge, tasks go through the stored fragments, each through its own: they find the ids that are
-   staged too, leave equal rows alone, write different ones under their stable row ids and remove
-   exactly their old versions. What is new stays in the fragments in which it was staged.
+2. In a merge, tasks go through the stored fragments, each through its own: they find the ids that
+   are staged too, leave equal rows alone, write different ones under their stable row ids and
+   remove exactly their old versions. What is new stays in the fragments in which it was staged.
 3. Fragments from which rows have to go, or that are many and small, are written again.
 """
 
@@ -68,6 +68,7 @@ class TableStage:
         self,
         run: LoadRun,
         load: StagedLoad,
+        *,
         datasets: DatasetStore,
         bases: Mapping[str, WriteBase],
         views: StagedViews,
@@ -139,9 +140,7 @@ class TableStage:
         write = TableWrite(key, (update,), count, base)
         return StagedTable(write, inserted, matched.updated, matched.unchanged)
 
-    def _new_fragments(
-        self, staged: StagedType, leaving: Sequence[str]
-    ) -> list[WrittenFragment]:
+    def _new_fragments(self, staged: StagedType, leaving: Sequence[str]) -> list[WrittenFragment]:
         """Return the fragments of rows that stay and are new, written again where need be."""
         fragments = [fragment for part in staged.parts for fragment in part.fragments]
         if not fragments:

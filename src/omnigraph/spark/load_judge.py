@@ -1,8 +1,8 @@
 """Asking the rules themselves, over staged rows: when hashes could not prove that all is well.
 
 The staged columns that rules across rows look at are read once, by the driver, into what the
-in-process engine keeps of a load: a few numbers per row, in memory up to a budget and in files beyond
-it. From there on the verdict is that engine's own.
+in-process engine keeps of a load: a few numbers per row, in memory up to a budget and in files
+beyond it. From there on the verdict is that engine's own.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class _ViewPart(RowPart):
 
 def loaded_types(
     types: Mapping[str, StagedType],
+    *,
     places: InputPlaces,
     views: StagedViews,
     snapshot: Snapshot,
     bases: TableBases,
     hasher: Hasher,
     room: SpoolRoom,
-    *,
     is_overwrite: bool,
 ) -> dict[str, LoadedType]:
     """Return the staged rows in the form in which the rules look at them."""
@@ -73,25 +73,20 @@ def loaded_types(
         destination = Destination(
             bases, snapshot.entry(key), staged.owner.arrow_schema, is_overwrite
         )
-        found[key] = _loaded(staged, places, views, destination, hasher, room)
+        loaded = LoadedType(
+            staged.owner, destination, hasher, room, may_stream=False, is_merge=False
+        )
+        if staged.rows:
+            rows = views.rows(staged).fragment_ids
+            loaded.fresh = _ViewPart(destination, room, views.handle(staged), rows)
+            _fill(loaded, staged, places)
+        found[key] = loaded
     return found
 
 
-def _loaded(
-    staged: StagedType,
-    places: InputPlaces,
-    views: StagedViews,
-    destination: Destination,
-    hasher: Hasher,
-    room: SpoolRoom,
-) -> LoadedType:
+def _fill(loaded: LoadedType, staged: StagedType, places: InputPlaces) -> None:
+    """Read the columns that rules look at; all rows are staged in one way."""
     owner = staged.owner
-    # Rows are never told apart by whether they may be stored: all are staged in one way.
-    loaded = LoadedType(owner, destination, hasher, room, may_stream=False, is_merge=False)
-    if not staged.rows:
-        return loaded
-    rows = views.rows(staged)
-    loaded.fresh = _ViewPart(destination, room, views.handle(staged), rows.fragment_ids)
     ends = ("src", "dst") if isinstance(owner, EdgeType) else ()
     members = (name for members in tuple_members(owner) for name in members)
     columns = tuple(dict.fromkeys(("id", *ends, *members)))
@@ -109,7 +104,6 @@ def _loaded(
                     ids_are_new=ids_are_new,
                 )
             )
-    return loaded
 
 
 def _by_part(

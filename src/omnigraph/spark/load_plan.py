@@ -32,10 +32,6 @@ ID: Final = "id"
 CARDINALITY: Final = "card"
 
 
-
-
-
-
 @dataclass(frozen=True)
 class ParquetSplit:
     """Some row groups of one parquet file; `first_rows` numbers the first row of each."""

@@ -5,8 +5,8 @@
 | an id, a key or a `@unique` tuple once in the input | no hash occurs twice among the staged rows |
 | … and not in stored rows that stay | no hash occurs on both sides |
 | ends exist | every end was found, as text, in the set of node ids |
-| `@card` | edges per hash of their source are within the bounds, and no two nodes share a hash |
-| overwritten nodes leave no edge behind | every end of a stored edge is in the set of the new nodes |
+| `@card` | edges per hash of a source are within the bounds, and no two nodes share a hash |
+| overwritten nodes leave no edge behind | ends of stored edges are in the set of the new nodes |
 
 A proof is exact. What it cannot show is a *doubt*, not a violation: two texts may share a hash. Who
 has doubts asks the rules themselves.
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +23,8 @@ import numpy as np
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.spark.hash_runs import common, counted, hash_ranges, is_among, repeated
 from omnigraph.spark.load_plan import CARDINALITY, ID, Owner, has_cardinality, unique_runs
-from omnigraph.spark.load_run import LoadRun, StagedLoad, slices, stored_slices
-from omnigraph.spark.stored_tasks import EndsTask, Slice, count_missing_ends
+from omnigraph.spark.load_run import LoadRun, StagedLoad, stored_slices
+from omnigraph.spark.stored_tasks import EndsTask, count_missing_ends
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.validate_endpoints import edge_ends
 
@@ -202,9 +201,7 @@ class Proofs:
                 if not self._is_counted_well(_edge(staged.owner), staged, others):
                     yield Doubt(key, CARDINALITY)
 
-    def _is_counted_well(
-        self, edge: EdgeType, staged: StagedType, others: list[pa.Table]
-    ) -> bool:
+    def _is_counted_well(self, edge: EdgeType, staged: StagedType, others: list[pa.Table]) -> bool:
         limits = edge.cardinality
         # Two sources with one hash would hide each other's missing edges behind their sum.
         if limits.min > 1 and self._sources_collide(edge):
@@ -233,9 +230,7 @@ class Proofs:
         return any(len(shared) for shared in known.shared_hashes())
 
 
-def _spread(
-    sources: np.ndarray, found: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray:
+def _spread(sources: np.ndarray, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Return the counts of some sources, zero where there is none."""
     own, counts = found
     spread = np.zeros(len(sources), np.int64)

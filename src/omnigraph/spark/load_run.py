@@ -1,9 +1,9 @@
 """One bulk load on Spark, from its plan to fragments that are ready to commit.
 
-1. The input is read once, by the first jobs: every row that passes the rules of single rows lies in a
-   staged fragment afterwards. All further checks look at what was staged.
-2. The driver holds records of tasks, never rows: what it looks at are mapped files of hashes, range by
-   range.
+1. The input is read once, by the first jobs: every row that passes the rules of single rows lies
+   in a staged fragment afterwards. All further checks look at what was staged.
+2. The driver holds records of tasks, never rows: what it looks at are mapped files of hashes, range
+   by range.
 3. No head moves here. A load that ends early leaves unreferenced files.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from omnigraph.schema import EdgeType
 from omnigraph.spark.hash_runs import HASHES_MAX
 from omnigraph.spark.key_set import KeySet, ranges
-from omnigraph.spark.load_plan import ID, FileTask, LoadContext, Owner, TaskOutcome
+from omnigraph.spark.load_plan import ID, FileTask, LoadContext, TaskOutcome
 from omnigraph.spark.load_tasks import stage_batches, stage_files
 from omnigraph.spark.sources import FrameSource, LoadPlan
 from omnigraph.spark.staged import StagedGraph, StagedType
@@ -37,10 +37,8 @@ from omnigraph.write.validate_endpoints import edge_ends
 from omnigraph.write.violations import ViolationLog
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from omnigraph.manifest import Snapshot
-    from omnigraph.spark.jobs import Jobs
+    from omnigraph.spark.jobs import JobRunner
     from omnigraph.spark.key_set import Places
     from omnigraph.store.datasets import DatasetHandle
 
@@ -66,7 +64,7 @@ class StagedLoad:
 
     def types(self) -> dict[str, StagedType]:
         """Return what was staged, by table."""
-        found = (self.staged.of(self.context.owner(key)) for key in self.staged.keys())
+        found = (self.staged.of(self.context.owner(key)) for key in self.staged.parts)
         return {staged.table_key: staged for staged in found if staged is not None}
 
 
@@ -75,7 +73,7 @@ class LoadRun:
 
     def __init__(
         self,
-        jobs: Jobs,
+        jobs: JobRunner,
         plan: LoadPlan,
         context: LoadContext,
         mode: WriteMode,
@@ -173,7 +171,7 @@ class LoadRun:
         """Whether none of the stored rows of a table stay."""
         if self._mode is not WriteMode.OVERWRITE:
             return False
-        return table_key in self._plan.named or table_key in set(load.staged.keys())
+        return table_key in self._plan.named or table_key in load.staged.parts
 
     def merged_set(
         self, name: str, runs: Sequence[tuple[str, int | None]], dropped: str | None = None
@@ -231,8 +229,6 @@ class LoadRun:
         if rows < self._driver_rows_max:
             return [function(self._context, task, n) for n, task in enumerate(tasks)]
         return self._jobs.calls(stage, partial(function, self._context), tasks)
-
-
 
 
 def source_key(source: FileTask | FrameSource) -> str:

@@ -112,9 +112,7 @@ def open_input(path: str) -> pa.NativeFile:
     return system.open_input_file(inside)
 
 
-def _stage_parquet(
-    context: LoadContext, owner: Owner, task: FileTask, number: int
-) -> TaskOutcome:
+def _stage_parquet(context: LoadContext, owner: Owner, task: FileTask, number: int) -> TaskOutcome:
     stage = TypeStage(context, owner)
     batches = chain.from_iterable(
         _parquet_batches(owner, split, stage.rejects)
@@ -125,9 +123,7 @@ def _stage_parquet(
     return _outcome(context, (part,), stage.rejects)
 
 
-def _parquet_batches(
-    owner: Owner, split: ParquetSplit, rejects: Rejects
-) -> Iterator[ColumnBatch]:
+def _parquet_batches(owner: Owner, split: ParquetSplit, rejects: Rejects) -> Iterator[ColumnBatch]:
     try:
         with pq.ParquetFile(open_input(split.path)) as file:
             names = column_problems(owner, file.schema_arrow.names)
@@ -153,9 +149,7 @@ def _stage_lines(context: LoadContext, task: FileTask, number: int) -> TaskOutco
         if isinstance(split, LinesSplit):
             text = _lines(split)
             lines[split.source] = text.count(b"\n")
-            for decoded in strict_batches(
-                BytesIO(text), sink.refuse, position_in(split.source, 1)
-            ):
+            for decoded in strict_batches(BytesIO(text), sink.refuse, position_in(split.source, 1)):
                 sorter.take(decoded)
                 sink.end_batch()
     parts = [stage.write(iter(batches), number) for stage, batches in sink.waiting.values()]
@@ -209,9 +203,7 @@ def _outcome(
     rejected = None
     if rejects.kept:
         rejected = context.files.write_bytes("rejected", pickle.dumps(rejects.kept))
-    return TaskOutcome(
-        tuple(parts), rejects.log, rejects.bad_records, rejected, dict(lines or {})
-    )
+    return TaskOutcome(tuple(parts), rejects.log, rejects.bad_records, rejected, dict(lines or {}))
 
 
 class _RecordSink:
@@ -280,9 +272,7 @@ def _rest_of_line(file: pa.NativeFile) -> bytes:
 class TypeStage:
     """Judges and writes the rows of one type in one task."""
 
-    def __init__(
-        self, context: LoadContext, owner: Owner, rejects: Rejects | None = None
-    ) -> None:
+    def __init__(self, context: LoadContext, owner: Owner, rejects: Rejects | None = None) -> None:
         self.rejects = rejects or Rejects(keeps_records=context.keeps_rejected)
         self._context = context
         self._owner = owner

@@ -35,6 +35,7 @@ class SparkWork:
     def __init__(
         self,
         load: PreparedLoad,
+        *,
         plan: LoadPlan,
         run: LoadRun,
         context: LoadContext,
@@ -123,12 +124,12 @@ class SparkWork:
         self._load.intake.types.update(
             loaded_types(
                 self._staged.types(),
-                self._places,
-                self._views,
-                snapshot,
-                self._load.bases,
-                Hasher(self._context.files.operation_id),
-                self._room,
+                places=self._places,
+                views=self._views,
+                snapshot=snapshot,
+                bases=self._load.bases,
+                hasher=Hasher(self._context.files.operation_id),
+                room=self._room,
                 is_overwrite=self._mode is WriteMode.OVERWRITE,
             )
         )
@@ -143,11 +144,14 @@ class SparkWork:
         bases: dict[str, WriteBase] = {
             key: self._load.bases.of(snapshot.entry(key)) for key in types
         }
-        context = replace(
-            self._context, bases={key: base.base for key, base in bases.items()}
-        )
+        context = replace(self._context, bases={key: base.base for key, base in bases.items()})
         stage = TableStage(
-            self._run.within(context), self._staged, self._datasets, bases, self._views, self._mode
+            self._run.within(context),
+            self._staged,
+            datasets=self._datasets,
+            bases=bases,
+            views=self._views,
+            mode=self._mode,
         )
         return stage.ready(self._dropped())
 

@@ -1,7 +1,7 @@
 """Where rows came from, once all of the input has been read.
 
-Tasks number the lines of their own piece of a file: nobody knows how many lines come before it. When
-all pieces have been read, positions are told as a reader of the whole file would.
+Tasks number the lines of their own piece of a file: nobody knows how many lines come before it.
+When all pieces have been read, positions are told as a reader of the whole file would.
 """
 
 from __future__ import annotations
@@ -59,10 +59,8 @@ class InputPlaces:
         return moved
 
 
-def places_in_files(
-    inputs: Sequence[str], lines: Mapping[int, int]
-) -> dict[int, tuple[int, int]]:
-    """Number the files, and count the lines before each piece; pieces come in order."""
+def places_in_files(inputs: Sequence[str], lines: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Give files numbers, and count the lines before each piece; pieces come in order."""
     numbers = {path: number for number, path in enumerate(dict.fromkeys(inputs))}
     before = dict.fromkeys(numbers, 0)
     found = {}

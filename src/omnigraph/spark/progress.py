@@ -1,7 +1,7 @@
 """What a bulk job is doing, for people: a live line on a terminal, now and then a line elsewhere.
 
-Only here is a `sparkContext` touched, and only to ask: classic sessions have one and know how far their
-jobs are, Connect sessions have none. What nobody can be asked is not shown.
+Only here is a `sparkContext` touched, and only to ask: classic sessions have one and know how far
+their jobs are, Connect sessions have none. What nobody can be asked is not shown.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from omnigraph.graph import Graph
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.spark.options import SourceOptionError, SourceOptions, refuse_options, subject_of
 from omnigraph.spark.side_files import SideFiles
+from omnigraph.spark.source_pin import open_pinned
 from omnigraph.spark.source_tables import find_type
 from omnigraph.store import StoreSettings
 from omnigraph.store.durability import Durability
@@ -37,7 +38,7 @@ from omnigraph.write.load_tables import column_problems
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from omnigraph.spark.source_pin import Pin
+    from omnigraph.spark.source_scan import Pin
 
 STAGED_BYTES_MAX: Final = 1 << 30
 _FILE_BYTES: Final = 64 << 20
@@ -113,7 +114,7 @@ def write_target(
     if kind not in ("node", "edge"):
         raise SourceOptionError(kind, "can only be read: name a `node` or an `edge` type to write")
     refuse_options(options, "a write", _READ_ONLY)
-    owner = find_type(pin.snapshot(), kind, name)
+    owner = find_type(open_pinned(pin), kind, name)
     problems = [problem.message for problem in column_problems(owner, schema.fieldNames())]
     if problems:
         raise SourceOptionError(kind, f"does not fit the frame: {'; '.join(problems)}")

@@ -8,65 +8,50 @@ Connect a frame is made anew for every action; give `versionAsOf` there, as `Gra
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from omnigraph.graph import Graph, OpenMode, ReadTarget, Snapshot
+from omnigraph.clock import SystemClock
+from omnigraph.manifest import OpenMode, ReadTarget, Repository, Snapshot, open_repository
+from omnigraph.names import BranchName
 from omnigraph.spark.options import SourceOptionError, SourceOptions
-from omnigraph.store import StoreSettings
+from omnigraph.spark.source_scan import Pin
+from omnigraph.store import StoreSettings, open_store
 
 _COMMIT_ID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _US_PER_S: Final = 1_000_000
 
 
-@dataclass(frozen=True)
-class Pin:
-    """A snapshot by name: enough to open it anywhere."""
-
-    settings: StoreSettings
-    branch: str
-    commit_id: str
-
-    def graph(self) -> Graph:
-        """Open the graph for reading only."""
-        return open_graph(self.settings, self.branch)
-
-    def snapshot(self) -> Snapshot:
-        """Open the snapshot."""
-        return self.graph().snapshot_of(ReadTarget.commit(self.commit_id))
-
-
-def open_graph(settings: StoreSettings, branch: str) -> Graph:
-    """Open a graph for reading only, bound to a branch."""
-    return Graph.open(
-        settings.root.uri,
-        branch=branch,
-        mode=OpenMode.READ_ONLY,
-        storage_options=settings.storage_options,
-        auto_optimize=False,
-    )
-
-
 def pin_snapshot(options: SourceOptions) -> Pin:
     """Look up which snapshot the options mean now."""
-    graph = open_graph(options.settings, options.branch)
-    return Pin(options.settings, options.branch, _meant(graph, options).commit_id)
+    repository = _repository(options.settings)
+    return Pin(options.settings, options.branch, _meant(repository, options).commit_id)
 
 
-def _meant(graph: Graph, options: SourceOptions) -> Snapshot:
+def open_pinned(pin: Pin) -> Snapshot:
+    """Open the snapshot that a pin names."""
+    return _repository(pin.settings).history.snapshot_of_commit(pin.commit_id)
+
+
+def _repository(settings: StoreSettings) -> Repository:
+    return open_repository(open_store(settings), SystemClock(), mode=OpenMode.READ_ONLY)
+
+
+def _meant(repository: Repository, options: SourceOptions) -> Snapshot:
     version, moment = options["versionAsOf"], options["timestampAsOf"]
     if version is not None and moment is not None:
         raise SourceOptionError("timestampAsOf", "contradicts `versionAsOf`: give one of them")
+    history = repository.history
+    bound = repository.branches.resolve(BranchName.parse(options.branch))
     if moment is not None:
-        return graph.snapshot_of(ReadTarget.at(_microseconds(moment)))
+        return history.snapshot_of(ReadTarget.at(_microseconds(moment)), bound)
     if version is None:
-        return graph.snapshot()
+        return history.snapshot(bound)
     if _COMMIT_ID.fullmatch(version):
-        return graph.snapshot_of(ReadTarget.commit(version))
+        return history.snapshot_of_commit(version)
     if version.isdecimal():
-        return graph.snapshot_at_version(int(version))
-    return graph.snapshot_of(ReadTarget.tag(version))
+        return history.snapshot_at_version(bound, int(version))
+    return history.snapshot_of(ReadTarget.tag(version), bound)
 
 
 def _microseconds(text: str) -> int:

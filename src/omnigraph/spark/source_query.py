@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from omnigraph.graph import ReadTarget
+from omnigraph.graph import Graph, OpenMode, ReadTarget
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.query import ReadPlan, compile_query, parse_queries
 from omnigraph.query.stored import require_kind, select_query
 from omnigraph.spark.options import SourceOptionError, SourceOptions, refuse_options
+from omnigraph.spark.source_pin import open_pinned
+from omnigraph.spark.source_scan import Pin
 from omnigraph.spark.types import arrow_type, travelling
 
 if TYPE_CHECKING:
     from omnigraph.query.plan.plan import OutputColumn
-    from omnigraph.spark.source_pin import Pin
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,44 @@ def plan_query(text: str, pin: Pin, options: SourceOptions) -> QueryScan:
     file = parse_queries(text)
     query = select_query(file, options["queryName"])
     require_kind(query, expect_mutation=False)
-    plan = compile_query(query, catalog_of(pin.snapshot().schema), file.source)
+    plan = compile_query(query, catalog_of(open_pinned(pin).schema), file.source)
     columns = plan.columns if isinstance(plan, ReadPlan) else ()
     return QueryScan(pin, text, query.name, _params(options), _schema(columns))
+
+
+def graph_of(pin: Pin) -> Graph:
+    """Open the graph of a pin for reading only."""
+    return Graph.open(
+        pin.settings.root.uri,
+        branch=pin.branch,
+        mode=OpenMode.READ_ONLY,
+        storage_options=pin.settings.storage_options,
+        auto_optimize=False,
+    )
 
 
 def run_query(scan: QueryScan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the answer."""
     target = ReadTarget.commit(scan.pin.commit_id)
-    result = scan.pin.graph().query(scan.text, scan.name, scan.params, target=target)
+    result = graph_of(scan.pin).query(scan.text, scan.name, scan.params, target=target)
     for batch in result.batches():
         if batch.num_rows:
             yield travelling(batch, scan.schema)
+
+
+class QueryReader(DataSourceReader):
+    """Reads the result of a query in one task."""
+
+    def __init__(self, scan: QueryScan) -> None:
+        self._scan = scan
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the one partition of an answer."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is only one
+        """Yield the rows of the answer."""
+        return run_query(self._scan)
 
 
 def _schema(columns: tuple[OutputColumn, ...]) -> pa.Schema:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from omnigraph.spark.options import SourceOptionError, SourceOptions, SystemTable, refuse_options
+from omnigraph.spark.source_pin import open_pinned
+from omnigraph.spark.source_query import graph_of
+from omnigraph.spark.source_scan import Pin
 from omnigraph.spark.types import MOMENT
-
-if TYPE_CHECKING:
-    from omnigraph.spark.source_pin import Pin
 
 _TEXTS: Final = pa.map_(pa.utf8(), pa.utf8())
 
@@ -85,6 +86,21 @@ def read_system(scan: SystemScan) -> Iterable[pa.RecordBatch]:
     return [pa.RecordBatch.from_arrays(columns, schema=scan.schema)] if rows else []
 
 
+class SystemReader(DataSourceReader):
+    """Reads a system table in one task."""
+
+    def __init__(self, scan: SystemScan) -> None:
+        self._scan = scan
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the one partition of a small table."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is only one
+        """Yield the rows of the table."""
+        return iter(read_system(self._scan))
+
+
 def _commits(pin: Pin) -> list[dict[str, Any]]:
     return [
         {
@@ -93,7 +109,7 @@ def _commits(pin: Pin) -> list[dict[str, Any]]:
             "message": commit.message,
             "properties": list(commit.properties.items()),
         }
-        for commit in pin.snapshot().state.commits()
+        for commit in open_pinned(pin).state.commits()
     ]
 
 
@@ -108,12 +124,12 @@ def _recoveries(pin: Pin) -> list[dict[str, Any]]:
             "transaction_ids": list(record.transaction_ids),
             "created_at": record.created_at,
         }
-        for record in pin.graph().recovery_list()
+        for record in graph_of(pin).recovery_list()
     ]
 
 
 def _datasets(pin: Pin) -> list[dict[str, Any]]:
-    entries = sorted(pin.snapshot().entries.items())
+    entries = sorted(open_pinned(pin).entries.items())
     return [
         {
             "entity_kind": key.partition(":")[0],

@@ -1,4 +1,4 @@
-"""Reads the rows of one node or edge type.
+"""Plans the read of one node or edge type.
 
 1. The plan of a read is made once, on the pinned snapshot: a dataset version, the columns, the
    checked filter, and which fragments each task reads. Tasks look at nothing else of the graph.
@@ -6,13 +6,12 @@
    or by `fragmentsPerPartition`. A fragment in which an index finds no match is not read at all.
 3. What storage can decide exactly is decided there; the rest of a filter is evaluated on the rows
    that it returns, by the rules of queries.
-4. Lance is imported inside tasks only: it does not survive a fork.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -24,16 +23,17 @@ from omnigraph.names import nearest_name
 from omnigraph.query.row_filter import SourceError, compile_row_filter
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.spark.options import SourceOptionError, SourceOptions, column_names, positive_integer
-from omnigraph.spark.types import default_columns, entity_schema, travelling
-from omnigraph.store import StoreSettings, open_store
+from omnigraph.spark.source_pin import open_pinned
+from omnigraph.spark.source_scan import Pin, TablePlan, TableScan
+from omnigraph.spark.types import default_columns, entity_schema
+from omnigraph.store import StoreSettings
 from omnigraph.store.filters import filter_columns
 from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, FragmentInfo, ScanRequest
-from omnigraph.write.mutation_predicates import Condition, constant_condition
+from omnigraph.write.mutation_predicates import constant_condition
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
     from omnigraph.query.plan.plan import Predicate
-    from omnigraph.spark.source_pin import Pin
     from omnigraph.store import DatasetHandle
 
 PARTITION_ROWS: Final = 1_000_000
@@ -42,50 +42,10 @@ PARTITION_ROWS: Final = 1_000_000
 _MATCHES_LOOKED_UP_MAX: Final = 100_000
 """Fragments are left out when an index finds at most so many matching rows."""
 
-_BLOB_BATCH_ROWS: Final = 16
-"""Blobs may be large, and a batch of them must fit into memory several times."""
-
-
-@dataclass(frozen=True)
-class TableScan:
-    """What the tasks of one read have in common."""
-
-    settings: StoreSettings
-    at: DatasetVersion
-    columns: tuple[str, ...]
-    schema: pa.Schema
-    predicate: Predicate | None = None
-    has_blobs: bool = False
-
-    def request(self, fragment_ids: tuple[int, ...] | None = None) -> ScanRequest:
-        """Return what a task asks of storage."""
-        condition = self.condition()
-        extra = () if condition is None else sorted(condition.rest_columns - set(self.columns))
-        return ScanRequest(
-            columns=(*self.columns, *extra),
-            row_filter=None if condition is None else condition.pushed,
-            fragment_ids=fragment_ids,
-            blobs_as_bytes=self.has_blobs,
-            batch_rows=_BLOB_BATCH_ROWS if self.has_blobs else None,
-        )
-
-    def condition(self) -> Condition | None:
-        """Return which rows are meant; None means all."""
-        return None if self.predicate is None else constant_condition(self.predicate)
-
-
-@dataclass(frozen=True)
-class TablePlan:
-    """A read that has been planned."""
-
-    scan: TableScan
-    parts: tuple[tuple[int, ...], ...]
-    """The fragments of each task."""
-
 
 def plan_table(kind: str, name: str, pin: Pin, options: SourceOptions) -> TablePlan:
     """Plan the read of a type on a pinned snapshot."""
-    snapshot = pin.snapshot()
+    snapshot = open_pinned(pin)
     scan = table_scan(snapshot, find_type(snapshot, kind, name), pin.settings, options)
     handle = snapshot.open(f"{kind}:{name}")
     together = positive_integer(options, "fragmentsPerPartition")
@@ -121,14 +81,24 @@ def table_scan(
             )
     text = options["filter"]
     entry = snapshot.entry(owner.table_key)
-    return TableScan(
+    scan = TableScan(
         settings=settings,
         at=DatasetVersion(entry.location, entry.table_branch, entry.table_version),
         columns=columns,
         schema=entity_schema(owner, columns),
-        predicate=None if text is None else _predicate(text, owner),
         has_blobs=bool(set(columns) & set(owner.blob_properties)),
     )
+    return scan if text is None else _filtered(scan, _predicate(text, owner))
+
+
+def _filtered(scan: TableScan, predicate: Predicate) -> TableScan:
+    condition = constant_condition(predicate)
+    pushed = condition.pushed
+    if condition.rest is None:
+        return replace(scan, row_filter=pushed)
+    # Rows that storage returns are tested against the whole filter, for which its columns are read.
+    seen = condition.rest_columns | (filter_columns(pushed) if pushed else frozenset())
+    return replace(scan, row_filter=pushed, rest=predicate, rest_columns=tuple(sorted(seen)))
 
 
 def _predicate(text: str, owner: NodeType | EdgeType) -> Predicate:
@@ -176,15 +146,14 @@ def grouped_by_rows(fragments: Sequence[FragmentInfo]) -> tuple[tuple[int, ...],
 
 def _matching_fragments(handle: DatasetHandle, scan: TableScan) -> frozenset[int] | None:
     """Ask the indexes which fragments hold a match; None when that would cost a scan."""
-    condition = scan.condition()
-    if condition is None or condition.pushed is None:
+    if scan.row_filter is None:
         return None
     indexed = {column for index in handle.indexes() for column in index.columns}
-    if not filter_columns(condition.pushed) <= indexed:
+    if not filter_columns(scan.row_filter) <= indexed:
         return None
     request = ScanRequest(
         columns=(),
-        row_filter=condition.pushed,
+        row_filter=scan.row_filter,
         with_row_address=True,
         limit=_MATCHES_LOOKED_UP_MAX + 1,
     )
@@ -193,26 +162,3 @@ def _matching_fragments(handle: DatasetHandle, scan: TableScan) -> frozenset[int
         return None
     numbers = pc.unique(pc.shift_right(addresses.cast(pa.uint64()), pa.scalar(32, pa.uint64())))
     return frozenset(numbers.to_pylist())
-
-
-# -- in a task ------------------------------------------------------------------------------------
-
-
-def read_fragments(scan: TableScan, fragment_ids: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some fragments, in the form in which they travel to Spark."""
-    if not fragment_ids:
-        return
-    datasets = open_store(scan.settings).datasets
-    handle = datasets.open(scan.at.location, branch=scan.at.branch, version=scan.at.version)
-    condition = scan.condition()
-    for batch in handle.scan(scan.request(fragment_ids)):
-        kept = batch if condition is None else _kept(batch, condition)
-        if kept.num_rows:
-            yield travelling(kept, scan.schema)
-
-
-def _kept(batch: pa.RecordBatch, condition: Condition) -> pa.RecordBatch:
-    if condition.rest is None:
-        return batch
-    mask = condition.rest(pa.Table.from_batches([batch]))
-    return batch.filter(mask, null_selection_behavior="drop")

@@ -5,7 +5,7 @@ Rows of a type are numbered over all of its parts, in the order of the input.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -101,7 +101,3 @@ class StagedGraph:
         if parts is None:
             return None
         return StagedType(owner, self.files, tuple(sorted(parts, key=lambda part: part.order)))
-
-    def keys(self) -> Iterator[str]:
-        """Return the tables that have parts."""
-        yield from self.parts

@@ -1,7 +1,7 @@
 """What tasks do with rows that lie in fragments, stored or staged: hash, probe, match, write again.
 
-1. A fragment is handled by exactly one task of a job, and deletions are written by one job only: two
-   partial deletions of one fragment would lose one of them.
+1. A fragment is handled by exactly one task of a job, and deletions are written by one job only:
+   two partial deletions of one fragment would lose one of them.
 2. Only the columns that a rule needs are read. Whole rows are read where both sides have the id.
 """
 
@@ -263,9 +263,7 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
         return MatchOutcome((), (), matched, 0, len(rows))
     datasets = task_store(context.files.settings).datasets
     base = context.bases[owner.table_key]
-    fragments = datasets.write_fragments(
-        base, pa.Table.from_batches(changed), row_id_column=ROW_ID
-    )
+    fragments = datasets.write_fragments(base, pa.Table.from_batches(changed), row_id_column=ROW_ID)
     deletions = datasets.write_deletions(base, pa.concat_arrays(removed))
     count = sum(batch.num_rows for batch in changed)
     return MatchOutcome(fragments, deletions, matched, count, len(rows) - count)
@@ -286,9 +284,7 @@ def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np
     return rows, ids, addresses
 
 
-def _staged_rows(
-    context: LoadContext, owner: Owner, staged: StagedRows, rows: Places
-) -> pa.Table:
+def _staged_rows(context: LoadContext, owner: Owner, staged: StagedRows, rows: Places) -> pa.Table:
     """Read whole staged rows, in the order given."""
     order = np.argsort(rows)
     addresses = staged.addresses(rows[order])
@@ -319,9 +315,7 @@ def _rows_at(context: LoadContext, owner: Owner, rows: Slice, offsets: Places) -
     return pa.Table.from_batches(kept, owner.arrow_schema)
 
 
-def whole_rows(
-    context: LoadContext, owner: Owner, rows: Slice
-) -> Iterator[pa.RecordBatch]:
+def whole_rows(context: LoadContext, owner: Owner, rows: Slice) -> Iterator[pa.RecordBatch]:
     """Read all columns, in row order, in the form in which they are written."""
     request = ScanRequest(
         columns=tuple(owner.arrow_schema.names),

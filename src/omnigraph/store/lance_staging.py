@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceOperation, Transaction
@@ -112,6 +113,8 @@ def write_rows(
             max_bytes_per_file=bytes_per_file_max,
             data_storage_version=DATA_FORMAT,
             storage_options=dict(storage_options) if storage_options else None,
+            # Which references may come in is decided above; here they are only kept.
+            allow_external_blob_outside_bases=True,
         )
     except lance_failures() as error:
         if stream.failure is not None:
@@ -202,17 +205,16 @@ def write_deletions(
 def _offsets_by_fragment(
     addresses: pa.Array, base: DatasetVersion
 ) -> Iterator[tuple[int, list[int]]]:
-    unique = pc.unique(addresses)
-    if len(unique) != len(addresses):
+    ordered = np.sort(addresses.to_numpy(zero_copy_only=False))
+    if not len(ordered):
+        return
+    if (ordered[1:] == ordered[:-1]).any():
         raise InvalidScanError(path=base.location, reason="a row is to be removed twice")
-    ordered = unique.take(pc.sort_indices(unique))
-    numbers = pc.shift_right(ordered, pa.scalar(32, pa.uint64()))
-    offsets = pc.bit_wise_and(ordered, pa.scalar(0xFFFFFFFF, pa.uint64()))
-    runs = pc.run_end_encode(numbers, run_end_type=pa.int64())
-    start = 0
-    for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield number, offsets.slice(start, end - start).to_pylist()
-        start = end
+    homes = ordered >> np.uint64(32)
+    offsets = ordered & np.uint64(0xFFFFFFFF)
+    starts = np.flatnonzero(np.diff(homes, prepend=homes[:1] + np.uint64(1)))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(ordered)], strict=True):
+        yield int(homes[start]), offsets[start:stop].tolist()
 
 
 def _write_deletion(

@@ -116,6 +116,8 @@ class _Plan:
     """The newest table key of each dataset location."""
     declared: frozenset[str] = frozenset()
     """Files that running bulk jobs have set aside."""
+    busy: frozenset[str] = frozenset()
+    """Locations of tables that running bulk jobs write to."""
     dead_records: tuple[str, ...] = ()
     """Records of bulk jobs that are no longer alive."""
     stale_topologies: tuple[ObjectInfo, ...] = ()
@@ -158,6 +160,7 @@ class Cleanup:
         states = {each: self._repository.reader.latest(each) for each in branches}
         plan = _Plan(Needs(), {}, dead_records=tuple(dead))
         plan.declared = frozenset(file for record in live for file in record.files)
+        plan.busy = frozenset(base.table_path for record in live for base in record.bases)
         plan.stale_topologies = self._stale_topologies(states.values())
         kept_commits = self._kept_commits(states)
         needed = self._needed_manifest_versions(kept_commits)
@@ -437,6 +440,9 @@ class _Work:
         report.files_removed += removed.files_removed
 
     def _remove_dead_files(self, report: DatasetCleanup, location: str) -> None:
+        if location in self._plan.busy:
+            # Tasks of a running job write here, and have told nobody of their files yet.
+            return
         for info in self._datasets.unreferenced_files(location):
             if not self._is_old(info.modified_us) or info.path in self._plan.declared:
                 continue

@@ -114,7 +114,8 @@ class ExportPlan:
     commit_id: str
     schema_source: str
     tasks: tuple[ExportTask, ...]
-    stored_bytes: int
+    nbytes: int
+    """How much is stored of what is exported: engines are chosen by it."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ def plan_export(
         commit_id=snapshot.commit_id,
         schema_source=snapshot.schema.source,
         tasks=tuple(tasks),
-        stored_bytes=stored,
+        nbytes=stored,
     )
 
 

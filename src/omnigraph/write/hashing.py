@@ -1,8 +1,8 @@
 """Text as pairs of 64-bit numbers: what a load remembers of ids, unique tuples and ends of edges.
 
 1. Equal texts have equal pairs, as long as the same `Hasher` makes them.
-2. The seeds are drawn for every load, so that no input can be made to collide. A pair stands for its
-   text: two texts share one with a chance of 2**-128. One number alone (2**-64) only selects
+2. The seeds are drawn for every load, so that no input can be made to collide. A pair stands for
+   its text: two texts share one with a chance of 2**-128. One number alone (2**-64) only selects
    candidates, which are then compared as texts.
 3. Cost: a few nanoseconds per eight bytes of text, without a Python step per row, except for texts
    above `_VECTOR_BYTES_MAX`.
@@ -147,8 +147,8 @@ def _finished(hashes: Hashes, factor: np.uint64) -> Hashes:
 class HashIndex:
     """Finds pairs among known ones; costs about 26 bytes per known pair.
 
-    The known pairs are sorted by their first number. Its leading bits say where to begin; from there
-    on it is a step or two.
+    The known pairs are sorted by their first number. Its leading bits say where to begin; from
+    there on it is a step or two.
     """
 
     def __init__(self, known: Pairs) -> None:

@@ -2,8 +2,8 @@
 
 1. The input is read once. Rows are converted and judged one by one while it is read; what is wrong
    anywhere in it is reported together, and then nothing is committed.
-2. Memory is bounded by batches, not by the input: rows are written as fragments while they are read,
-   or wait in files; see `load_types` for the few numbers per row that stay.
+2. Memory is bounded by batches, not by the input: rows are written as fragments while they are
+   read, or wait in files; see `load_types` for the few numbers per row that stay.
 3. All types of one call are one commit; an edge may name a node of the same call in any order.
 4. A load that changes nothing makes no commit.
 5. With a quarantine, rows that break a rule are left out instead, and so are the rows that then break

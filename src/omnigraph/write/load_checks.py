@@ -5,8 +5,9 @@
    texts, at most `_CANDIDATES_MAX` distinct ones at a time.
 2. Stored rows are found by an index for a few values, by one pass over the needed columns for many.
 3. Order: type by type in name order key, `@unique`, ends, `@card`; then ids that exist already.
-4. A finding names the row that has to go for the rule to hold again, where there is one: of two rows
-   with one tuple the later, of too many edges those that came last, of too few all that are written.
+4. A finding names the row that has to go for the rule to hold again, where there is one: of two
+   rows with one tuple the later, of too many edges those that came last, of too few all that are
+   written.
 5. The verdict holds as long as the tables stay where they were. Written tables are compared by the
    commit itself; the others that it rests on are `reads`.
 """
@@ -26,7 +27,7 @@ from omnigraph.write import codes
 from omnigraph.write.columns import Integers, Mask, flat, is_in, repeated
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.hashing import NO_HASH, HashIndex, Hashes, Pairs, is_among, repeated_hashes
-from omnigraph.write.load_types import ROW, LoadedType
+from omnigraph.write.load_types import LoadedType
 from omnigraph.write.locate import PROBES_MAX, StoredRows
 from omnigraph.write.validate_cardinality import card_violation
 from omnigraph.write.validate_endpoints import edge_ends, missing_end
@@ -414,7 +415,7 @@ class LoadJudge:
     def _not_stored(
         self, loaded: LoadedType, end: str, node_key: str, rows: Integers
     ) -> Integers:
-        """Leave out the edges whose nodes are stored; looks texts up, or hashes if they are many."""
+        """Leave out the edges whose nodes are stored; looks up texts, or hashes if they are many."""
         if len(rows) <= PROBES_MAX:
             texts = loaded.pick(rows, (end,))[end]
             return rows[~self._stored.contains(node_key, texts)]

@@ -1,4 +1,4 @@
-"""The reading end of a load: every batch is judged row by row and handed to the rows of its type."""
+"""The reading end of a load: every batch is judged row by row and goes to the rows of its type."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Intake:
         self.has_bad_input = False
         self.judging_s = 0.0
 
-    # -- what a source hands over -------------------------------------------------------------------
+    # -- what a source hands over -----------------------------------------------------------------
 
     def begin(self, name: str | None) -> int:
         """Hear of the next input, and return its first position."""
@@ -121,7 +121,7 @@ class Intake:
         self._refused.clear()
         self.require_tolerable()
 
-    # -- afterwards ---------------------------------------------------------------------------------
+    # -- afterwards -------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Hear that everything has been read."""
@@ -163,7 +163,7 @@ class Intake:
             found = [replace(violation, position=position) for violation in rows[row]]
             self._set_aside(loaded.owner, record, found)
 
-    # -- details ------------------------------------------------------------------------------------
+    # -- details ----------------------------------------------------------------------------------
 
     def _reject(self, owner: Owner, batch: ColumnBatch, judged: JudgedRows) -> None:
         rows = np.flatnonzero(judged.bad).tolist()

@@ -1,7 +1,8 @@
 """Rows of one table on their way in: written as fragments while they come, or kept aside.
 
-1. Rows that can only be appended, or that replace a whole table, need not wait for the verdict: from
-   `_STREAM_BYTES_MIN` on they are written as fragments of the table's lineage while more are read.
+1. Rows that can only be appended, or that replace a whole table, need not wait for the verdict:
+   from `_STREAM_BYTES_MIN` on they are written as fragments of the table's lineage while more are
+   read.
    Nothing refers to these files before the commit; when the load fails, `cleanup` reclaims them.
 2. Rows that may replace stored ones, may still be set aside, or have blobs wait in a `Spool`.
 3. Either way all rows can be read again in their order, column by column, and written again: for

@@ -1,7 +1,8 @@
 """The rules of single rows: converted columns of one type in, good rows and problems out.
 
-`judge_rows` is a function from values to values. It looks at nothing but the batch that it gets, so it
-runs unchanged in this process and in tasks elsewhere: `RowRules` and `JudgedRows` can be pickled.
+`judge_rows` is a function from values to values. It looks at nothing but the batch that it gets, so
+it runs unchanged in this process and in tasks elsewhere: `RowRules` and `JudgedRows` can be
+pickled.
 
 1. A row with a problem is never among the good ones; all problems of a row are reported.
 2. A row whose id the input does not give has its id made here, once.

@@ -1,10 +1,10 @@
 """Judged rows become one transaction per table.
 
 1. Rows without a stored row of their id are appended, as the fragments that they may be already.
-2. In a merge the others are compared with the stored rows: equal ones are `unchanged` and not written;
-   changed ones are rewritten under their stable row ids, and exactly their old versions removed.
-3. A vector that the graph has made from a text (`@embed`) neither makes a row different nor gets lost
-   while the input leaves it out and the text is the same.
+2. In a merge the others are compared with the stored rows: equal ones are `unchanged` and not
+   written; changed ones are rewritten under their stable row ids, and exactly their old versions removed.
+3. A vector that the graph has made from a text (`@embed`) neither makes a row different nor gets
+   lost while the input leaves it out and the text is the same.
 4. Rows are compared batch by batch; what is kept of a match is 24 bytes.
 """
 
@@ -22,7 +22,7 @@ from omnigraph.schema import NodeType
 from omnigraph.schema.values.equality import equal_rows
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
-from omnigraph.write.columns import Integers, Mask, flat, slabs
+from omnigraph.write.columns import Integers, Mask, flat, slabs, to_mask
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.hashing import Hashes
 from omnigraph.write.locate import PROBES_MAX
@@ -249,20 +249,34 @@ def compared(
         equal[target] |= derived
     same = np.logical_and.reduce(list(equal.values()))
     for name in owner.blob_properties:
-        same &= _equal_blobs(handle, name, given[name], row_ids, same)
+        same &= _equal_blobs(
+            handle, name, given[name], row_ids=row_ids, addresses=addresses, asked=same
+        )
     return ~same, list(columns.values())
 
 
 def _equal_blobs(
-    handle: DatasetHandle, name: str, given: pa.Array, row_ids: Hashes, asked: Mask
+    handle: DatasetHandle,
+    name: str,
+    given: pa.Array,
+    *,
+    row_ids: Hashes,
+    addresses: Hashes,
+    asked: Mask,
 ) -> Mask:
-    """Compare the bytes of blobs, in rows that are equal in all else."""
-    equal = np.zeros(len(given), np.bool_)
-    contents = pc.struct_field(given, "data")
+    """Compare blobs in rows that are equal in all else: null, bytes of ours, or a reference.
+
+    Only bytes are ever given in a merge, so a stored reference is always something else.
+    """
+    described = flat(handle.take_addresses(pa.array(addresses), columns=[name])[name])
+    uris = pc.struct_field(described, "blob_uri")
+    is_ours = valid_mask(described) & ~to_mask(pc.not_equal(uris, "").fill_null(False))
     is_given = valid_mask(given)
-    for row in np.flatnonzero(asked).tolist():
+    equal: Mask = ~is_given & ~valid_mask(described)
+    contents = pc.struct_field(given, "data")
+    for row in np.flatnonzero(asked & is_given & is_ours).tolist():
         stored = handle.read_blobs(name, [int(row_ids[row])])[0]
-        equal[row] = stored == contents[row].as_py() if is_given[row] else stored is None
+        equal[row] = stored == contents[row].as_py()
     return equal
 
 

@@ -7,9 +7,9 @@
 | the ends of an edge | 32 |
 | each tuple that `@unique` wants once | 8 |
 
-These numbers are in memory up to the budget of the load, and in files beyond it. What the rules bring
-back into memory at one time is one `HashIndex` per node type that edges end in, and 8 bytes per row of
-one column. Texts come back only for the rows that a rule has to look at.
+These numbers are in memory up to the budget of the load, and in files beyond it. What the rules
+bring back into memory at one time is one `HashIndex` per node type that edges end in, and 8 bytes
+per row of one column. Texts come back only for the rows that a rule has to look at.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class LoadedType:
     """The rows of one type in one load.
 
     Rows are numbered in the order in which they came. `live` says which of them still count: not
-    those that a later record of the same id replaces, nor those that are set aside; `records` leaves
-    out only the latter. Both are None while all rows count. Ids are known from row `id_start` on;
+    those that a later record of the same id replaces, nor those that are set aside; `records`
+    leaves out only the latter. Both are None while all rows count. Ids are known from row `id_start` on;
     the ids of the rows before were made by the load itself.
     """
 

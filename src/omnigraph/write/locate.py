@@ -144,7 +144,7 @@ class StoredRows:
                 asked = list({*wanted} - known.keys() - {None})
             values = pa.array(asked, pa.utf8())
             found = self.where(table_key, "id", values, columns=("id",), with_rows=True)
-            known |= dict.fromkeys([*asked, *wanted])
+            known |= dict.fromkeys({*asked, *wanted} - known.keys())
             columns = (found[name].to_pylist() for name in ("id", ROW_ID, ROW_ADDRESS))
             known |= {name: (row, address) for name, row, address in zip(*columns, strict=True)}
         return [known[name] for name in wanted]

@@ -12,9 +12,14 @@ and the versions that it reads may be old. Its record says that somebody still n
    number of renewals changes, so the object does.
 3. A reader takes a record for dead when it has watched it unchanged for `SILENT_S` by its own
    monotonic clock, or when the storage says that it was last written longer ago than the orphan
-   age. Clocks of different machines are never compared.
+   age, and than several renewals: an orphan age of zero does not kill the living. Clocks of
+   different machines are never compared.
 4. A record that cannot be read counts as live as long as it is young, and names nothing.
-5. Losing a record loses no data: every staged file is looked for again before phase A.
+5. Tables that a live record names are left alone as a whole: tasks write files there that nobody
+   has told the record of yet.
+6. `__staging/<operation>/` holds files that the tasks of a job leave for each other; they go with
+   the record.
+7. Losing a record loses no data: every staged file is looked for again before phase A.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ FOLDER: Final = "__staging"
 RECORD_VERSION: Final = 1
 RENEW_S: Final = 30.0
 SILENT_S: Final = 10 * RENEW_S
+_AGE_MIN_S: Final = 4 * RENEW_S
 
 _log = logging.getLogger(__name__)
 
@@ -172,12 +178,19 @@ class StagingRecords:
 
     def partition(self, *, orphan_age_s: float) -> tuple[tuple[StagingRecord, ...], list[str]]:
         """Return the live records and the paths of the dead ones."""
-        infos = self._objects.list(FOLDER)
+        everything = self._objects.list(FOLDER)
+        infos = [info for info in everything if _operation_of(info.path) is None]
         silent = self._observe(infos)
-        oldest_us = self._clock.now_us() - orphan_age_s * 1_000_000
+        oldest_us = self._clock.now_us() - max(orphan_age_s, _AGE_MIN_S) * 1_000_000
         dead = [info.path for info in infos if info.path in silent or info.modified_us < oldest_us]
-        live = (self._read(info.path) for info in infos if info.path not in dead)
-        return tuple(record for record in live if record is not None), dead
+        read = (self._read(info.path) for info in infos if info.path not in dead)
+        live = tuple(record for record in read if record is not None)
+        working = {record.operation_id for record in live}
+        for info in everything:
+            operation = _operation_of(info.path)
+            if operation is not None and operation not in working and info.modified_us < oldest_us:
+                dead.append(info.path)
+        return live, dead
 
     def _observe(self, infos: Iterable[ObjectInfo]) -> frozenset[str]:
         """Note what each record looks like; return those that have been silent for too long."""
@@ -204,6 +217,12 @@ class StagingRecords:
             except OmnigraphError as error:
                 # The next renewal may work; a reader is patient for several of them.
                 _log.warning("could not renew %s: %s", job.record.path, error)
+
+
+def _operation_of(path: str) -> str | None:
+    """Return whose file something is that lies below the records; None for a record."""
+    operation, _, rest = path.removeprefix(f"{FOLDER}/").partition("/")
+    return operation if rest else None
 
 
 def _parse(path: str, data: bytes) -> StagingRecord:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.change_lines import change_lines
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output
+from omnigraph.cli.selection_options import selected, selection_options
 
 if TYPE_CHECKING:
     from omnigraph.graph import GraphCommit
@@ -42,6 +44,40 @@ def show(uri: str | None, commit_id: str, as_json: bool) -> None:
     shape = open_graph(uri, read_only=True).get_commit(commit_id).to_json()
     text = "\n".join(f"{key}: {value}" for key, value in shape.items() if value is not None)
     Output(as_json=as_json).result(text, shape)
+
+
+@command.command("changes")
+@graph_address(positional=False)
+@click.argument("commit_id")
+@click.option("--limit", type=click.IntRange(1, 8192), default=1000, show_default=True)
+@click.option("--page-token", help="Fetch one page, as it is.")
+@selection_options
+@_json
+def changes(
+    uri: str | None,
+    commit_id: str,
+    limit: int,
+    page_token: str | None,
+    kinds: tuple[str, ...],
+    types: tuple[str, ...],
+    ops: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show what one commit changed, against its first parent."""
+    graph = open_graph(uri, read_only=True)
+    selection = selected(kinds, types, ops)
+    page = graph.commit_changes(commit_id, selection, limit=limit, page_token=page_token)
+    shape = page.to_json()
+    told = list(page.changes)
+    while page_token is None and page.next_page_token is not None:
+        page = graph.commit_changes(
+            commit_id, selection, limit=limit, page_token=page.next_page_token
+        )
+        told += page.changes
+    if page_token is None:
+        shape = {"cause": page.cause, "changes": told}
+    text = "\n".join(line for change in told for line in change_lines(change))
+    Output(as_json=as_json).result(text or "(no changes)", shape)
 
 
 def _line(commit: GraphCommit) -> str:

@@ -220,7 +220,8 @@ def check_rrf(context: Context, scope: Scope, call: Rrf) -> RrfRanking | None:
     first = _arm(context, scope, call.first)
     second = _arm(context, scope, call.second)
     k = RRF_K if call.k is None else _positive_integer(context, scope, call.k)
-    if first is None or second is None or k is None:
+    weights = _weights(context, scope, call)
+    if first is None or second is None or k is None or weights is None:
         return None
     if first.variable != second.variable:
         context.report.error(
@@ -230,7 +231,7 @@ def check_rrf(context: Context, scope: Scope, call: Rrf) -> RrfRanking | None:
             f"rank a property of `${_written_variable(call.first)}` in both",
         )
         return None
-    return RrfRanking(first, second, k)
+    return RrfRanking(first, second, k, weights)
 
 
 def _arm(context: Context, scope: Scope, expression: Expr) -> NearestRanking | Bm25Ranking | None:
@@ -265,6 +266,34 @@ def _positive_integer(
         code="T21",
         wanted="the k of `rrf` must be a whole number above zero",
     )
+
+
+def _weights(
+    context: Context, scope: Scope, call: Rrf
+) -> tuple[()] | tuple[Constant | ParameterValue, Constant | ParameterValue] | None:
+    """Return the weights of the arms, none when none are given; None after a mistake."""
+    if call.weights is None:
+        return ()
+    first, second = (
+        _argument(
+            context,
+            scope,
+            weight,
+            accepts=_is_weight,
+            code="T21",
+            wanted="a weight of `rrf` must be a number, zero or above",
+        )
+        for weight in call.weights
+    )
+    return None if first is None or second is None else (first, second)
+
+
+def _is_weight(value: Constant | ParameterValue) -> bool:
+    if value.prop_type.is_list or not value.prop_type.scalar.is_numeric:
+        return False
+    if isinstance(value, ParameterValue):
+        return True
+    return isinstance(value.value, int | float) and value.value >= 0
 
 
 # -- shared -------------------------------------------------------------------------------------

@@ -394,7 +394,8 @@ class _Builder(TreeBuilder[Token, Any]):
         return Bm25(parts[2], parts[4], _cover(parts[0], parts[-1]))
 
     def rrf(self, parts: list[Any]) -> Rrf:
-        return Rrf(parts[2], parts[4], parts[6], _cover(parts[0], parts[-1]))
+        weights = None if parts[8] is None else (parts[8], parts[10])
+        return Rrf(parts[2], parts[4], parts[6], weights, _cover(parts[0], parts[-1]))
 
     def aggregate(self, parts: list[Any]) -> AggregateCall:
         function, _, argument, close = parts

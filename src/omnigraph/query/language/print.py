@@ -251,8 +251,8 @@ def print_expression(expression: Expr) -> str:
             text = _call(function, field, query, edits)
         case Bm25(field, query):
             text = _call("bm25", field, query)
-        case Rrf(first, second, k):
-            text = _call("rrf", first, second, k)
+        case Rrf(first, second, k, weights):
+            text = _call("rrf", first, second, k, *(weights or ()))
         case AggregateCall(function, argument, distinct):
             text = f"{function}({'distinct ' if distinct else ''}{print_expression(argument)})"
     return text

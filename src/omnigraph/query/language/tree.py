@@ -95,11 +95,12 @@ class Bm25:
 
 @dataclass(frozen=True)
 class Rrf:
-    """`rrf(a, b, k)`: reciprocal rank fusion. The arms are checked later: any expression fits."""
+    """`rrf(a, b, k, wa, wb)`: rank fusion. The arms are checked later: any expression fits."""
 
     first: Expr
     second: Expr
     k: Expr | None
+    weights: tuple[Expr, Expr] | None
     span: Span
 
 

@@ -175,14 +175,15 @@ class Bm25Ranking:
 
 @dataclass(frozen=True, slots=True)
 class RrfRanking:
-    """Reciprocal rank fusion: the sum of `1 / (k + rank + 1)` over the arms; large is best.
+    """Reciprocal rank fusion: the sum of `weight / (k + rank + 1)` over the arms; large is best.
 
-    Equal scores keep the order of the first arm, then of the second, before other keys apply.
+    Without weights both are 1. Equal scores keep the order of the first arm, then of the second, before other keys apply.
     """
 
     first: NearestRanking | Bm25Ranking
     second: NearestRanking | Bm25Ranking
     k: Constant | ParameterValue
+    weights: tuple[()] | tuple[Constant | ParameterValue, Constant | ParameterValue] = ()
 
     @property
     def variable(self) -> str:

@@ -339,7 +339,8 @@ def ranking_text(ranking: Ranking) -> str:
             return f"bm25({ranking.variable}.{ranking.property}, {value_text(ranking.query)})"
         case RrfRanking():
             arms = f"{ranking_text(ranking.first)}, {ranking_text(ranking.second)}"
-            return f"rrf({arms}, {value_text(ranking.k)})"
+            numbers = ", ".join(value_text(value) for value in (ranking.k, *ranking.weights))
+            return f"rrf({arms}, {numbers})"
 
 
 def _scalar_text(value: ConstantValue, scalar: Scalar) -> str:

@@ -9,8 +9,9 @@
 | list | the same length, and each element by its own rule |
 | Vector | the same bits in every component |
 
-Blobs are not compared here: their bytes are not in the column. Arrow's own comparison is another rule
-(NaN differs from itself, both zeros are equal), so floats are compared as integers of their width.
+Blobs are not compared here: their bytes are not in the column. Arrow's own comparison is another
+rule (NaN differs from itself, both zeros are equal), so floats are compared as integers of their
+width.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def equal_rows(left: pa.Array, right: pa.Array) -> Mask:
     [True, False, True, False]
     """
     if left.type != right.type or len(left) != len(right):
-        raise ValueError(f"{left.type} × {len(left)} cannot be compared with {right.type}")
+        raise ValueError(f"{len(left)} {left.type} cannot be compared with {len(right)} {right.type}")
     left_valid, right_valid = valid_mask(left), valid_mask(right)
     kind = left.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -47,7 +48,7 @@ def equal_rows(left: pa.Array, right: pa.Array) -> Mask:
 def _equal_values(left: pa.Array, right: pa.Array) -> Mask:
     """Compare scalars; rows with a null may have any answer."""
     if pa.types.is_floating(left.type):
-        bits = pa.int32() if left.type.bit_width == 32 else pa.int64()  # noqa: PLR2004 - F32
+        bits = pa.int32() if left.type.bit_width == 32 else pa.int64()
         left, right = left.view(bits), right.view(bits)
     equal: Mask = pc.equal(left, right).fill_null(False).to_numpy(zero_copy_only=False)
     return equal

@@ -1,0 +1,285 @@
+"""The changes of one commit against its first parent, in pages.
+
+Order: nodes before edges, then by the identity of the type, then by id, then insert, update,
+delete. A page ends when it has enough changes or bytes; its first change is always told, however
+large. The pages together are what one unlimited page would be.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from omnigraph.changes.diff import TypeChanges, snapshot_changes
+from omnigraph.changes.images import row_images
+from omnigraph.changes.selection import Op, Selection
+from omnigraph.changes.tokens import Position, decode, digest, encode, find_position, require
+from omnigraph.errors import ConflictError, NotFoundError
+from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
+from omnigraph.schema import read_ir
+from omnigraph.store.errors import DatasetVersionNotFoundError
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import GraphCommit, Snapshot
+    from omnigraph.manifest.history import History
+    from omnigraph.schema import EdgeType, NodeType
+
+PAGE_CHANGES_DEFAULT: Final = 1_000
+PAGE_CHANGES_MAX: Final = 8_192
+PAGE_BYTES: Final = 4 << 20
+_IMAGES_AT_ONCE: Final = 256
+
+
+class ParentlessCommitError(ConflictError):
+    """The first commit of a graph has nothing to be compared with."""
+
+    code = "OG-PARENTLESS"
+    hint = "take the whole graph instead: `omnigraph export`"
+
+    def __init__(self, graph_commit_id: str) -> None:
+        self.graph_commit_id = graph_commit_id
+        super().__init__(f"commit {graph_commit_id} has no parent")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """Why the difference was refused."""
+        refusal = {"reason": "parentless_commit", "graph_commit_id": self.graph_commit_id}
+        return {"change_diff_refusal": refusal}
+
+
+class ChangeGapError(NotFoundError):
+    """What a commit changed can no longer be told: cleanup has removed a version of it."""
+
+    code = "OG-CHANGE-GAP"
+    hint = "take a new baseline: `omnigraph changes baseline`"
+
+    def __init__(self, graph_commit_id: str, cursor: str | None = None) -> None:
+        self.graph_commit_id = graph_commit_id
+        self.cursor = cursor
+        super().__init__(f"the versions that commit {graph_commit_id} compares were cleaned up")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """Where the gap begins."""
+        gap = {"first_unreadable_commit_id": self.graph_commit_id}
+        return {"change_feed_gap": gap if self.cursor is None else {"cursor": self.cursor, **gap}}
+
+
+@dataclass
+class Budget:
+    """How much a page may still hold."""
+
+    changes: int
+    bytes: int = PAGE_BYTES
+    is_untouched: bool = True
+
+    def take(self, change: dict[str, Any]) -> bool:
+        """Take room for a change; false when the page is full."""
+        size = len(json.dumps(change, ensure_ascii=False).encode())
+        fits = self.changes > 0 and (size <= self.bytes or self.is_untouched)
+        if fits:
+            self.changes, self.bytes, self.is_untouched = self.changes - 1, self.bytes - size, False
+        return fits
+
+
+@dataclass(frozen=True)
+class _Type:
+    """The changes of one type, in their order."""
+
+    changes: TypeChanges
+    type_id: str
+    items: tuple[tuple[str, Op, int], ...]
+    """Id, operation, and the place among the rows of that operation."""
+
+    @property
+    def is_edge(self) -> bool:
+        return self.changes.pair.table_key.startswith("edge:")
+
+
+def _typed(
+    before: Snapshot, after: Snapshot, selection: Selection, *, refuse_new_types: bool
+) -> tuple[_Type, ...]:
+    """Find the changes between two snapshots, and put them into their order."""
+    found = [
+        _Type(changes, type_identity(after, changes.pair.owner), _items(changes, selection))
+        for changes in snapshot_changes(before, after, selection, refuse_new_types=refuse_new_types)
+    ]
+    return tuple(sorted(found, key=lambda one: (one.is_edge, one.type_id)))
+
+
+def _items(changes: TypeChanges, selection: Selection) -> tuple[tuple[str, Op, int], ...]:
+    items = [
+        (entity_id, op, place)
+        for op in Op
+        if selection.takes_op(op)
+        for place, entity_id in enumerate(changes.of(op).ids.to_pylist())
+    ]
+    return tuple(sorted(items, key=lambda item: (item[0].encode(), item[1].rank)))
+
+
+def changes_between(
+    before: Snapshot, after: Snapshot, selection: Selection
+) -> Iterator[dict[str, Any]]:
+    """Yield what differs between two snapshots, with the rows of both sides."""
+    for one in _typed(before, after, selection, refuse_new_types=False):
+        for start in range(0, len(one.items), _IMAGES_AT_ONCE):
+            told = _told(one, one.items[start : start + _IMAGES_AT_ONCE])
+            yield from (change for _, change in told)
+
+
+class CommitDiff:
+    """Everything that one commit changed, found once, told from any position."""
+
+    def __init__(self, history: History, commit: GraphCommit, selection: Selection) -> None:
+        self.commit = commit
+        self._selection = selection
+        self._history = history
+
+    @cached_property
+    def _types(self) -> tuple[_Type, ...]:
+        parent = self.commit.parent_commit_id
+        if parent is None:
+            raise ParentlessCommitError(self.commit.graph_commit_id)
+        try:
+            before = self._history.snapshot_of_commit(parent)
+            after = self._history.snapshot_of_commit(self.commit.graph_commit_id)
+            return _typed(before, after, self._selection, refuse_new_types=True)
+        except (VersionRemovedError, DatasetMissingError, DatasetVersionNotFoundError) as error:
+            raise ChangeGapError(self.commit.graph_commit_id) from error
+
+    def position(self, shape: object) -> Position:
+        """Read a position out of a token."""
+        ids = {one.type_id: [(item[0], item[1]) for item in one.items] for one in self._types}
+        return find_position(shape, ids)
+
+    def told(self, after: Position | None = None) -> Iterator[tuple[Position, dict[str, Any]]]:
+        """Yield the changes after a position, each with its own."""
+        types = list(self._types)
+        if after is not None:
+            first = next(n for n, one in enumerate(types) if one.type_id == after.type_id)
+            types = types[first:]
+        for number, one in enumerate(types):
+            items = one.items
+            if after is not None and number == 0:
+                done = (after.entity_id, after.op)
+                place = next(n for n, item in enumerate(items) if (item[0], item[1]) == done)
+                items = items[place + 1 :]
+            for start in range(0, len(items), _IMAGES_AT_ONCE):
+                yield from _told(one, items[start : start + _IMAGES_AT_ONCE])
+
+
+def _told(
+    one: _Type, items: tuple[tuple[str, Op, int], ...]
+) -> Iterator[tuple[Position, dict[str, Any]]]:
+    changes = one.changes
+    before = _images(one, items, is_before=True)
+    after = _images(one, items, is_before=False)
+    kind, _, name = changes.pair.table_key.partition(":")
+    for entity_id, op, place in items:
+        change: dict[str, Any] = {
+            "kind": kind,
+            "type": {"id": one.type_id, "name": name},
+            "id": entity_id,
+            "op": str(op),
+        }
+        if op is not Op.INSERT:
+            change["before"] = before[op, place]
+        if op is not Op.DELETE:
+            change["after"] = after[op, place]
+        yield Position(one.type_id, entity_id, op), change
+
+
+def _images(
+    one: _Type, items: tuple[tuple[str, Op, int], ...], *, is_before: bool
+) -> dict[tuple[Op, int], dict[str, Any]]:
+    changes = one.changes
+    handle = changes.before if is_before else changes.after
+    owner = changes.pair.owner_before if is_before else changes.pair.owner_after
+    if handle is None or owner is None:
+        return {}
+    images: dict[tuple[Op, int], dict[str, Any]] = {}
+    for op in (Op.UPDATE, Op.DELETE) if is_before else (Op.INSERT, Op.UPDATE):
+        places = [place for _, item_op, place in items if item_op is op]
+        if not places:
+            continue
+        refs = changes.rows.updated_before if is_before and op is Op.UPDATE else changes.of(op)
+        found = row_images(handle, refs.row_ids[places], owner)
+        images |= {(op, place): image for place, image in zip(places, found, strict=True)}
+    return images
+
+
+def type_identity(snapshot: Snapshot, owner: NodeType | EdgeType) -> str:
+    """Return the opaque name of a type: it survives a rename, and not a new life of the type."""
+    domain = read_ir(snapshot.schema.ir).schema_identity_domain
+    numbers = (owner.type_id or 0, owner.table_incarnation_id or 0)
+    content = b"\x1f".join([domain.encode(), *(struct.pack("<Q", number) for number in numbers)])
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+
+
+def cause_of(commit: GraphCommit) -> dict[str, object]:
+    """Say which commit changes come from."""
+    cause: dict[str, object] = {
+        "graph_commit_id": commit.graph_commit_id,
+        "parent_commit_id": commit.parent_commit_id,
+        "merged_parent_commit_id": commit.merged_parent_commit_id,
+        "authored_branch": commit.graph_branch or "main",
+        "actor_id": commit.actor_id,
+        "authored_at": commit.created_at,
+    }
+    return {name: value for name, value in cause.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class CommitPage:
+    """One page of the changes of a commit."""
+
+    cause: dict[str, object]
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    next_page_token: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the page as programs see it."""
+        shape: dict[str, object] = {"cause": self.cause, "changes": self.changes}
+        if self.next_page_token is not None:
+            shape["next_page_token"] = self.next_page_token
+        return shape
+
+
+def commit_page(
+    history: History,
+    commit: GraphCommit,
+    selection: Selection,
+    *,
+    graph: str,
+    limit: int = PAGE_CHANGES_DEFAULT,
+    page_token: str | None = None,
+) -> CommitPage:
+    """Return one page of the changes of a commit."""
+    bound = {
+        "graph": digest(graph),
+        "commit": commit.graph_commit_id,
+        "filter": selection.digest,
+    }
+    diff = CommitDiff(history, commit, selection)
+    after = None
+    if page_token is not None:
+        fields = decode(page_token, "commit-page")
+        require(fields, bound)
+        after = diff.position(fields.get("position"))
+    changes: list[dict[str, Any]] = []
+    budget, last = Budget(limit), after
+    for position, change in diff.told(after):
+        if not budget.take(change):
+            if last is None:
+                raise ValueError("the first change of a page is always told")
+            token = encode("commit-page", bound | {"position": last.to_json()})
+            return CommitPage(cause_of(commit), changes, token)
+        changes.append(change)
+        last = position
+    return CommitPage(cause_of(commit), changes)

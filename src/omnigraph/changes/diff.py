@@ -1,0 +1,264 @@
+"""The net difference of two snapshots, type by type.
+
+Types are paired by identity: a rename is no change, a type that was dropped and made again is all
+deletes and then all inserts. Rows that were written again with equal values are not reported, on
+whichever branches the two sides are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.changes.selection import Op, Selection
+from omnigraph.changes.table_changes import RowChanges, RowRefs, table_changes
+from omnigraph.errors import ConflictError
+from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.manifest.snapshot import open_entry
+from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, ScanRequest
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Entry, Snapshot
+    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.store.datasets import DatasetHandle
+
+
+class SchemaBoundaryError(ConflictError):
+    """Rows on both sides of a schema change cannot be compared."""
+
+    code = "OG-SCHEMA-BOUNDARY"
+    hint = "compare two states with the same schema, or take a baseline"
+
+    def __init__(self, graph_commit_id: str, type_name: str | None) -> None:
+        self.graph_commit_id = graph_commit_id
+        self.type_name = type_name
+        of_type = f" of type '{type_name}'" if type_name else ""
+        super().__init__(f"the columns{of_type} differ before and after {graph_commit_id}")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """Why the difference was refused."""
+        refusal: dict[str, object] = {
+            "reason": "schema_boundary",
+            "graph_commit_id": self.graph_commit_id,
+        }
+        if self.type_name is not None:
+            refusal["type_name"] = self.type_name
+        return {"change_diff_refusal": refusal}
+
+
+@dataclass(frozen=True)
+class TypePair:
+    """One type on both sides; a side that is None does not have it."""
+
+    before: Entry | None
+    after: Entry | None
+    owner_before: NodeType | EdgeType | None
+    owner_after: NodeType | EdgeType | None
+
+    @property
+    def owner(self) -> NodeType | EdgeType:
+        """The type as the later side names it."""
+        owner = self.owner_after or self.owner_before
+        if owner is None:
+            raise ValueError("a pair has at least one side")
+        return owner
+
+    @property
+    def table_key(self) -> str:
+        """The key as the later side names it."""
+        return self.owner.table_key
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both sides publish the same version."""
+        if self.before is None or self.after is None:
+            return False
+        return (self.before.table_branch, self.before.table_version) == (
+            self.after.table_branch,
+            self.after.table_version,
+        )
+
+
+@dataclass(frozen=True)
+class TypeChanges:
+    """What happened to the rows of one type."""
+
+    pair: TypePair
+    before: DatasetHandle | None
+    after: DatasetHandle | None
+    rows: RowChanges
+
+    def of(self, op: Op) -> RowRefs:
+        """Return the rows of one operation: of the later side, or of the earlier for deletes."""
+        match op:
+            case Op.INSERT:
+                return self.rows.inserted
+            case Op.UPDATE:
+                return self.rows.updated_after
+            case Op.DELETE:
+                return self.rows.deleted
+
+
+def type_pairs(before: Snapshot, after: Snapshot) -> list[TypePair]:
+    """Pair the types of two snapshots by identity: by key, edges first, older ones first."""
+    old, new = _owners(before), _owners(after)
+    pairs = [
+        TypePair(old_entry, new_entry, old.get(location, (None, None))[1], new_owner)
+        for location in old.keys() | new.keys()
+        for old_entry, new_entry, new_owner in [
+            (
+                old.get(location, (None, None))[0],
+                new.get(location, (None, None))[0],
+                new.get(location, (None, None))[1],
+            )
+        ]
+    ]
+    return sorted(pairs, key=lambda pair: (pair.table_key, pair.after is not None))
+
+
+def snapshot_changes(
+    before: Snapshot, after: Snapshot, selection: Selection, *, refuse_new_types: bool = False
+) -> Iterator[TypeChanges]:
+    """Yield what differs, one type at a time; types without a difference are left out.
+
+    A type that is not selected is still refused when a schema change lies in between, because
+    whether a difference can be told must not depend on the filter. `refuse_new_types` refuses types
+    as well that came or went with rows.
+    """
+    for pair in type_pairs(before, after):
+        if pair.is_same:
+            continue
+        _require_same_columns(pair, after.commit_id, refuse_new_types=refuse_new_types)
+        if not selection.takes_type(pair.table_key):
+            continue
+        changes = _changes_of(pair, before, after)
+        if not changes.rows.is_empty:
+            yield changes
+
+
+def _owners(snapshot: Snapshot) -> dict[str, tuple[Entry, NodeType | EdgeType]]:
+    catalog = catalog_of(snapshot.schema)
+    owners: list[NodeType | EdgeType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+    by_key = {owner.table_key: owner for owner in owners}
+    return {
+        entry.location: (entry, by_key[key])
+        for key, entry in snapshot.entries.items()
+        if key in by_key
+    }
+
+
+def _require_same_columns(pair: TypePair, commit_id: str, *, refuse_new_types: bool) -> None:
+    """Refuse sides whose user columns differ, and, if asked, types that came or went with rows."""
+    if pair.owner_before is None or pair.owner_after is None:
+        entry = pair.after or pair.before
+        if refuse_new_types and entry is not None and entry.row_count:
+            raise SchemaBoundaryError(commit_id, pair.owner.name)
+        return
+    if _columns(pair.owner_before) != _columns(pair.owner_after):
+        raise SchemaBoundaryError(commit_id, pair.owner.name)
+
+
+def _columns(owner: NodeType | EdgeType) -> frozenset[tuple[str, object, int | None]]:
+    return frozenset(
+        (name, prop.prop_type, prop.property_id) for name, prop in owner.properties.items()
+    )
+
+
+def _changes_of(pair: TypePair, before: Snapshot, after: Snapshot) -> TypeChanges:
+    old = None if pair.before is None else open_entry(before.datasets, pair.before)
+    new = None if pair.after is None else open_entry(after.datasets, pair.after)
+    rows = table_changes(
+        old, new, columns=pair.owner.arrow_schema.names, blobs=pair.owner.blob_properties
+    )
+    return TypeChanges(pair, old, new, rows)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The net difference of two snapshots, as ids."""
+
+    from_manifest_version: int
+    to_manifest_version: int
+    graph_branch: str | None
+    changes: tuple[dict[str, object], ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the difference as programs see it."""
+        counts = {op: sum(change["op"] == op for change in self.changes) for op in Op}
+        return {
+            "from_graph_manifest_version": self.from_manifest_version,
+            "to_graph_manifest_version": self.to_manifest_version,
+            "graph_branch": self.graph_branch,
+            "changes": list(self.changes),
+            "stats": {
+                "inserts": counts[Op.INSERT],
+                "updates": counts[Op.UPDATE],
+                "deletes": counts[Op.DELETE],
+                "types_affected": sorted({str(change["type_name"]) for change in self.changes}),
+            },
+        }
+
+
+def difference(before: Snapshot, after: Snapshot, selection: Selection) -> Difference:
+    """Collect the net difference of two snapshots."""
+    found: list[dict[str, object]] = []
+    for changes in snapshot_changes(before, after, selection):
+        for op in Op:
+            if selection.takes_op(op):
+                found += _described(changes, op)
+    branch = str(after.branch)
+    return Difference(
+        before.manifest_version,
+        after.manifest_version,
+        None if branch == "main" else branch,
+        tuple(found),
+    )
+
+
+def _described(changes: TypeChanges, op: Op) -> list[dict[str, object]]:
+    refs = changes.of(op)
+    handle = changes.before if op is Op.DELETE else changes.after
+    if not len(refs) or handle is None:
+        return []
+    kind, _, type_name = changes.pair.table_key.partition(":")
+    versions = _versions(changes, op, refs)
+    ends = _ends(handle, refs) if kind == "edge" else [None] * len(refs)
+    shapes: list[dict[str, object]] = []
+    for entity_id, version, end in zip(refs.ids.to_pylist(), versions, ends, strict=True):
+        shape: dict[str, object] = {
+            "kind": kind,
+            "type_name": type_name,
+            "id": entity_id,
+            "op": str(op),
+            "published_dataset_version": version,
+        }
+        if end is not None:
+            shape["endpoints"] = end
+        shapes.append(shape)
+    return shapes
+
+
+def _versions(changes: TypeChanges, op: Op, refs: RowRefs) -> list[int]:
+    """Return the version that last wrote each row; for deletes, the one that both are told at."""
+    entry = changes.pair.after or changes.pair.before
+    if op is Op.DELETE or changes.after is None:
+        return [0 if entry is None else entry.table_version] * len(refs)
+    fragments = np.unique(refs.addresses >> np.uint64(32)).tolist()
+    request = ScanRequest(
+        columns=(ROW_UPDATED,), with_row_address=True, fragment_ids=tuple(fragments)
+    )
+    found = changes.after.scan(request).read_all()
+    wanted = pa.array(refs.addresses, pa.uint64())
+    places = pc.index_in(wanted, value_set=found[ROW_ADDRESS].combine_chunks())
+    return [int(version) for version in found[ROW_UPDATED].take(places).to_pylist()]
+
+
+def _ends(handle: DatasetHandle, refs: RowRefs) -> list[dict[str, str] | None]:
+    rows = handle.take(pa.array(refs.row_ids, pa.uint64()), ["src", "dst"])
+    return [dict(row) for row in rows.to_pylist()]

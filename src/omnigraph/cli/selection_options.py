@@ -1,0 +1,31 @@
+"""The options by which commands select changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Selection
+
+
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--kind`, `--type` and `--op`, each repeatable."""
+    for option in (
+        click.option(
+            "--op", "ops", multiple=True, type=click.Choice(["insert", "update", "delete"])
+        ),
+        click.option("--type", "types", multiple=True, metavar="T", help="Only this type."),
+        click.option("--kind", "kinds", multiple=True, type=click.Choice(["node", "edge"])),
+    ):
+        command = option(command)
+    return command
+
+
+def selected(kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...]) -> Selection:
+    """Return the selection that the options name; an option that was not given selects all."""
+    from omnigraph.graph import Selection  # noqa: PLC0415 loads Lance
+
+    return Selection.of(kinds or None, types or None, ops or None)
