@@ -26,7 +26,6 @@ from omnigraph.write.load_source import files_of
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Repository, Snapshot
-    from omnigraph.store import StoreSettings
     from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.protocol import Committer
@@ -77,7 +76,7 @@ class FrameRequest:
     `subject` names one type, or is None for all nodes and edges together.
     """
 
-    settings: StoreSettings
+    repository: Repository
     snapshot: Snapshot
     session: object
     subject: str | None = None
@@ -113,7 +112,7 @@ class BulkEngine(Protocol):
     def export(
         self,
         plan: ExportPlan,
-        settings: StoreSettings,
+        repository: Repository,
         *,
         session: object | None,
         shows_progress: bool,

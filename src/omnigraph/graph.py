@@ -38,8 +38,9 @@ from omnigraph.manifest import (
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
-from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
-from omnigraph.merge.resolve import Prefer
+from omnigraph.merge.decision_file import conflict_lines, read_decisions
+from omnigraph.merge.merger import Merger, MergeRequest, MergeResult, RevertRequest
+from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import MAIN, BranchName
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.query.stored import QueryKindError
@@ -326,15 +327,19 @@ class Graph:
         source: str,
         target: str = MAIN,
         *,
+        strategy: str = Strategy.ROW,
         prefer: str | None = None,
+        resolve_file: Path | None = None,
         dry_run: bool = False,
         message: str | None = None,
         actor_id: str | None = None,
     ) -> MergeResult:
         """Merge a branch into another one as one commit with two parents, or not at all.
 
-        `prefer` (`source` or `target`) settles conflicts of rows; without it they are an error that
-        lists all of them. `dry_run` says what would happen and writes nothing.
+        With `strategy="property"` two sides may change different properties of one row. Conflicts
+        of rows are settled by `resolve_file` (lines of `merge_conflicts`, edited) and by `prefer`
+        (`source` or `target`); those that stay are an error that lists all of them. `dry_run` says
+        what would happen and writes nothing.
         """
         if not dry_run:
             self._require_writable("branch merge")
@@ -344,11 +349,44 @@ class Graph:
             resolve(BranchName.parse(source)),
             resolve(BranchName.parse(target)),
             actor_id=actor_id,
-            prefer=None if prefer is None else choice(Prefer, prefer, "preference"),
+            decisions=self._decisions(strategy, prefer, resolve_file),
             dry_run=dry_run,
             message=message,
         )
         return Merger(self._repository, self._committer).merge(request)
+
+    def merge_conflicts(
+        self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW
+    ) -> Iterator[str]:
+        """Yield a line of JSON for every row in conflict, with its images on all sides."""
+        resolve = self._repository.branches.resolve
+        request = MergeRequest(
+            resolve(BranchName.parse(source)),
+            resolve(BranchName.parse(target)),
+            decisions=self._decisions(strategy, None, None),
+        )
+        return conflict_lines(Merger(self._repository, self._committer).conflicts(request))
+
+    def commit_revert(
+        self,
+        commit_id: str,
+        *,
+        branch: str | None = None,
+        prefer: str | None = None,
+        actor_id: str | None = None,
+    ) -> MergeResult:
+        """Undo what one commit changed, as a new commit; conflicts are those of a merge.
+
+        `prefer="source"` undoes also what was changed again since, `target` leaves that alone.
+        """
+        self._require_writable("commit revert")
+        _check_actor(actor_id)
+        decisions = Decisions(
+            prefer=None if prefer is None else choice(Prefer, prefer, "preference")
+        )
+        target = self._incarnation_of(branch)
+        request = RevertRequest(commit_id, target, actor_id=actor_id, decisions=decisions)
+        return Merger(self._repository, self._committer).revert(request)
 
     def sync_branch(self, branch: str | None = None) -> None:
         """Bind this handle to the latest head of a branch, by default of the one it is bound to."""
@@ -646,8 +684,9 @@ class Graph:
         chosen = choose(asked, {"export": plan}, session=spark).engine
         if chosen is EngineChoice.LOCAL:
             return export_here(plan, self._repository.store.datasets)
-        settings = self._repository.store.settings
-        return engine_named(chosen).export(plan, settings, session=spark, shows_progress=progress)
+        return engine_named(chosen).export(
+            plan, self._repository, session=spark, shows_progress=progress
+        )
 
     def export_lines(
         self, *, types: Sequence[str] = (), target: ReadTarget | None = None
@@ -673,7 +712,7 @@ class Graph:
         """
         return engine_named("spark").frame(
             FrameRequest(
-                self._repository.store.settings,
+                self._repository,
                 self.snapshot() if target is None else self.snapshot_of(target),
                 spark,
                 name,
@@ -687,10 +726,9 @@ class Graph:
 
         A vertex id is `Type:id`; `edges` names the edge types to take, by default all.
         """
-        settings = self._repository.store.settings
         chosen = None if edges is None else tuple(edges)
         return engine_named("spark").frame(
-            FrameRequest(settings, self.snapshot(), spark, edges=chosen)
+            FrameRequest(self._repository, self.snapshot(), spark, edges=chosen)
         )
 
     # -- mutations ------------------------------------------------------------------------------
@@ -890,6 +928,15 @@ class Graph:
         return list(self._repository.tags.list().values())
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _decisions(self, strategy: str, prefer: str | None, path: Path | None) -> Decisions:
+        takes, rows = ({}, {}) if path is None else read_decisions(path.read_text(), self.catalog())
+        return Decisions(
+            choice(Strategy, strategy, "merge strategy"),
+            None if prefer is None else choice(Prefer, prefer, "preference"),
+            takes,
+            rows,
+        )
 
     def _bound(self) -> Incarnation:
         with self._guard:

@@ -92,15 +92,15 @@ def open_image(image: Image, root: Path) -> Place:
 def check_image(swept: Sweep, place: Place, when: str) -> bool:
     """Open what a power failure left; return whether the job was done."""
     try:
-        graph = place.open()
-        content = content_of(graph, swept.job)
-        assert content in (swept.before, swept.after), "half a job"
-        check_heads(graph)
-        assert graph.recovery_status() == []
-        rows = [row.operation_id for row in graph.recovery_list()]
-        assert len(set(rows)) == len(rows)
-        if content == swept.before:
-            swept.job.run(graph)
+        with place.open() as graph:
+            content = content_of(graph, swept.job)
+            assert content in (swept.before, swept.after), "half a job"
+            check_heads(graph)
+            assert graph.recovery_status() == []
+            rows = [row.operation_id for row in graph.recovery_list()]
+            assert len(set(rows)) == len(rows)
+            if content == swept.before:
+                swept.job.run(graph)
         assert content_of(place.open(), swept.job) == swept.after
     except BaseException as problem:
         problem.add_note(f"{swept.job.name}: {when}")

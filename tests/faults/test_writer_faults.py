@@ -171,8 +171,9 @@ def check_point(templates: dict[bool, Place], tmp_path: Path, job: Job, point: s
     swept = Sweep.measured(job, next(places))
     place = next(places)
     failpoints.arm(point)
-    error = attempt(place.open(job.branch), job)
-    failpoints.disarm()
+    with place.open(job.branch) as graph:
+        error = attempt(graph, job)
+        failpoints.disarm()
     done = swept.check(place, audited=pending_operations(place), error=error)
     if error is None or point in (
         "write.phase_b_done",

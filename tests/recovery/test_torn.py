@@ -143,8 +143,8 @@ def test_torn_heads_of_a_branch_are_removed_when_somebody_opens_it(place: Place)
 @pytest.mark.parametrize("location", [COMMITS, RECOVERIES])
 def test_a_torn_system_table_loses_nothing(place: Place, location: str) -> None:
     failpoints.arm("write.phase_b_done")
-    with pytest.raises(FailpointError):
-        place.open().mutate(INSERT)
+    with pytest.raises(FailpointError), place.open() as graph:
+        graph.mutate(INSERT)
     failpoints.disarm()
     place.open()
     expected = kinds(place.open(mode=OpenMode.READ_ONLY))
@@ -162,8 +162,8 @@ def test_a_torn_system_table_loses_nothing(place: Place, location: str) -> None:
 
 def die_in_audit(place: Place) -> None:
     failpoints.arm("write.phase_b_done")
-    with pytest.raises(FailpointError):
-        place.open().mutate('query q() { insert Person { name: "third" } }')
+    with pytest.raises(FailpointError), place.open() as graph:
+        graph.mutate('query q() { insert Person { name: "third" } }')
     failpoints.disarm()
     failpoints.arm("recovery.sidecar_delete")
     with pytest.raises(FailpointError):

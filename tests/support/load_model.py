@@ -1,8 +1,8 @@
 """What a load means, written with dictionaries: slow, obvious, and independent of the engine.
 
 A graph is a dictionary from type to a dictionary from id to row. Ids that a load would make are
-`Made` objects. `load` returns the next graph, or the problems as (rule, line) pairs; with a quarantine
-it leaves out what breaks a rule, again and again until nothing more falls.
+`Made` objects. `load` returns the next graph, or the problems as (rule, line) pairs; with a
+quarantine it leaves out what breaks a rule, again and again until nothing more falls.
 """
 
 from __future__ import annotations
@@ -120,9 +120,7 @@ class Model:
         outcome.count(self, live, mode)
         return outcome
 
-    def _read(
-        self, line: int, record: dict[str, object], read: Written, outcome: Outcome
-    ) -> None:
+    def _read(self, line: int, record: dict[str, object], read: Written, outcome: Outcome) -> None:
         kind = self.types[str(record.get("type", record.get("edge")))]
         data = record.get("data", {})
         assert isinstance(data, dict)
@@ -215,9 +213,7 @@ class Model:
                     problems.append(Problem("unique", one.line, (one.line,)))
         return problems
 
-    def _ends(
-        self, kind: ModelType, live: list[Record], after: dict[str, Rows]
-    ) -> list[Problem]:
+    def _ends(self, kind: ModelType, live: list[Record], after: dict[str, Rows]) -> list[Problem]:
         assert kind.ends is not None
         lines = {id(one.row): one.line for one in live}
         rows = [one.row for one in live]

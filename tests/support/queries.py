@@ -116,7 +116,8 @@ def _calls(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(Nearest, properties, inner, st.just(NOWHERE)),
         _text_calls(inner),
         st.builds(Bm25, inner, inner, st.just(NOWHERE)),
-        st.builds(Rrf, inner, inner, st.none() | inner, st.just(NOWHERE)),
+        st.builds(Rrf, inner, inner, st.none() | inner, st.none(), st.just(NOWHERE)),
+        st.builds(Rrf, inner, inner, inner, st.tuples(properties, properties), st.just(NOWHERE)),
         st.builds(
             AggregateCall,
             st.sampled_from(("count", "sum", "avg", "min", "max")),

@@ -206,18 +206,18 @@ class Sweep:
 
         `audited` are the operations that had to be settled. `error` is what the caller was told.
         """
-        graph = place.open(self.job.branch)
-        content = content_of(graph, self.job)
-        assert content in (self.before, self.after), "half a job"
-        is_done = content == self.after
-        check_heads(graph)
-        assert graph.recovery_status() == []
-        assert sorted(row.operation_id for row in graph.recovery_list()) == sorted(audited)
-        self._check_answer(error, is_done=is_done)
-        self._check_second_open(place, content)
-        if not is_done:
-            self.job.run(graph)
-            assert content_of(place.open(), self.job) == self.after, "the retried job"
+        with place.open(self.job.branch) as graph:
+            content = content_of(graph, self.job)
+            assert content in (self.before, self.after), "half a job"
+            is_done = content == self.after
+            check_heads(graph)
+            assert graph.recovery_status() == []
+            assert sorted(row.operation_id for row in graph.recovery_list()) == sorted(audited)
+            self._check_answer(error, is_done=is_done)
+            self._check_second_open(place, content)
+            if not is_done:
+                self.job.run(graph)
+                assert content_of(place.open(), self.job) == self.after, "the retried job"
         self._check_schema_apply(place)
         return is_done
 
@@ -244,9 +244,10 @@ class Sweep:
         assert content_of(again, self.job) == content
 
     def _check_schema_apply(self, place: Place) -> None:
-        graph = place.open()
-        if len(graph.branch_list()) > 1:
-            graph.branch_delete(BRANCH)
-        graph.apply_schema(graph.schema_source() + ANOTHER)
-        assert "node:Later" in graph.snapshot().entries
-        check_heads(place.open())
+        # Closed at the end: nothing of it is written after the copy has been removed.
+        with place.open() as graph:
+            if len(graph.branch_list()) > 1:
+                graph.branch_delete(BRANCH)
+            graph.apply_schema(graph.schema_source() + ANOTHER)
+            assert "node:Later" in graph.snapshot().entries
+            check_heads(place.open())

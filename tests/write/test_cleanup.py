@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -277,8 +278,12 @@ def test_what_a_running_job_has_declared_is_spared(place: Place) -> None:
     path = "__staging/01J00000000000000000000000.json"
     repository.store.objects.put(path, orjson.dumps(record))
     graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
-    lost = Path(place.uri) / staged.files[0].path
-    assert not lost.exists(), "a record that is not renewed within the orphan age is dead"
+    staged_file = Path(place.uri) / staged.files[0].path
+    assert staged_file.exists(), "whatever the orphan age, a record that is renewed is alive"
+    long_ago = SystemClock().now_us() / 1_000_000 - 600
+    os.utime(Path(place.uri) / path, (long_ago, long_ago))
+    graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert not staged_file.exists(), "a record that nobody renews is dead"
 
 
 @pytest.mark.parametrize("confirm", [True, False])

@@ -29,7 +29,7 @@ from omnigraph.query.stored import QueryKindError, QuerySelectionError
 from omnigraph.recovery import failpoints
 from omnigraph.store.durability import Durability
 from omnigraph.store.records import DatasetVersion
-from omnigraph.write.mutate import RETRIES_MAX
+from omnigraph.write.attempts import BESIDE_MAX
 from omnigraph.write.mutation_predicates import VALUES_PUSHED_MAX
 from omnigraph.write.violations import ValidationError
 from support.clocks import START_US, ManualClock
@@ -310,10 +310,10 @@ def test_an_insert_that_always_loses_is_prepared_under_the_turn(graph: Graph, pl
                 BranchName("main"), operation_id="rival", wait_max_s=0.05
             ).__enter__()
 
-    attempts = before_commit(*[overtake] * RETRIES_MAX, is_held)
+    attempts = before_commit(*[overtake] * BESIDE_MAX, is_held)
     result = graph.mutate(statement('insert Crew { tag: "eve" }'))
     assert result.commit is not None
-    assert attempts == [RETRIES_MAX + 1]
+    assert attempts == [BESIDE_MAX + 1]
     assert "Crew eve" in entities(graph)
 
 

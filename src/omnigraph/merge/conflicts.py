@@ -63,9 +63,14 @@ class Conflict:
         }
 
 
-def row_conflict(table_key: str, kind: ConflictKind, entity_id: str) -> Conflict:
-    """Return the conflict of one row."""
-    return Conflict(table_key, kind, _MESSAGES[kind].format(entity_id), entity_id)
+def row_conflict(
+    table_key: str, kind: ConflictKind, entity_id: str, properties: Sequence[str] = ()
+) -> Conflict:
+    """Return the conflict of one row; `properties` are those that clash, if only they do."""
+    message = _MESSAGES[kind].format(entity_id)
+    if properties:
+        message += f" on {', '.join(properties)}"
+    return Conflict(table_key, kind, message, entity_id)
 
 
 class MergeConflictError(ConflictError):

@@ -14,13 +14,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from omnigraph.changes.commit_changes import ParentlessCommitError
+from omnigraph.changes.diff import SchemaBoundaryError
 from omnigraph.changes.table_changes import RowChanges, RowRefs, differing_refs, table_changes
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import CommitDraft
@@ -29,14 +32,13 @@ from omnigraph.manifest.errors import ExpectedVersionMismatchError, Precondition
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.merge.conflicts import (
     Conflict,
-    ConflictKind,
     MergeConflictError,
     ReadSetConflictError,
     row_conflict,
 )
 from omnigraph.merge.constraints import check_constraints
-from omnigraph.merge.resolve import Prefer, resolved
-from omnigraph.merge.rows import TableMerge, three_way
+from omnigraph.merge.resolve import Decisions, Handles, settle
+from omnigraph.merge.rows import Clash, TableMerge, three_way
 from omnigraph.merge.stage import TableWork, stage_table
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.sidecar import Adoption
@@ -91,7 +93,19 @@ class MergeRequest:
     source: Incarnation
     target: Incarnation
     actor_id: str | None = None
-    prefer: Prefer | None = None
+    decisions: Decisions = field(default_factory=Decisions)
+    dry_run: bool = False
+    message: str | None = None
+
+
+@dataclass(frozen=True)
+class RevertRequest:
+    """Which commit to undo, on which branch, and on whose behalf."""
+
+    commit_id: str
+    target: Incarnation
+    actor_id: str | None = None
+    decisions: Decisions = field(default_factory=Decisions)
     dry_run: bool = False
     message: str | None = None
 
@@ -126,7 +140,8 @@ class MergeResult:
     commit: GraphCommit | None = None
     counts: tuple[TypeCounts, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    resolved: int = 0
+    resolved: Mapping[str, int] = field(default_factory=dict)
+    """How many rows were settled, by rule."""
 
     def to_json(self) -> dict[str, object]:
         """Return the result as programs see it."""
@@ -136,6 +151,15 @@ class MergeResult:
             "outcome": str(self.outcome),
             "actor_id": self.actor_id,
         }
+
+
+@dataclass(frozen=True)
+class ClashImages:
+    """Rows of one type that conflict, and the versions in which their images are."""
+
+    owner: NodeType | EdgeType
+    handles: Handles
+    clash: Clash
 
 
 @dataclass(frozen=True)
@@ -159,8 +183,25 @@ class _Plan:
     work: dict[str, TableWork] = field(default_factory=dict)
     adopted: list[Adoption] = field(default_factory=list)
     adopted_work: dict[str, TableWork] = field(default_factory=dict)
+    clashes: dict[str, list[Clash]] = field(default_factory=dict)
     conflicts: list[Conflict] = field(default_factory=list)
-    resolved: int = 0
+    resolved: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One merge, or one revert, on three snapshots."""
+
+    sides: _Sides
+    outcome: MergeKind
+    operation: str
+    request: MergeRequest | RevertRequest
+    merged_parent: str | None
+    source_name: str
+
+    @property
+    def into(self) -> Incarnation:
+        return self.request.target
 
 
 class Merger:
@@ -172,80 +213,136 @@ class Merger:
 
     def merge(self, request: MergeRequest) -> MergeResult:
         """Merge a branch into another one, or raise with everything that stands in the way."""
-        source_name, target_name = str(request.source.branch), str(request.target.branch)
         if request.source == request.target:
-            raise SameBranchError(source_name)
-        attempt = 1
-        while True:
-            head = self._repository.history.snapshot(request.target).commit_id
-            try:
-                return self._attempt(request)
-            except (PreconditionFailedError, ExpectedVersionMismatchError) as error:
-                if attempt >= ATTEMPTS_MAX or not self._only_upkeep_since(head, request.target):
-                    raise ReadSetConflictError(f"graph_head:{target_name}") from error
-            attempt += 1
+            raise SameBranchError(str(request.source.branch))
+        return self._until_settled(request, lambda: self._merge_job(request))
 
-    def _attempt(self, request: MergeRequest) -> MergeResult:
+    def revert(self, request: RevertRequest) -> MergeResult:
+        """Undo what one commit changed: merge its parent's state onto a branch, from the commit."""
+        return self._until_settled(request, lambda: self._revert_job(request))
+
+    def conflicts(self, request: MergeRequest) -> list[ClashImages]:
+        """Return what stands in the way of a merge, row by row, with the handles of all sides."""
+        job = self._merge_job(request)
+        if job is None:
+            return []
+        plan = _planned(job.sides, job.into, request.decisions)
+        return [
+            ClashImages(job.sides.owner(key), _handles(key, job.sides), clash)
+            for key, clashes in sorted(plan.clashes.items())
+            for clash in clashes
+        ]
+
+    # -- jobs -------------------------------------------------------------------------------------
+
+    def _merge_job(self, request: MergeRequest) -> _Job | None:
+        """Take the snapshots of a merge; None when there is nothing to merge."""
         history = self._repository.history
         source, target = history.snapshot(request.source), history.snapshot(request.target)
         base_commit = history.merge_base(request.source, request.target)
         if base_commit is None:
             raise UnrelatedBranchesError(str(source.branch), str(target.branch))
         if base_commit.graph_commit_id == source.commit_id:
-            return _result(request, MergeKind.ALREADY_UP_TO_DATE)
+            return None
         is_forward = base_commit.graph_commit_id == target.commit_id
         if source.schema.schema_hash != target.schema.schema_hash:
             raise ReadSetConflictError("branch_merge_source_schema")
         base = target if is_forward else history.snapshot_of_commit(base_commit.graph_commit_id)
+        return _Job(
+            _Sides(base, source, target, catalog_of(target.schema)),
+            MergeKind.FAST_FORWARD if is_forward else MergeKind.MERGED,
+            "merge",
+            request,
+            source.commit_id,
+            str(source.branch),
+        )
+
+    def _revert_job(self, request: RevertRequest) -> _Job:
+        history = self._repository.history
+        commit, target = history.get(request.commit_id), history.snapshot(request.target)
+        if commit.parent_commit_id is None:
+            raise ParentlessCommitError(request.commit_id)
+        base = history.snapshot_of_commit(request.commit_id)
+        source = history.snapshot_of_commit(commit.parent_commit_id)
+        if len({each.schema.schema_hash for each in (base, source, target)}) > 1:
+            raise SchemaBoundaryError(request.commit_id, None)
         sides = _Sides(base, source, target, catalog_of(target.schema))
-        outcome = MergeKind.FAST_FORWARD if is_forward else MergeKind.MERGED
-        plan = _planned(sides, request)
-        stored = StoredRows(target)
+        return _Job(sides, MergeKind.MERGED, "revert", request, None, request.commit_id)
+
+    def _until_settled(
+        self, request: MergeRequest | RevertRequest, take: Callable[[], _Job | None]
+    ) -> MergeResult:
+        """Compute and commit; compute again when only upkeep has moved the target."""
+        attempt = 1
+        while True:
+            head = self._repository.history.snapshot(request.target).commit_id
+            job = take()
+            if job is None:
+                return _up_to_date(request)
+            try:
+                return self._run(job)
+            except (PreconditionFailedError, ExpectedVersionMismatchError) as error:
+                if attempt >= ATTEMPTS_MAX or not self._only_upkeep_since(head, request.target):
+                    member = f"graph_head:{request.target.branch}"
+                    raise ReadSetConflictError(member) from error
+            attempt += 1
+
+    def _run(self, job: _Job) -> MergeResult:
+        plan = _planned(job.sides, job.into, job.request.decisions)
+        plan.conflicts = _row_conflicts(plan.clashes, job.sides)
         validated: Validated | None = None
         if not plan.conflicts:
-            everything = plan.adopted_work | plan.work
-            validated, plan.conflicts = check_constraints(everything, target, sides.catalog, stored)
-        if request.dry_run:
-            return _result(request, outcome, plan=plan)
+            validated, plan.conflicts = check_constraints(
+                plan.adopted_work | plan.work,
+                job.sides.target,
+                job.sides.catalog,
+                StoredRows(job.sides.target),
+            )
+        if job.request.dry_run:
+            return _result(job, plan)
         if plan.conflicts or validated is None:
-            raise MergeConflictError(str(source.branch), str(target.branch), plan.conflicts)
-        commit = self._commit(request, sides, plan, validated)
-        return _result(request, outcome, plan=plan, commit=commit)
+            raise MergeConflictError(job.source_name, str(job.into.branch), plan.conflicts)
+        if job.merged_parent is None and not plan.work and not plan.adopted:
+            return _up_to_date(job.request)
+        return _result(job, plan, self._commit(job, plan, validated))
 
-    def _commit(
-        self, request: MergeRequest, sides: _Sides, plan: _Plan, validated: Validated
-    ) -> GraphCommit | None:
-        clock = self._repository.clock
+    def _commit(self, job: _Job, plan: _Plan, validated: Validated) -> GraphCommit | None:
+        clock, request = self._repository.clock, job.request
         operation_id = clock.ulid()
-        datasets = self._repository.store.datasets
         tables = tuple(
-            stage_table(work, validated.stored, request.target, datasets, operation_id=operation_id)
+            stage_table(
+                work,
+                validated.stored,
+                job.into,
+                self._repository.store.datasets,
+                operation_id=operation_id,
+            )
             for work in plan.work.values()
         )
-        properties = {"resolved_rows": str(plan.resolved)} if plan.resolved else {}
-        if plan.resolved and request.prefer is not None:
-            properties["resolved_by"] = f"prefer {request.prefer}"
-        job = WriteJob(
+        properties = {f"resolved by {rule}": str(rows) for rule, rows in plan.resolved.items()}
+        if isinstance(request, RevertRequest):
+            properties["reverted_commit_id"] = request.commit_id
+        write = WriteJob(
             kind=WriterKind.BRANCH_MERGE,
-            incarnation=request.target,
+            incarnation=job.into,
             operation_id=operation_id,
             draft=CommitDraft(
                 graph_commit_id=clock.ulid(),
-                operation="merge",
+                operation=job.operation,
                 actor_id=request.actor_id,
                 created_at=clock.now_us(),
-                merged_parent_commit_id=sides.source.commit_id,
+                merged_parent_commit_id=job.merged_parent,
                 message=request.message,
                 properties=properties,
             ),
-            schema_hash=sides.target.schema.schema_hash,
+            schema_hash=job.sides.target.schema.schema_hash,
             tables=tables,
             reads=validated.reads,
-            merge_source_commit_id=sides.source.commit_id,
-            merged_into=sides.target.commit_id,
+            merge_source_commit_id=job.merged_parent,
+            merged_into=job.sides.target.commit_id,
             adopted=tuple(plan.adopted),
         )
-        return self._committer.commit(job, revalidate=validated.revalidate).commit
+        return self._committer.commit(write, revalidate=validated.revalidate).commit
 
     def _only_upkeep_since(self, head: str, target: Incarnation) -> bool:
         """Whether every commit after a head left the content as it was."""
@@ -261,10 +358,9 @@ class Merger:
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _planned(sides: _Sides, request: MergeRequest) -> _Plan:
+def _planned(sides: _Sides, into: Incarnation, decisions: Decisions) -> _Plan:
     plan = _Plan()
     keys = sides.base.entries.keys() | sides.source.entries.keys() | sides.target.entries.keys()
-    clashing: dict[str, TableMerge] = {}
     for key in sorted(keys):
         base, source, target = (
             snapshot.entries.get(key) for snapshot in (sides.base, sides.source, sides.target)
@@ -273,18 +369,16 @@ def _planned(sides: _Sides, request: MergeRequest) -> _Plan:
             continue
         if len({entry.location for entry in (base, source, target) if entry is not None}) > 1:
             raise ReadSetConflictError(f"branch_merge_dataset_identity:{key}")
-        merge = _merged(key, sides)
-        if merge.clashes and request.prefer is None:
-            clashing[key] = merge
-            continue
-        work = resolved(merge, sides.owner(key), sides.source.open(key), request.prefer)
-        plan.resolved += sum(len(clash.ids) for clash in merge.clashes)
-        if source is not None and _by_pointer(base, source, target, request.target):
+        owner, handles = sides.owner(key), _handles(key, sides)
+        settled = settle(_merged(owner, handles, key, sides), owner, handles, decisions)
+        plan.resolved.update(settled.by_rule)
+        if settled.remaining:
+            plan.clashes[key] = settled.remaining
+        elif source is not None and _by_pointer(base, source, target, into):
             plan.adopted.append(Adoption(target, source))
-            plan.adopted_work[key] = work
-        elif not work.is_empty:
-            plan.work[key] = work
-    plan.conflicts = _row_conflicts(clashing, sides)
+            plan.adopted_work[key] = settled.work
+        elif not settled.work.is_empty:
+            plan.work[key] = settled.work
     return plan
 
 
@@ -303,18 +397,15 @@ def _by_pointer(base: Entry | None, source: Entry, target: Entry | None, into: I
     return _same(base, target) and source.table_branch is None and not into.is_main
 
 
-def _merged(key: str, sides: _Sides) -> TableMerge:
-    owner = sides.owner(key)
+def _merged(owner: NodeType | EdgeType, handles: Handles, key: str, sides: _Sides) -> TableMerge:
     columns, blobs = owner.arrow_schema.names, owner.blob_properties
-    base, source, target = (
-        _opened(snapshot, key) for snapshot in (sides.base, sides.source, sides.target)
-    )
     theirs = RowChanges.none()
-    mine = table_changes(base, source, columns=columns, blobs=blobs)
+    mine = table_changes(handles.base, handles.source, columns=columns, blobs=blobs)
     if not _same(sides.base.entries.get(key), sides.target.entries.get(key)):
-        theirs = table_changes(base, target, columns=columns, blobs=blobs)
+        theirs = table_changes(handles.base, handles.target, columns=columns, blobs=blobs)
 
     def differ(mine: RowRefs, theirs: RowRefs) -> Mask:
+        source, target = handles.source, handles.target
         if source is None or target is None:
             return np.ones(len(mine), np.bool_)
         return differing_refs(source, mine, target, theirs, columns=columns, blobs=blobs)
@@ -322,42 +413,44 @@ def _merged(key: str, sides: _Sides) -> TableMerge:
     return three_way(mine, theirs, differ)
 
 
+def _handles(key: str, sides: _Sides) -> Handles:
+    return Handles(_opened(sides.base, key), _opened(sides.source, key), _opened(sides.target, key))
+
+
 def _opened(snapshot: Snapshot, key: str) -> DatasetHandle | None:
     entry = snapshot.entries.get(key)
     return None if entry is None else open_entry(snapshot.datasets, entry)
 
 
-def _row_conflicts(clashing: Mapping[str, TableMerge], sides: _Sides) -> list[Conflict]:
+def _row_conflicts(clashes: Mapping[str, list[Clash]], sides: _Sides) -> list[Conflict]:
     """Return the conflicts of all rows: types without blobs first, each by type key and id."""
     found: list[Conflict] = []
-    for key in sorted(clashing, key=lambda key: (bool(sides.owner(key).blob_properties), key)):
+    for key in sorted(clashes, key=lambda key: (bool(sides.owner(key).blob_properties), key)):
         of_table = [
-            (entity_id, clash.kind)
-            for clash in clashing[key].clashes
-            for entity_id in clash.ids.to_pylist()
+            row_conflict(key, clash.kind, entity_id, clash.clashing_properties(place))
+            for clash in clashes[key]
+            for place, entity_id in enumerate(clash.ids.to_pylist())
         ]
-        found += [row_conflict(key, kind, entity_id) for entity_id, kind in sorted(of_table)]
+        found += sorted(of_table, key=lambda conflict: (conflict.entity_id or "").encode())
     return found
 
 
-def _result(
-    request: MergeRequest,
-    outcome: MergeKind,
-    *,
-    plan: _Plan | None = None,
-    commit: GraphCommit | None = None,
-) -> MergeResult:
-    work = {} if plan is None else plan.adopted_work | plan.work
+def _up_to_date(request: MergeRequest | RevertRequest) -> MergeResult:
+    source = request.commit_id if isinstance(request, RevertRequest) else request.source.branch
     return MergeResult(
-        source=str(request.source.branch),
-        target=str(request.target.branch),
-        outcome=outcome,
-        actor_id=request.actor_id,
-        commit=commit,
-        counts=tuple(TypeCounts(key, *each.counts) for key, each in sorted(work.items())),
-        conflicts=() if plan is None else tuple(plan.conflicts),
-        resolved=0 if plan is None else plan.resolved,
+        str(source), str(request.target.branch), MergeKind.ALREADY_UP_TO_DATE, request.actor_id
     )
 
 
-__all__ = ["ConflictKind", "MergeKind", "MergeRequest", "MergeResult", "Merger", "TypeCounts"]
+def _result(job: _Job, plan: _Plan, commit: GraphCommit | None = None) -> MergeResult:
+    work = plan.adopted_work | plan.work
+    return MergeResult(
+        source=job.source_name,
+        target=str(job.into.branch),
+        outcome=job.outcome,
+        actor_id=job.request.actor_id,
+        commit=commit,
+        counts=tuple(TypeCounts(key, *each.counts) for key, each in sorted(work.items())),
+        conflicts=tuple(plan.conflicts),
+        resolved=dict(plan.resolved),
+    )

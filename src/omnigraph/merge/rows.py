@@ -23,7 +23,7 @@ A row that was written and equals its base again is untouched: the comparison ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -51,6 +51,29 @@ class Clash:
     base: RowRefs | None
     source: RowRefs | None
     target: RowRefs | None
+    properties: tuple[tuple[str, ...], ...] = ()
+    """Per row the properties that clash, where only those are told."""
+
+    def clashing_properties(self, place: int) -> tuple[str, ...]:
+        """Return the properties of one row that clash, where only those are told."""
+        return self.properties[place] if self.properties else ()
+
+    def where(self, mask: Mask) -> Clash:
+        """Keep some of the rows."""
+        return replace(
+            self,
+            ids=self.ids.filter(pa.array(mask)),
+            base=_where(self.base, mask),
+            source=_where(self.source, mask),
+            target=_where(self.target, mask),
+            properties=tuple(
+                names for names, is_kept in zip(self.properties, mask, strict=False) if is_kept
+            ),
+        )
+
+
+def _where(refs: RowRefs | None, mask: Mask) -> RowRefs | None:
+    return None if refs is None else refs.where(mask)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from omnigraph.spark.sources import expand, plan_lines, plan_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.store import StoreSettings
+    from omnigraph.manifest import Repository
     from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_result import LoadResult
 
@@ -69,7 +69,7 @@ class SparkEngine:
     def frame(self, request: FrameRequest) -> Any:
         """Return a DataFrame of one type, or a GraphFrame of everything."""
         spark = spark_session(request.session)
-        pinned = PinnedGraph(request.settings, request.snapshot)
+        pinned = PinnedGraph(request.repository.store.settings, request.snapshot)
         if request.subject is None:
             return graphframe(pinned, spark, edges=request.edges)
         return to_spark(
@@ -79,7 +79,7 @@ class SparkEngine:
     def export(
         self,
         plan: ExportPlan,
-        settings: StoreSettings,
+        repository: Repository,
         *,
         session: object | None,
         shows_progress: bool,
@@ -87,7 +87,7 @@ class SparkEngine:
         """Export on the caller's session, or on one that is found or started."""
         spark = get_spark() if session is None else spark_session(session)
         progress = Progress.on_stderr() if shows_progress else Progress()
-        return export_on_spark(plan, settings, spark, progress=progress)
+        return export_on_spark(plan, repository.store.settings, spark, progress=progress)
 
 
 def session_of(request: LoadRequest) -> SparkSession:

@@ -271,7 +271,9 @@ def load_parts(
 def _batches(parts: Sequence[StagedRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for part in parts:
         for path in part.paths:
-            yield from part.files.read(path).cast(schema).to_batches()
+            # Mapped for as long as it is read: a stream goes on for months.
+            with pa.memory_map(str(part.files.local(path))) as file:
+                yield from pa.ipc.open_file(file).read_all().cast(schema).to_batches()
 
 
 def remove_parts(parts: Sequence[StagedRows]) -> None:

@@ -223,14 +223,31 @@ class AutoOptimize:
                 with_indexes |= rows > UNCOVERED_ROWS_MAX
         if due:
             self._upkeep.compact_tail(incarnation, due, with_indexes=with_indexes)
-        manifest = reader.open(incarnation, reader.head_version(incarnation))
-        if (options := tail_to_compact(manifest.fragments())) is not None:
-            tidy(datasets, reader, incarnation, options)
+        self._tidy_manifest(incarnation)
         for location in (COMMITS, COMMIT_ACTORS):
             if datasets.exists(location):
                 handle = datasets.open(location)
                 if len(handle.fragments()) > SMALL_MAX:
                     tidy_dataset(datasets, location)
+
+    def _tidy_manifest(self, incarnation: Incarnation) -> None:
+        """Compact the small fragments of a branch's manifest.
+
+        Every publish moves the head row, and beside a stream of them that loses every time: when
+        twice as many fragments have gathered, it is done under the turn.
+        """
+        repository = self._repository
+        datasets, reader = repository.store.datasets, repository.reader
+        fragments = reader.open(incarnation, reader.head_version(incarnation)).fragments()
+        options = tail_to_compact(fragments)
+        if options is None:
+            return
+        if len(fragments) <= 2 * SMALL_MAX:
+            tidy(datasets, reader, incarnation, options)
+            return
+        operation_id = repository.clock.ulid()
+        with repository.turns.take(incarnation.branch, operation_id=operation_id):
+            tidy(datasets, reader, incarnation, options)
 
 
 _LIVE: Final[WeakSet[AutoOptimize]] = WeakSet()

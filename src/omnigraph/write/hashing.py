@@ -74,12 +74,10 @@ class Hasher:
         total = np.zeros(len(columns[0]), np.uint64)
         is_whole = np.ones(len(total), np.bool_)
         for column in columns:
-            if column.null_count:
-                is_whole &= to_mask(column.is_valid())
-                column = column.fill_null("")  # noqa: PLW2901 - the same column, complete
+            is_whole &= to_mask(column.is_valid())
             total *= self._factors[0]
             total ^= total >> _LAST_SHIFT
-            total += self.pairs(column).first
+            total += self.pairs(column.fill_null("")).first
         total[total == NO_HASH] = np.uint64(1)
         total[~is_whole] = NO_HASH
         return total
@@ -120,13 +118,14 @@ def _text_of(column: pa.Array) -> tuple[Integers, Integers, npt.NDArray[np.uint8
     """Return where each text starts, how long it is, and the bytes with a margin of one word."""
     width = np.int64 if pa.types.is_large_string(column.type) else np.int32
     _, offset_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offset_buffer, width)[column.offset : column.offset + len(column) + 1]
-    offsets = offsets.astype(np.int64)
+    every = np.frombuffer(offset_buffer, width)
+    offsets: Integers = every[column.offset : column.offset + len(column) + 1].astype(np.int64)
     low, high = int(offsets[0]), int(offsets[-1])
     text = np.zeros(high - low + _WORD, np.uint8)
     if high > low:
         text[: high - low] = np.frombuffer(data_buffer, np.uint8)[low:high]
-    return offsets[:-1] - low, np.diff(offsets), text
+    lengths: Integers = offsets[1:] - offsets[:-1]
+    return offsets[:-1] - low, lengths, text
 
 
 def _mixed(hashes: Hashes, words: Hashes, factor: np.uint64) -> Hashes:
@@ -203,8 +202,9 @@ def repeated_hashes(hashes: Hashes) -> Hashes:
     """Return the values that occur more than once, sorted; `NO_HASH` does not count."""
     ordered = np.sort(hashes)
     again = ordered[1:][ordered[1:] == ordered[:-1]]
-    distinct = np.unique(again)
-    return distinct[distinct != NO_HASH]
+    distinct: Hashes = np.unique(again)
+    found: Hashes = distinct[distinct != NO_HASH]
+    return found
 
 
 def is_among(hashes: Hashes, ordered: Hashes) -> Mask:

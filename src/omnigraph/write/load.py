@@ -6,8 +6,8 @@
    read, or wait in files; see `load_types` for the few numbers per row that stay.
 3. All types of one call are one commit; an edge may name a node of the same call in any order.
 4. A load that changes nothing makes no commit.
-5. With a quarantine, rows that break a rule are left out instead, and so are the rows that then break
-   one, until nothing more falls. A rule that no row can mend by staying out fails the load.
+5. With a quarantine, rows that break a rule are left out instead, and so are the rows that then
+   break one, until nothing more falls. A rule that no row can mend by staying out fails the load.
 6. `append` and `merge` that lose a race before any effect are judged and staged again on the newer
    state, with the rows as they were converted and the files as they were written; the last attempt
    is prepared under the turn, where nobody can be faster. `overwrite` is handed back to the caller,
@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.manifest import CommitDraft, Snapshot
@@ -35,6 +35,7 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import Requirements, is_only_maintenance, mismatch
 from omnigraph.names import MAIN, BranchName
 from omnigraph.recovery import WriterKind
+from omnigraph.write.attempts import attempts
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.load_checks import Findings, LoadJudge, LoadTerms, fold
@@ -50,6 +51,7 @@ from omnigraph.write.load_result import (
     choice,
 )
 from omnigraph.write.load_stage import StagedType, stage_type
+from omnigraph.write.load_topology import persist_topologies
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.protocol import WriteJob
 from omnigraph.write.spool import SpoolRoom
@@ -68,11 +70,6 @@ if TYPE_CHECKING:
 __all__ = ["LoadOptions", "LoadResult", "Loader", "OnDuplicate", "OnError", "choice"]
 
 _log = logging.getLogger(__name__)
-
-ATTEMPTS_MAX: Final = 5
-"""So many attempts are made beside everybody else; one more is made under the turn."""
-_PAUSE_S: Final = 0.02
-_PAUSE_MAX_S: Final = 0.5
 
 
 class Loader:
@@ -100,6 +97,8 @@ class Loader:
                 commit = self._commit(load, snapshot)
                 if self._embedder is not None:
                     self._embedder.record()
+                if commit is not None:
+                    self._persist_topologies(load, target.incarnation)
                 return self._result(load, target, commit)
             finally:
                 load.intake.close()
@@ -170,7 +169,14 @@ class Loader:
         bases = TableBases(store.datasets, snapshot.incarnation, clock)
         external = ExternalBlobs(options.external_blob_bases, store.settings.storage_options)
         intake = Intake(
-            options, snapshot, bases, room, clock, external, source.place, self._embedder
+            options,
+            snapshot,
+            bases=bases,
+            room=room,
+            clock=clock,
+            external_blobs=external,
+            place=source.place,
+            embedder=self._embedder,
         )
         terms = LoadTerms(
             options.mode,
@@ -227,12 +233,10 @@ class Loader:
                 fold(loaded, load.terms)
         schema_hash = snapshot.schema.schema_hash
         first = {key: snapshot.entry(key) for key in load.intake.types}
-        for attempt in range(ATTEMPTS_MAX + 1):
-            with ExitStack() as stack:
-                if attempt == ATTEMPTS_MAX:
-                    branch = snapshot.incarnation.branch
-                    stack.enter_context(self._committer.reserved_turn(branch, operation="load"))
-                if attempt:
+        clock, branch = self._repository.clock, snapshot.incarnation.branch
+        for attempt in attempts(self._committer, clock, branch, operation="load"):
+            with attempt.room:
+                if attempt.number:
                     snapshot = self._repository.history.snapshot(snapshot.incarnation)
                     if snapshot.schema.schema_hash != schema_hash:
                         raise SchemaMovedError(schema_hash, snapshot.schema.schema_hash)
@@ -241,11 +245,10 @@ class Loader:
                 try:
                     return self._attempt(load, snapshot)
                 except ExpectedVersionMismatchError as error:
-                    if attempt == ATTEMPTS_MAX:
+                    if attempt.is_last:
                         raise
                     if not (load.is_repeatable or error.is_only_maintenance):
                         raise
-            self._pause(attempt)
         raise AssertionError("the last attempt returns or raises")
 
     def _attempt(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
@@ -287,13 +290,17 @@ class Loader:
             key: stage_type(loaded, stored, load.bases, load.options.mode) for key, loaded in types
         }
 
-    def _pause(self, attempt: int) -> None:
-        clock = self._repository.clock
-        clock.sleep(clock.jitter(0.0, min(_PAUSE_S * 2**attempt, _PAUSE_MAX_S)))
+    def _persist_topologies(self, load: PreparedLoad, incarnation: Incarnation) -> None:
+        with load.timer.phase("write"):
+            snapshot = self._repository.history.snapshot(incarnation)
+            store = self._repository.store
+            persist_topologies(load.intake.types, load.staged, snapshot, store)
 
     # -- telling ----------------------------------------------------------------------------------
 
-    def _result(self, load: PreparedLoad, target: _Target, commit: GraphCommit | None) -> LoadResult:
+    def _result(
+        self, load: PreparedLoad, target: _Target, commit: GraphCommit | None
+    ) -> LoadResult:
         counts = {key: load.counts(key) for key in sorted(load.intake.records_read)}
         options = load.options
         rejected = load.intake.quarantine
@@ -384,7 +391,7 @@ class PreparedLoad:
 def _require_no_conflicts(findings: Findings, intake: Intake) -> None:
     """Raise the first type with ids that cannot be inserted; ids given twice come first."""
     for key, conflicts in findings.conflicts.items():
-        first = sorted(conflicts, key=lambda one: one.is_stored)[0]
+        first = min(conflicts, key=lambda one: one.is_stored)
         raise KeyConflictError(
             entity_kind=key.partition(":")[0],
             type_name=intake.types[key].owner.name,

@@ -318,9 +318,7 @@ class LoadJudge:
             log.add(loaded, int(rows[row]), violation)
         log.count("unique", len(pairs) - len(shown))
 
-    def _holders(
-        self, loaded: LoadedType, members: tuple[str, ...], ordered: Hashes
-    ) -> pa.Table:
+    def _holders(self, loaded: LoadedType, members: tuple[str, ...], ordered: Hashes) -> pa.Table:
         """Read the stored rows that stay and have a tuple that may be a written one's."""
         columns = tuple(dict.fromkeys(("id", *members)))
         parts = []
@@ -398,7 +396,10 @@ class LoadJudge:
             if loaded.live is not None:
                 is_open &= loaded.live[start : start + len(slab)]
             if written is not None:
-                is_open &= written.index().rows_of(slab) < 0
+                found = written.index().rows_of(slab)
+                is_open &= found < 0
+                if not has_stored:
+                    loaded.note_ends(end, start, found)
             if has_stored and stored is None and np.count_nonzero(is_open) > PROBES_MAX:
                 stored = self._stored_index(loaded, node_key)
             if stored is not None:
@@ -412,10 +413,8 @@ class LoadJudge:
             rows = self._not_stored(loaded, end, node_key, rows)
         return rows
 
-    def _not_stored(
-        self, loaded: LoadedType, end: str, node_key: str, rows: Integers
-    ) -> Integers:
-        """Leave out the edges whose nodes are stored; looks up texts, or hashes if they are many."""
+    def _not_stored(self, loaded: LoadedType, end: str, node_key: str, rows: Integers) -> Integers:
+        """Leave out the edges whose nodes are stored: by text, or by hash if they are many."""
         if len(rows) <= PROBES_MAX:
             texts = loaded.pick(rows, (end,))[end]
             return rows[~self._stored.contains(node_key, texts)]
@@ -611,9 +610,7 @@ class _Counted:
     first: Integers
 
 
-def _repeats(
-    loaded: LoadedType, hashed: _Hashed, columns: Sequence[str]
-) -> Iterator[_Picked]:
+def _repeats(loaded: LoadedType, hashed: _Hashed, columns: Sequence[str]) -> Iterator[_Picked]:
     """Return the rows that share a hash with another row, with their texts, in portions."""
     values = repeated_hashes(hashed.hashes)
     for start in range(0, len(values), _CANDIDATES_MAX):

@@ -42,6 +42,7 @@ class Intake:
         self,
         options: LoadOptions,
         snapshot: Snapshot,
+        *,
         bases: TableBases,
         room: SpoolRoom,
         clock: Clock,
@@ -177,9 +178,7 @@ class Intake:
             violations = by_position[batch.positions[row].as_py()]
             self._set_aside(owner, batch.record(row), violations)
 
-    def _set_aside(
-        self, owner: Owner | None, record: object, violations: list[Violation]
-    ) -> None:
+    def _set_aside(self, owner: Owner | None, record: object, violations: list[Violation]) -> None:
         if self.quarantine is not None:
             located = [violation.located(self.inputs) for violation in violations]
             self.quarantine.add(owner, record, located)

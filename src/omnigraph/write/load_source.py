@@ -84,16 +84,16 @@ def _files_at(path: Path, suffixes: Sequence[str]) -> list[Path]:
 
 
 def _inputs(data: RecordInput) -> Iterator[tuple[str | None, Path | bytes | BinaryIO]]:
+    if isinstance(data, str | os.PathLike):
+        data = [Path(data)]
     if isinstance(data, bytes):
         yield None, data
-    elif isinstance(data, str | os.PathLike):
-        for path in files_of([data], _RECORD_SUFFIXES):
-            yield str(path), path
-    elif isinstance(data, Sequence):
-        for path in files_of(data, _RECORD_SUFFIXES):
-            yield str(path), path
-    else:
+        return
+    if not isinstance(data, Sequence):
         yield None, data
+        return
+    for path in files_of(data, _RECORD_SUFFIXES):
+        yield str(path), path
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Ends of edges that use another spelling of an id of the same load (compatible reader).
 
 A node may be given as `"00042"` where its id is `42`; edges of the load may then say either. Ends
-are rewritten when all nodes are known. A spelling that stands for two nodes is an error of its edge.
+are rewritten when all nodes are known. A spelling that stands for two nodes is an error of its
+edge.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 1. Rows without a stored row of their id are appended, as the fragments that they may be already.
 2. In a merge the others are compared with the stored rows: equal ones are `unchanged` and not
-   written; changed ones are rewritten under their stable row ids, and exactly their old versions removed.
+   written; changed ones are rewritten under their stable row ids, and exactly their old versions
+   removed.
 3. A vector that the graph has made from a text (`@embed`) neither makes a row different nor gets
    lost while the input leaves it out and the text is the same.
 4. Rows are compared batch by batch; what is kept of a match is 24 bytes.

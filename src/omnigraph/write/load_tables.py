@@ -2,8 +2,8 @@
 
 A table is anything with Arrow's stream interface (`__arrow_c_stream__`), a pandas frame, an Arrow
 table, batch or reader, or paths of parquet files, of folders of them, or globs. Columns have the
-names of properties. `id` is optional. Edges have `src` and `dst`, or `from` and `to`; a column of numbers
-or days there is spelled as the ids of nodes are.
+names of properties. `id` is optional. Edges have `src` and `dst`, or `from` and `to`; a column of
+numbers or days there is spelled as the ids of nodes are.
 """
 
 from __future__ import annotations
@@ -68,9 +68,17 @@ class TableSource:
     def read(self, catalog: Catalog, sink: LoadSink) -> None:
         """Hand all tables over, nodes first, by name."""
         for name, table in sorted(self.nodes.items()):
-            _read_table(catalog.node_types.get(name), "node", name, table, catalog, sink)
+            node = catalog.node_types.get(name)
+            if node is None:
+                sink.refuse(_unknown_type("node", name, catalog.node_types), None)
+            else:
+                _read_table(node, table, sink)
         for name, table in sorted(self.edges.items()):
-            _read_table(catalog.lookup_edge(name), "edge", name, table, catalog, sink)
+            edge = catalog.lookup_edge(name)
+            if edge is None:
+                sink.refuse(_unknown_type("edge", name, catalog.edge_types), None)
+            else:
+                _read_table(edge, table, sink)
 
 
 def table_source(tables: Mapping[str, object], catalog: Catalog) -> TableSource:
@@ -85,18 +93,7 @@ def table_source(tables: Mapping[str, object], catalog: Catalog) -> TableSource:
     return TableSource(nodes, edges)
 
 
-def _read_table(
-    owner: Owner | None,
-    kind: str,
-    name: str,
-    table: TableInput,
-    catalog: Catalog,
-    sink: LoadSink,
-) -> None:
-    if owner is None:
-        known = catalog.node_types if kind == "node" else catalog.edge_types
-        sink.refuse(_unknown_type(kind, name, known), None)
-        return
+def _read_table(owner: Owner, table: TableInput, sink: LoadSink) -> None:
     for source, batches in _inputs(table):
         row = sink.begin(source)
         for batch in batches:

@@ -6,6 +6,7 @@
 | the id, unless the load makes the ids of edges itself | 16 |
 | the ends of an edge | 32 |
 | each tuple that `@unique` wants once | 8 |
+| which nodes an edge ends in, where all of them are in the load (in memory) | 8 |
 
 These numbers are in memory up to the budget of the load, and in files beyond it. What the rules
 bring back into memory at one time is one `HashIndex` per node type that edges end in, and 8 bytes
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType, NodeType
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 ROW: Final = "_row"
 """The column of row numbers in rows that were picked from a load."""
 ENDS: Final = ("src", "dst")
+END_ROWS_MIN: Final = 10_000
+"""Of fewer edges the rows that they end in are not kept: a topology is made quickly enough."""
 
 
 class PairSpool:
@@ -87,8 +91,8 @@ class LoadedType:
 
     Rows are numbered in the order in which they came. `live` says which of them still count: not
     those that a later record of the same id replaces, nor those that are set aside; `records`
-    leaves out only the latter. Both are None while all rows count. Ids are known from row `id_start` on;
-    the ids of the rows before were made by the load itself.
+    leaves out only the latter. Both are None while all rows count. Ids are known from row
+    `id_start` on; the ids of the rows before were made by the load itself.
     """
 
     def __init__(
@@ -114,9 +118,7 @@ class LoadedType:
         self.has_given_ids = self.is_keyed
         self._room = room
         self._is_merge = is_merge
-        self.fresh = RowPart(
-            destination, room, may_stream=may_stream and not owner.blob_properties
-        )
+        self.fresh = RowPart(destination, room, may_stream=may_stream and not owner.blob_properties)
         # A row that may meet a stored one of its id has to wait until that is known.
         self.given = RowPart(destination, room, may_stream=False)
         self._positions = room.numbers(np.int64)
@@ -124,6 +126,7 @@ class LoadedType:
         self._ends = {end: PairSpool(room) for end in ENDS} if isinstance(owner, EdgeType) else {}
         self._tuples = [room.numbers(np.uint64) for _ in self.tuples]
         self._index: RowIndex | None = None
+        self._end_rows: dict[str, list[npt.NDArray[np.int32]]] = {}
 
     # -- gathering --------------------------------------------------------------------------------
 
@@ -212,9 +215,7 @@ class LoadedType:
         kept[rows] = False
         return kept
 
-    def batches(
-        self, columns: Sequence[str] | None = None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Read all rows, live or not, each batch with the number of its first row."""
         start = 0
         for part in (self.fresh, self.given):
@@ -262,6 +263,20 @@ class LoadedType:
         for slab in self._ends[end].slabs():
             yield start, slab
             start += len(slab)
+
+    def note_ends(self, end: str, start: int, rows: Integers) -> None:
+        """Remember which rows of the load some edges end in, for whoever builds the topology."""
+        if start == 0:
+            self._end_rows[end] = []
+        if self.row_count >= END_ROWS_MIN:
+            self._end_rows.setdefault(end, []).append(rows.astype(np.int32))
+
+    def take_end_rows(self, end: str) -> npt.NDArray[np.int32] | None:
+        """Return the rows that all edges end in, if they were remembered, and forget them."""
+        parts = self._end_rows.pop(end, None)
+        if not parts or sum(map(len, parts)) != self.row_count:
+            return None
+        return np.concatenate(parts)
 
     def end_hashes(self, end: str) -> Hashes:
         """Return one number per row for one end."""

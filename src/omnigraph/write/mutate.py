@@ -15,9 +15,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
@@ -30,6 +29,7 @@ from omnigraph.query.params import coerce_params
 from omnigraph.query.stored import QueryKindError, require_kind, select_query
 from omnigraph.read.bindings import Bindings
 from omnigraph.recovery import WriterKind
+from omnigraph.write.attempts import attempts
 from omnigraph.write.columns import without
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.mutation_staging import MutationStaging
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.protocol import Committer
     from omnigraph.write.validate import Validated
-
-RETRIES_MAX: Final = 5
-_PAUSE_S: Final = 0.005
 
 
 @dataclass(frozen=True)
@@ -114,12 +111,9 @@ class Mutations:
         params = coerce_params(query.parameters, request.params)
         bindings = Bindings(params, clock.now_us() // 1_000)
         decided: Mapping[str, Entry] = {}
-        for retry in range(RETRIES_MAX + 1):
-            with ExitStack() as stack:
-                if retry == RETRIES_MAX:
-                    # The last attempt is prepared under the turn: nobody can be faster.
-                    branch = request.incarnation.branch
-                    stack.enter_context(self._committer.reserved_turn(branch, operation="mutation"))
+        branch = request.incarnation.branch
+        for attempt in attempts(self._committer, clock, branch, operation="mutation"):
+            with attempt.room:
                 snapshot = self._repository.history.snapshot(request.incarnation)
                 _require_unmoved(snapshot.state, decided)
                 if request.expected_head is not None:
@@ -133,10 +127,9 @@ class Mutations:
                     self._embedder.record()
                     return self._result(request, plan, change, commit=commit)
                 except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
-                    if retry == RETRIES_MAX or (plan.is_strict and not _is_upkeep(lost)):
+                    if attempt.is_last or (plan.is_strict and not _is_upkeep(lost)):
                         raise
             decided = change.rests_on(snapshot) if plan.is_strict else {}
-            clock.sleep(clock.jitter(0.0, _PAUSE_S * 2**retry))
         raise AssertionError("the last attempt returns or raises")
 
     def _result(

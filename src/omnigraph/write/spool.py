@@ -1,8 +1,8 @@
 """What a load keeps until it has seen all of its input: in memory while it is little, or in files.
 
 1. Whole rows that wait (those of a merge, and those that may still be set aside) and numbers per
-   row share one budget of memory. What is beyond it goes to files in a directory of the system's, which
-   goes with the `SpoolRoom`.
+   row share one budget of memory. What is beyond it goes to files in a directory of the system's,
+   which goes with the `SpoolRoom`.
 2. Files are read in batches and never mapped: memory stays bounded by a batch, and the operating
    system counts nothing of them as memory of this process.
 """

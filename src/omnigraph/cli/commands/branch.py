@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,14 @@ from omnigraph.errors import OmnigraphError
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, MergeResult
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_strategy = click.option(
+    "--strategy",
+    type=click.Choice(["row", "property"]),
+    default="row",
+    show_default=True,
+    help="Whether two sides may change different properties of one row.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
@@ -56,6 +65,13 @@ def list_(uri: str | None, as_json: bool) -> None:
     type=click.Choice(["source", "target"]),
     help="Whose row stands where both sides changed it.",
 )
+@click.option(
+    "--resolve",
+    "resolve_file",
+    type=_FILE,
+    help="A file of `branch conflicts`, edited, that settles rows one by one.",
+)
+@_strategy
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and write nothing.")
 @click.option("--delete-branch", is_flag=True, help="Delete the source when it is merged.")
 @_json
@@ -64,6 +80,8 @@ def merge(
     source: str,
     target: str,
     prefer: str | None,
+    resolve_file: Path | None,
+    strategy: str,
     dry_run: bool,
     delete_branch: bool,
     as_json: bool,
@@ -72,10 +90,25 @@ def merge(
     graph = open_graph(uri, read_only=dry_run)
     out = Output(as_json=as_json)
     if dry_run:
-        _show_plan(graph.branch_merge(source, target, prefer=prefer, dry_run=True), out)
+        plan = graph.branch_merge(
+            source,
+            target,
+            strategy=strategy,
+            prefer=prefer,
+            resolve_file=resolve_file,
+            dry_run=True,
+        )
+        _show_plan(plan, out)
         return
     out.write_target("branch merge", graph.uri)
-    result = graph.branch_merge(source, target, prefer=prefer, actor_id=acting())
+    result = graph.branch_merge(
+        source,
+        target,
+        strategy=strategy,
+        prefer=prefer,
+        resolve_file=resolve_file,
+        actor_id=acting(),
+    )
     text, shape = f"merged {source} into {target}: {result.outcome}", result.to_json()
     if delete_branch:
         problem = _deleted(graph, source)
@@ -114,6 +147,30 @@ def _show_plan(result: MergeResult, out: Output) -> None:
         "merge_conflicts": [found.to_json() for found in result.conflicts],
     }
     out.result("\n".join(lines), shape)
+
+
+@command.command("conflicts")
+@graph_address(positional=False)
+@click.argument("source")
+@click.option("--into", "target", default="main", show_default=True, help="The branch to change.")
+@_strategy
+@click.option(
+    "--out",
+    "path",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write one line per row in conflict.",
+)
+@_json
+def conflicts(
+    uri: str | None, source: str, target: str, strategy: str, path: Path, as_json: bool
+) -> None:
+    """Write the rows that conflict to a file: edit `take`, then `branch merge --resolve` it."""
+    graph = open_graph(uri, read_only=True)
+    lines = list(graph.merge_conflicts(source, target, strategy=strategy))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    shape = {"source": source, "target": target, "conflicts": len(lines), "out": str(path)}
+    Output(as_json=as_json).result(f"wrote {len(lines)} conflicts to {path}", shape)
 
 
 @command.command("delete")

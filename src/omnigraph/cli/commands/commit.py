@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import acting, graph_address, open_graph
 from omnigraph.cli.change_lines import change_lines
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output
@@ -78,6 +78,32 @@ def changes(
         shape = {"cause": page.cause, "changes": told}
     text = "\n".join(line for change in told for line in change_lines(change))
     Output(as_json=as_json).result(text or "(no changes)", shape)
+
+
+@command.command("revert")
+@graph_address(positional=False)
+@click.argument("commit_id")
+@click.option("--branch", default="main", show_default=True, help="The branch to change.")
+@click.option(
+    "--prefer",
+    type=click.Choice(["source", "target"]),
+    help="Undo (source) or leave alone (target) what was changed again since.",
+)
+@_json
+def revert(uri: str | None, commit_id: str, branch: str, prefer: str | None, as_json: bool) -> None:
+    """Undo what one commit changed, as a new commit."""
+    graph = open_graph(uri, read_only=False)
+    out = Output(as_json=as_json)
+    out.write_target("commit revert", graph.uri)
+    result = graph.commit_revert(commit_id, branch=branch, prefer=prefer, actor_id=acting())
+    commit = None if result.commit is None else result.commit.to_json()
+    shape = {"reverted": commit_id, "branch": branch, "commit": commit}
+    out.result(
+        f"nothing of {commit_id} is left on {branch}"
+        if commit is None
+        else f"reverted {commit_id} on {branch}",
+        shape,
+    )
 
 
 def _line(commit: GraphCommit) -> str:

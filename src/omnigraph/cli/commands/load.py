@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -18,9 +19,9 @@ from omnigraph.cli.output import Output
 @click.option(
     "--data",
     required=True,
+    multiple=True,
     metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Graph records, one JSON object per line.",
+    help="Graph records, one JSON object per line: files, folders, globs, or - for standard input.",
 )
 @click.option(
     "--mode",
@@ -37,27 +38,68 @@ from omnigraph.cli.output import Output
     show_default=True,
     help="Which vectors of @embed properties are made, if a provider is configured.",
 )
+@click.option(
+    "--on-error",
+    type=click.Choice(["fail", "quarantine"]),
+    default="fail",
+    show_default=True,
+    help="Load nothing when rows are wrong, or leave those out.",
+)
+@click.option(
+    "--quarantine",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="An empty or new folder for the rows that are left out.",
+)
+@click.option(
+    "--max-errors", type=click.IntRange(min=0), help="Load nothing when more rows are wrong."
+)
+@click.option(
+    "--on-duplicate",
+    type=click.Choice(["error", "last"]),
+    default="error",
+    show_default=True,
+    help="In a merge: refuse several rows of one id, or let the last one win.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     uri: str | None,
-    data: Path,
+    data: tuple[str, ...],
     mode: str,
     branch: str,
     base: str | None,
     embed: str,
+    on_error: str,
+    quarantine: Path | None,
+    max_errors: int | None,
+    on_duplicate: str,
     as_json: bool,
 ) -> None:
-    """Load a file of nodes and edges as one commit, or not at all."""
+    """Load files of nodes and edges as one commit, or not at all."""
     if mode == "overwrite":
         require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
     graph = open_graph(uri, read_only=False)
     out = Output(as_json=as_json)
     out.write_target("load", graph.uri)
     result = graph.load(
-        data, mode=mode, branch=branch, from_branch=base, embed=embed, actor_id=acting()
+        _input(data),
+        mode=mode,
+        branch=branch,
+        from_branch=base,
+        embed=embed,
+        on_error=on_error,
+        quarantine=quarantine,
+        max_errors=max_errors,
+        on_duplicate=on_duplicate,
+        actor_id=acting(),
     )
     shape = {"uri": graph.uri, **result.to_json()}
     if base is None:
         del shape["base_branch"]
     shape.pop("actor_id", None)
     out.result(load_text(result), shape)
+
+
+def _input(data: tuple[str, ...]) -> BinaryIO | list[str]:
+    """Return what `--data` names; a dash alone is standard input."""
+    return click.get_binary_stream("stdin") if data == ("-",) else list(data)

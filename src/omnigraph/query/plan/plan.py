@@ -177,7 +177,8 @@ class Bm25Ranking:
 class RrfRanking:
     """Reciprocal rank fusion: the sum of `weight / (k + rank + 1)` over the arms; large is best.
 
-    Without weights both are 1. Equal scores keep the order of the first arm, then of the second, before other keys apply.
+    Without weights both are 1. Equal scores keep the order of the first arm, then of the second,
+    before other keys apply.
     """
 
     first: NearestRanking | Bm25Ranking

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.schema.values.numeric import valid_mask
-from omnigraph.schema.values.row_errors import Mask
+from omnigraph.schema.values.row_errors import Mask, Rows
 
 
 def equal_rows(left: pa.Array, right: pa.Array) -> Mask:
@@ -32,7 +32,8 @@ def equal_rows(left: pa.Array, right: pa.Array) -> Mask:
     [True, False, True, False]
     """
     if left.type != right.type or len(left) != len(right):
-        raise ValueError(f"{len(left)} {left.type} cannot be compared with {len(right)} {right.type}")
+        found = f"{len(left)} {left.type} and {len(right)} {right.type}"
+        raise ValueError(f"columns that cannot be compared: {found}")
     left_valid, right_valid = valid_mask(left), valid_mask(right)
     kind = left.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -71,7 +72,7 @@ def _elements(vectors: pa.Array) -> pa.Array:
 def _equal_lists(left: pa.Array, right: pa.Array, valid: Mask) -> Mask:
     left_lengths = _lengths(left)
     same = valid & (left_lengths == _lengths(right))
-    equal = same.copy()
+    equal: Mask = same.copy()
     rows = np.flatnonzero(same & (left_lengths > 0))
     if not len(rows):
         return equal
@@ -83,5 +84,6 @@ def _equal_lists(left: pa.Array, right: pa.Array, valid: Mask) -> Mask:
     return equal
 
 
-def _lengths(lists: pa.Array) -> np.ndarray:
-    return np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False))
+def _lengths(lists: pa.Array) -> Rows:
+    lengths = pc.list_value_length(lists).fill_null(0)
+    return lengths.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -1,0 +1,388 @@
+"""Merges case by case: the truth table, rules, settling, revert, crashes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph.graph import Graph, ReadTarget
+from omnigraph.merge.conflicts import ConflictKind, MergeConflictError
+from omnigraph.merge.decision_file import DecisionFileError
+from omnigraph.merge.merger import SameBranchError
+from omnigraph.recovery.failpoints import FailpointError, arm, disarm
+from omnigraph.write.export import stream_lines
+
+SCHEMA = """
+node Doc {
+    slug: String @key
+    note: String?
+    size: F64?
+    flag: Bool?
+    on: Date?
+    at: Vector(2)?
+    tags: [String]?
+    body: Blob?
+    code: String? @unique
+}
+edge Cites: Doc -> Doc @card(0..2) { weight: F64? }
+"""
+
+Values = dict[str, Any]
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    root = str(tmp_path / "g.omni")
+    return Graph.init(root, SCHEMA, durability="process", auto_optimize=False)
+
+
+def put(graph: Graph, branch: str, *records: Values) -> None:
+    lines = "\n".join(json.dumps(record) for record in records)
+    graph.load(lines.encode(), mode="merge", branch=branch)
+
+
+def doc(slug: str, **values: Any) -> Values:
+    return {"type": "Doc", "data": {"slug": slug, **values}}
+
+
+def cites(edge_id: str, source: str, target: str, weight: float | None = None) -> Values:
+    return {
+        "edge": "Cites",
+        "from": source,
+        "to": target,
+        "data": {"id": edge_id, "weight": weight},
+    }
+
+
+def delete(graph: Graph, branch: str, slug: str) -> None:
+    graph.mutate(f'query d() {{ delete Doc where slug = "{slug}" }}', branch=branch)
+
+
+def docs(graph: Graph, branch: str) -> dict[str, Values]:
+    snapshot = graph.snapshot_of(ReadTarget.branch(branch))
+    found = [json.loads(line) for line in stream_lines(snapshot, ["Doc"])]
+    return {
+        each["data"]["slug"]: {
+            key: value
+            for key, value in each["data"].items()
+            if value is not None and key not in ("slug", "id")
+        }
+        for each in found
+    }
+
+
+OLD: Values = {"note": "old"}
+MINE: Values = {"note": "mine"}
+THEIRS: Values = {"note": "theirs"}
+GONE = None
+
+TRUTH_TABLE = [
+    # base, source, target, expected (a row, GONE, or the kind of conflict)
+    (GONE, MINE, GONE, MINE),
+    (GONE, GONE, THEIRS, THEIRS),
+    (GONE, MINE, MINE, MINE),
+    (GONE, MINE, THEIRS, ConflictKind.DIVERGENT_INSERT),
+    (OLD, OLD, OLD, OLD),
+    (OLD, OLD, THEIRS, THEIRS),
+    (OLD, OLD, GONE, GONE),
+    (OLD, MINE, OLD, MINE),
+    (OLD, GONE, OLD, GONE),
+    (OLD, GONE, GONE, GONE),
+    (OLD, MINE, MINE, MINE),
+    (OLD, MINE, THEIRS, ConflictKind.DIVERGENT_UPDATE),
+    (OLD, GONE, THEIRS, ConflictKind.DELETE_VS_UPDATE),
+    (OLD, MINE, GONE, ConflictKind.DELETE_VS_UPDATE),
+]
+KINDS_OF_COLUMNS = {
+    "text": (OLD, MINE, THEIRS),
+    "floats": ({"size": 0.0}, {"size": -0.0}, {"size": 1.5}),
+    "null": ({}, {"note": ""}, {"flag": False}),
+    "dates": ({"on": "1970-01-01"}, {"on": "9999-12-31"}, {"on": "0001-01-01"}),
+    "lists": ({"tags": []}, {"tags": ["a"]}, {"tags": ["a", "b"]}),
+    "vectors": ({"at": [0.0, 1.0]}, {"at": [-0.0, 1.0]}, {"at": [1.0, 0.0]}),
+    "blobs": ({"body": "base64:YQ=="}, {"body": "base64:Yg=="}, {"body": "base64:"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_COLUMNS)
+def test_every_cell_of_the_truth_table_holds_for_every_kind_of_column(
+    graph: Graph, kind: str
+) -> None:
+    """All rows without a conflict in one merge; every conflict is named, and changes nothing."""
+    images = dict(zip(("old", "mine", "theirs"), KINDS_OF_COLUMNS[kind], strict=True))
+
+    def image(row: Any) -> Any:
+        return images[row["note"]] if isinstance(row, dict) else row
+
+    cells = {
+        f"r{number:02}": tuple(image(part) for part in cell)
+        for number, cell in enumerate(TRUTH_TABLE)
+    }
+    put(graph, "main", *(doc(n, **c[0]) for n, c in cells.items() if c[0] is not None))
+    graph.branch_create("draft")
+    for branch, side in (("draft", 1), ("main", 2)):
+        for name, cell in cells.items():
+            if cell[side] is None and cell[0] is not None:
+                delete(graph, branch, name)
+        put(graph, branch, *(doc(n, **c[side]) for n, c in cells.items() if c[side] is not None))
+    conflicts = {n: c[3] for n, c in cells.items() if isinstance(c[3], ConflictKind)}
+    before = docs(graph, "main")
+    with pytest.raises(MergeConflictError) as caught:
+        graph.branch_merge("draft")
+    assert {found.entity_id: found.kind for found in caught.value.conflicts} == conflicts
+    assert docs(graph, "main") == before
+    graph.branch_merge("draft", prefer="target")
+    expected = {n: c[2] if n in conflicts else c[3] for n, c in cells.items()}
+    now = docs(graph, "main")
+    assert {n: now.get(n) for n in cells} == _decoded(expected)
+    assert graph.branch_merge("draft").outcome == "already_up_to_date"
+
+
+def _decoded(rows: dict[str, Any]) -> dict[str, Any]:
+    """Return rows as an export spells them: dates are days."""
+    days = {"1970-01-01": 0, "9999-12-31": 2932896, "0001-01-01": -719162}
+    return {
+        name: row
+        if row is None
+        else {k: days.get(v, v) if k == "on" else v for k, v in row.items()}
+        for name, row in rows.items()
+    }
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def test_a_merge_that_breaks_rules_names_all_of_them_and_changes_nothing(graph: Graph) -> None:
+    put(graph, "main", doc("a"), doc("b"), doc("c"), doc("d"), cites("e1", "a", "b"))
+    graph.branch_create("draft")
+    delete(graph, "draft", "b")
+    put(graph, "draft", doc("x", code="same"), cites("e2", "a", "c"), cites("e3", "a", "d"))
+    put(graph, "main", doc("y", code="same"), cites("e4", "a", "b"), cites("e5", "c", "b"))
+    before = graph.head_commit_id_for_branch("main")
+    with pytest.raises(MergeConflictError) as caught:
+        graph.branch_merge("draft")
+    found = [(each.table_key, each.kind, each.entity_id) for each in caught.value.conflicts]
+    assert found == [
+        ("node:Doc", ConflictKind.UNIQUE_VIOLATION, "x"),
+        ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e4"),
+        ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e5"),
+        ("edge:Cites", ConflictKind.CARDINALITY_VIOLATION, None),
+    ]
+    messages = [each.message for each in caught.value.conflicts]
+    assert messages[0] == "@unique violation on Doc.code: value 'same' held by 'y' and 'x'"
+    assert messages[1] == "dst 'b' not found in Doc"
+    assert messages[3] == "@card violation on edge Cites: source 'a' has 3 edges (max 2)"
+    assert graph.head_commit_id_for_branch("main") == before
+    assert graph.recovery_status() == []
+
+
+def test_an_edge_to_a_node_that_the_target_deleted_is_an_orphan(graph: Graph) -> None:
+    put(graph, "main", doc("a"), doc("b"))
+    graph.branch_create("draft")
+    delete(graph, "draft", "b")
+    put(graph, "main", cites("e1", "a", "b"))
+    with pytest.raises(MergeConflictError) as caught:
+        graph.branch_merge("main", "draft")
+    assert [each.kind for each in caught.value.conflicts] == [ConflictKind.ORPHAN_EDGE]
+
+
+def test_merging_main_into_a_branch_points_at_what_main_has(graph: Graph) -> None:
+    graph.branch_create("draft")
+    put(graph, "main", doc("a"))
+    graph.branch_merge("main", "draft")
+    main = graph.snapshot_of(ReadTarget.branch("main")).entry("node:Doc")
+    draft = graph.snapshot_of(ReadTarget.branch("draft")).entry("node:Doc")
+    assert (main.table_version, main.table_branch) == (draft.table_version, draft.table_branch)
+    put(graph, "draft", doc("b"))
+    assert set(docs(graph, "draft")) == {"a", "b"}
+    assert set(docs(graph, "main")) == {"a"}
+
+
+def test_a_branch_may_go_once_it_is_merged(graph: Graph) -> None:
+    graph.branch_create("draft")
+    put(graph, "draft", doc("a", body="base64:YQ=="))
+    graph.branch_merge("draft")
+    graph.branch_delete("draft")
+    graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert docs(graph, "main") == {"a": {"body": "base64:YQ=="}}
+
+
+def test_a_branch_is_not_merged_into_itself(graph: Graph) -> None:
+    with pytest.raises(SameBranchError, match="distinct source and target"):
+        graph.branch_merge("main", "main")
+
+
+# -- settling --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def diverged(graph: Graph) -> Graph:
+    put(graph, "main", doc("a", note="old", size=1.0), doc("b", note="old"), doc("c", note="old"))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("a", note="mine", size=1.0), doc("b", note="mine"))
+    delete(graph, "draft", "c")
+    put(
+        graph,
+        "main",
+        doc("a", note="old", size=2.0),
+        doc("b", note="theirs"),
+        doc("c", note="theirs"),
+    )
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("prefer", "expected"),
+    [
+        ("source", {"a": {"note": "mine", "size": 1.0}, "b": {"note": "mine"}}),
+        (
+            "target",
+            {"a": {"note": "old", "size": 2.0}, "b": {"note": "theirs"}, "c": {"note": "theirs"}},
+        ),
+    ],
+)
+def test_a_preference_settles_all_rows(
+    diverged: Graph, prefer: str, expected: dict[str, Values]
+) -> None:
+    result = diverged.branch_merge("draft", prefer=prefer)
+    assert docs(diverged, "main") == expected
+    assert result.resolved == {f"take {prefer}": 3}
+    assert result.commit is not None
+    assert result.commit.properties == {f"resolved by take {prefer}": "3"}
+
+
+def test_different_properties_of_one_row_combine_and_the_same_one_is_named(
+    diverged: Graph,
+) -> None:
+    with pytest.raises(MergeConflictError) as caught:
+        diverged.branch_merge("draft", strategy="property")
+    assert [each.message for each in caught.value.conflicts] == [
+        "divergent update for id 'b' on note",
+        "delete/update conflict for id 'c'",
+    ]
+    diverged.branch_merge("draft", strategy="property", prefer="target")
+    assert docs(diverged, "main")["a"] == {"note": "mine", "size": 2.0}
+
+
+def test_a_file_settles_rows_one_by_one(diverged: Graph, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in diverged.merge_conflicts("draft")]
+    assert [(line["id"], line["kind"]) for line in lines] == [
+        ("a", "divergent_update"),
+        ("b", "divergent_update"),
+        ("c", "delete_vs_update"),
+    ]
+    assert lines[2]["source"] is None
+    assert lines[2]["base"]["properties"]["note"] == "old"
+    lines[0]["take"] = "base"
+    lines[1]["data"] = {"slug": "b", "note": "by hand"}
+    path = tmp_path / "decisions.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    with pytest.raises(MergeConflictError) as caught:
+        diverged.branch_merge("draft", resolve_file=path)
+    assert [each.entity_id for each in caught.value.conflicts] == ["c"]
+    lines[2]["take"] = "delete"
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    diverged.branch_merge("draft", resolve_file=path)
+    assert docs(diverged, "main") == {
+        "a": {"note": "old", "size": 1.0},
+        "b": {"note": "by hand"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "line 1: it is not JSON"),
+        ('{"type": "Doc"}', "it needs type and id"),
+        ('{"type": "Dog", "id": "a", "take": "base"}', "no type 'Dog'"),
+        ('{"type": "Doc", "id": "a", "take": "mine"}', "take is 'mine'"),
+        ('{"type": "Doc", "id": "a", "data": {"nope": 1}}', "no property 'nope'"),
+        ('{"type": "Cites", "id": "e", "data": {}}', "needs from and to"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named(
+    diverged: Graph, tmp_path: Path, line: str, problem: str
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_text(line)
+    with pytest.raises(DecisionFileError, match=problem):
+        diverged.branch_merge("draft", resolve_file=path)
+
+
+# -- revert ----------------------------------------------------------------------------------------
+
+
+def test_a_commit_is_undone_and_later_changes_stay(graph: Graph) -> None:
+    put(graph, "main", doc("a", note="one"), doc("b", note="one"))
+    put(graph, "main", doc("a", note="two"), doc("c"))
+    undone = graph.head_commit_id_for_branch()
+    put(graph, "main", doc("b", note="three"))
+    result = graph.commit_revert(undone, actor_id="ada")
+    assert docs(graph, "main") == {"a": {"note": "one"}, "b": {"note": "three"}}
+    assert result.commit is not None
+    assert result.commit.merged_parent_commit_id is None
+    assert result.commit.properties == {"reverted_commit_id": undone}
+    assert graph.commit_revert(undone).outcome == "already_up_to_date"
+
+
+def test_what_was_changed_again_since_stands_in_the_way(graph: Graph) -> None:
+    put(graph, "main", doc("a", note="one"))
+    put(graph, "main", doc("a", note="two"))
+    undone = graph.head_commit_id_for_branch()
+    put(graph, "main", doc("a", note="three"))
+    with pytest.raises(MergeConflictError) as caught:
+        graph.commit_revert(undone)
+    assert [each.kind for each in caught.value.conflicts] == [ConflictKind.DIVERGENT_UPDATE]
+    graph.commit_revert(undone, prefer="source")
+    assert docs(graph, "main") == {"a": {"note": "one"}}
+
+
+# -- crashes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "write.post_stage",
+        "write.turn_taken",
+        "write.sidecar_written",
+        "write.after_first_table",
+        "write.phase_b_done",
+        "write.sidecar_confirmed",
+        "write.published",
+        "write.sidecar_deleted",
+    ],
+)
+def test_a_merge_that_dies_is_there_as_a_whole_or_not_at_all(
+    graph: Graph, tmp_path: Path, point: str
+) -> None:
+    put(graph, "main", doc("a", note="old"), doc("b"), cites("e1", "a", "b"))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("a", note="new"), doc("c"), cites("e2", "c", "a"))
+    delete(graph, "draft", "b")
+    put(graph, "main", doc("z"))
+    before, source = docs(graph, "main"), docs(graph, "draft")
+    after = source | {"z": {}}
+    arm(point)
+    try:
+        with pytest.raises(FailpointError):
+            graph.branch_merge("draft")
+    finally:
+        disarm()
+    again = Graph.open(str(tmp_path / "g.omni"), durability="process", auto_optimize=False)
+    assert docs(again, "main") in (before, after)
+    is_there = docs(again, "main") == after
+    assert is_there == (
+        point in ("write.sidecar_confirmed", "write.published", "write.sidecar_deleted")
+    )
+    assert again.recovery_status() == []
+    result = again.branch_merge("draft")
+    assert result.outcome == ("already_up_to_date" if is_there else "merged")
+    assert docs(again, "main") == after
+    edges = again.query(
+        "query q() { match { $a: Doc $b: Doc $a cites $b } return { $a.slug, $b.slug } }"
+    )
+    assert edges.to_pylist() == [{"a.slug": "c", "b.slug": "a"}]
