@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.dataset import Data, generate
+from bench.peers.ours import BYTES_PER_STEP, RECALL
 from bench.peers.worker import SENTINEL
 
 HERE = Path(__file__).parents[1]
@@ -208,11 +209,12 @@ def is_installed(bench: Bench, runner: Runner) -> bool:
     return False
 
 
-def measure(bench: Bench, runners: Iterable[Runner], only: set[str]) -> tuple[Times, dict[str, Any]]:
+def measure(
+    bench: Bench, runners: Iterable[Runner], only: set[str]
+) -> tuple[Times, dict[str, dict[str, float]]]:
     """Ask everything of everybody, in turns."""
     times: Times = {}
     checks: dict[str, dict[str, int]] = {}
-    facts: dict[str, Any] = {}
     with ExitStack() as open_workers:
         workers = {
             runner.name: open_workers.enter_context(bench.served(runner)) for runner in runners
@@ -227,8 +229,7 @@ def measure(bench: Bench, runners: Iterable[Runner], only: set[str]) -> tuple[Ti
                     # The first round fills caches, of us and of everybody else.
                     if number:
                         times.setdefault((name, work), []).extend(found["times"])
-        if OURS in workers:
-            facts = workers[OURS].ask("facts")
+        facts = {name: workers[name].ask("facts") for name in (OURS, "pylance") if name in workers}
     _compare(checks)
     return times, facts
 
@@ -321,9 +322,11 @@ def print_cold(cold: dict[str, tuple[float, float]]) -> None:
         print(f"\nCold, against ladybug: {ratio:.2f} (bar {COLD_GOAL}) {_mark(ratio, COLD_GOAL)}")
 
 
-def print_facts(facts: dict[str, Any]) -> None:
-    for name, value in facts.items():
-        print(f"{name}: {value:.2f}")
+def print_facts(facts: dict[str, dict[str, float]]) -> None:
+    bounds = {BYTES_PER_STEP: f"at most {BYTES_PER_STEP_MAX}", RECALL: f"at least {RECALL_MIN}"}
+    for engine, found in facts.items():
+        for name, value in found.items():
+            print(f"- {engine}: {name} {value:.3f} (bar: {bounds[name]})")
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bench.peers.dataset import Data
@@ -28,8 +28,8 @@ class Engine:
     """An open database."""
 
     works: Mapping[str, Work]
-    facts: Mapping[str, float] = field(default_factory=dict)
-    """Things that are not times, such as bytes of memory per edge."""
+    facts: Callable[[], dict[str, float]] = dict
+    """Things that are not times, such as bytes of memory per edge; asked at the end."""
 
 
 def keyed(data: Data, ask: Callable[[str], Answer], check: Callable[[Answer], int]) -> Work:
@@ -58,3 +58,8 @@ def counted(rows: Sequence[Sequence[Any]]) -> int:
 def averages(rows: Sequence[Sequence[Any]]) -> int:
     """Add up groups with an average each, in no order."""
     return sum(int(row[0][4:]) + round(row[1] * 1e6) for row in rows)
+
+
+def scores(found: Sequence[float]) -> int:
+    """Add up scores: which of several equally good rows comes is not said."""
+    return round(sum(found) * 100)

@@ -8,7 +8,8 @@ from bench.peers.dataset import Data
 from bench.peers.engine import Engine
 from bench.peers.kuzu_family import build_with, opened_with
 
-NAME = NEEDS = "kuzu"
+NAME = "kuzu"
+NEEDS = (NAME,)
 
 
 def build(data: Data, root: Path) -> None:

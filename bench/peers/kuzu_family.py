@@ -11,7 +11,12 @@ from bench.peers.dataset import Data
 from bench.peers.engine import Engine, Work, averages, counted, keyed, once, people
 
 _BUFFER_BYTES = 4 << 30
-_COPIES = (("Person", "person"), ("Company", "company"), ("Knows", "knows"), ("WorksAt", "works_at"))
+_COPIES = (
+    ("Person", "person"),
+    ("Company", "company"),
+    ("Knows", "knows"),
+    ("WorksAt", "works_at"),
+)
 _SCHEMA = (
     "CREATE NODE TABLE Company(id STRING PRIMARY KEY, industry STRING)",
     "CREATE REL TABLE Knows(FROM Person TO Person, since INT32)",
@@ -27,12 +32,9 @@ _THREE = (
 _REACH = "MATCH (a:Person {id: $k})-[:Knows* SHORTEST 1..4]->(x:Person) RETURN count(x)"
 _FRIEND_AGE = f"MATCH (a:Person){_HOP}(x:Person) RETURN a.city, avg(x.age)"
 _TOP20 = (
-    f"MATCH (a:Person){_HOP}(x:Person)"
-    " RETURN a.id, count(*) AS c ORDER BY c DESC, a.id LIMIT 20"
+    f"MATCH (a:Person){_HOP}(x:Person) RETURN a.id, count(*) AS c ORDER BY c DESC, a.id LIMIT 20"
 )
-_NOBODY = (
-    f"MATCH (a:Person) WHERE NOT EXISTS {{ MATCH (a){_HOP}(:Person) }} RETURN count(*)"
-)
+_NOBODY = f"MATCH (a:Person) WHERE NOT EXISTS {{ MATCH (a){_HOP}(:Person) }} RETURN count(*)"
 _CITY_AGE = "MATCH (a:Person) RETURN a.city, avg(a.age)"
 
 
@@ -44,7 +46,7 @@ def build_with(library: str, data: Data, root: Path) -> None:
     connection.execute(f"CREATE NODE TABLE Person({declared}, PRIMARY KEY (id))")
     for statement in _SCHEMA:
         connection.execute(statement)
-    for table, file in _COPIES:
+    for table, file in _COPIES.items():
         connection.execute(f"COPY {table} FROM '{data.path(file)}'")
     connection.execute("CHECKPOINT")
 

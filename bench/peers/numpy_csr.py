@@ -13,7 +13,7 @@ from bench.peers.dataset import Data
 from bench.peers.engine import Engine, averages, counted, keyed, once, people
 
 NAME = "numpy"
-NEEDS = "numpy"
+NEEDS = ("numpy",)
 _MARKED_MIN = 20_000
 
 
@@ -37,7 +37,8 @@ class Graph:
         self.indptr = np.zeros(self.count + 1, np.int64)
         np.cumsum(np.bincount(start, minlength=self.count), out=self.indptr[1:])
         self.neighbours = end[np.argsort(start, kind="stable")]
-        self.place = dict(zip(data.keys, pc.index_in(pa.array(data.keys), self.ids).to_pylist()))
+        places = pc.index_in(pa.array(data.keys), self.ids).to_pylist()
+        self.place = dict(zip(data.keys, places, strict=True))
         self.marks = np.zeros(self.count, np.uint8)
         cities = person["city"].combine_chunks().dictionary_encode()
         self.cities, self.city = cities.dictionary.to_pylist(), cities.indices.to_numpy()
@@ -78,16 +79,16 @@ class Graph:
         bound = np.partition(degree, -20)[-20]
         chosen = np.flatnonzero(degree >= bound)
         names = self.ids.take(pa.array(chosen)).to_pylist()
-        ranked = sorted(zip(names, degree[chosen].tolist()), key=lambda row: (-row[1], row[0]))
-        return ranked[:20]
+        rows = zip(names, degree[chosen].tolist(), strict=True)
+        return sorted(rows, key=lambda row: (-row[1], row[0]))[:20]
 
     def by_city(self, starts: np.ndarray, ages: np.ndarray) -> list[tuple[str, float]]:
         city = self.city[starts]
         means = np.bincount(city, weights=ages) / np.bincount(city)
-        return list(zip(self.cities, means.tolist()))
+        return list(zip(self.cities, means.tolist(), strict=True))
 
 
-def opened(data: Data, root: Path) -> Engine:
+def opened(data: Data, root: Path) -> Engine:  # noqa: ARG001 - engines have one form
     graph = Graph(data)
     everybody = np.arange(graph.count)
 

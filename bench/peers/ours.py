@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.dataset import Data
-from bench.peers.engine import Engine, Work, averages, counted, keyed, once, people
+from bench.peers.engine import Engine, Work, averages, counted, keyed, once, people, scores
+from bench.peers.recall import recall
 
 NAME = "omnigraph"
-NEEDS = "omnigraph.graph"
+NEEDS = ("omnigraph.graph", "lance")
 SCHEMA = """
 node Person {{
     pid: String @key
@@ -63,6 +64,8 @@ query vector($v: Vector(64), $c: String) {
 }
 """
 PLACES = "places.json"
+BYTES_PER_STEP = "bytes of topology per edge and direction"
+RECALL = "recall@10 of the vector search"
 
 
 def build(data: Data, root: Path) -> None:
@@ -114,7 +117,11 @@ def opened(data: Data, root: Path) -> Engine:
         "top20": once(lambda: run("top20"), lambda found: counted(_rows(found))),
         "nobody": once(lambda: run("nobody"), _number),
         "city_age": once(lambda: run("city_age"), lambda found: averages(_rows(found))),
-        "bm25": Work(lambda i: run("bm25", q=data.texts[i]), len, len(data.texts)),
+        "bm25": Work(
+            lambda i: run("bm25", q=data.texts[i]),
+            lambda found: scores(found.arrays[1].to_pylist()),
+            len(data.texts),
+        ),
     }
     if data.has_vectors:
         works["vector"] = Work(
@@ -122,7 +129,17 @@ def opened(data: Data, root: Path) -> Engine:
             _people,
             len(data.vectors),
         )
-    return Engine(works)
+
+    def facts() -> dict[str, float]:
+        # Only the edges that the works walk over are in memory.
+        edges = graph.snapshot().entry("edge:Knows").row_count
+        found = {BYTES_PER_STEP: graph._topologies.nbytes / edges / 2}
+        if data.has_vectors:
+            search = works["vector"].ask
+            found[RECALL] = recall(data, lambda i: search(i).arrays[0].to_pylist())
+        return found
+
+    return Engine(works, facts)
 
 
 def _rows(found: Any) -> list[tuple[Any, ...]]:

@@ -11,14 +11,16 @@ import numpy as np
 import pyarrow.compute as pc
 
 from bench.peers.dataset import Data
-from bench.peers.engine import Engine, Work, keyed, people
+from bench.peers.engine import Engine, Work, keyed, people, scores
 from bench.peers.ours import NAME as OURS
-from bench.peers.ours import PLACES
+from bench.peers.ours import PLACES, RECALL
+from bench.peers.recall import recall
 
 NAME = "pylance"
-NEEDS = "lance"
+NEEDS = ("lance",)
 _COLUMNS = ["id", "name", "age", "city"]
-_REFINE = 2
+_REFINE = 10
+"""As ours."""
 
 
 def build(data: Data, root: Path) -> None:
@@ -26,7 +28,7 @@ def build(data: Data, root: Path) -> None:
 
 
 def opened(data: Data, root: Path) -> Engine:
-    lance = importlib.import_module(NEEDS)
+    lance = importlib.import_module(NEEDS[0])
     places = json.loads((root.parent / f"{OURS}-{data.size}" / PLACES).read_text())
 
     def dataset(key: str) -> Any:
@@ -48,17 +50,16 @@ def opened(data: Data, root: Path) -> Engine:
 
     def bm25(number: int) -> Any:
         text = lance.query.MatchQuery(data.texts[number], "bio")
-        return person.to_table(columns=["id"], full_text_query=text, limit=10)
+        return person.to_table(columns=["id", "_score"], full_text_query=text, limit=10)
 
-    def vector(number: int, *, use_index: bool = True) -> Any:
+    def vector(number: int) -> Any:
         return person.to_table(
-            columns=["id"],
+            columns=["id", "_distance"],
             nearest={
                 "column": "embedding",
                 "q": np.array(data.vectors[number], np.float32),
                 "k": 10,
                 "metric": "cosine",
-                "use_index": use_index,
                 "refine_factor": _REFINE,
             },
             filter=f"city = '{data.cities[number]}'",
@@ -68,14 +69,15 @@ def opened(data: Data, root: Path) -> Engine:
     works = {
         "point": keyed(data, point, lambda found: people(found["id"].to_pylist())),
         "two_hop": keyed(data, lambda key: hops(key, 2), people),
-        "bm25": Work(bm25, len, len(data.texts)),
+        "bm25": Work(bm25, lambda found: scores(found["_score"].to_pylist()), len(data.texts)),
     }
     if data.has_vectors:
         inputs = len(data.vectors)
         works["vector"] = Work(vector, lambda found: people(found["id"].to_pylist()), inputs)
-        works["exact vector"] = Work(
-            lambda number: vector(number, use_index=False),
-            lambda found: people(found["id"].to_pylist()),
-            inputs,
-        )
-    return Engine(works)
+
+    def facts() -> dict[str, float]:
+        if not data.has_vectors:
+            return {}
+        return {RECALL: recall(data, lambda i: vector(i)["id"].to_pylist())}
+
+    return Engine(works, facts)

@@ -19,8 +19,7 @@ _FRIEND_AGE = (
 )
 _TOP20 = "SELECT src, count(*) AS c FROM knows GROUP BY 1 ORDER BY c DESC, src LIMIT 20"
 _NOBODY = (
-    "SELECT count(*) FROM person p"
-    " WHERE NOT EXISTS (SELECT 1 FROM knows k WHERE k.src = p.id)"
+    "SELECT count(*) FROM person p WHERE NOT EXISTS (SELECT 1 FROM knows k WHERE k.src = p.id)"
 )
 _CITY_AGE = "SELECT city, avg(age) FROM person GROUP BY 1"
 _REACH = (
@@ -52,9 +51,7 @@ def engine(data: Data, run: Run, *, left_out: tuple[str, ...] = ()) -> Engine:
 
 
 def _next(hop: int) -> str:
-    return (
-        f"h{hop} AS (SELECT DISTINCT k.dst FROM h{hop - 1} h JOIN knows k ON k.src = h.dst)"
-    )
+    return f"h{hop} AS (SELECT DISTINCT k.dst FROM h{hop - 1} h JOIN knows k ON k.src = h.dst)"
 
 
 def _people(rows: Rows) -> int:

@@ -13,7 +13,7 @@ from bench.peers.dataset import Data
 from bench.peers.engine import Engine
 
 NAME = "sqlite"
-NEEDS = "sqlite3"
+NEEDS = ("sqlite3",)
 _SCHEMA = """
 CREATE TABLE person(id TEXT PRIMARY KEY, name TEXT, age INTEGER, city TEXT) WITHOUT ROWID;
 CREATE TABLE knows(src TEXT, dst TEXT, since INTEGER, PRIMARY KEY (src, dst)) WITHOUT ROWID;

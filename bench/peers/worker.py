@@ -30,7 +30,8 @@ def main() -> None:
     data = load(Path(root), size)
     began = time.perf_counter()
     module = importlib.import_module(f"bench.peers.{module_name}")
-    importlib.import_module(module.NEEDS)
+    for library in module.NEEDS:
+        importlib.import_module(library)
     imported_s = time.perf_counter() - began
     place = Path(root) / "databases" / f"{module.NAME}-{size}"
     {"build": build, "cold": cold, "serve": serve}[action](module, data, place, imported_s)
@@ -62,7 +63,7 @@ def serve(module: ModuleType, data: Data, place: Path, imported_s: float) -> Non
     for line in sys.stdin:
         name = line.strip()
         if name == "facts":
-            say(**engine.facts)
+            say(**engine.facts())
         else:
             say(**measured(engine, name))
 

@@ -464,6 +464,22 @@ class Graph:
         feed = Feed(self._repository.history, snapshot, request.selection, graph=self.uri)
         return feed.poll(request)
 
+    def baseline(
+        self, *, branch: str | None = None, selection: Selection | None = None
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        """Return every entity of a branch as lines of JSON, and where the feed goes on after them.
+
+        The second part holds `snapshot_commit_id` and `resume_cursor`: use it only after all lines.
+        """
+        selection = selection or Selection()
+        snapshot = self._repository.history.snapshot(self._incarnation_of(branch))
+        lines = stream_lines(
+            snapshot, sorted(selection.types or ()), kinds=selection.kinds or ("node", "edge")
+        )
+        feed = Feed(self._repository.history, snapshot, selection, graph=self.uri)
+        cursor = feed.cursor_at(snapshot.commit_id)
+        return lines, {"snapshot_commit_id": snapshot.commit_id, "resume_cursor": cursor}
+
     # -- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:

@@ -20,7 +20,9 @@ from omnigraph.query.plan.plan import ReadPlan
 from omnigraph.read.adjacency import AccessPath
 from omnigraph.read.bindings import Bindings
 from omnigraph.read.execute import Executor, ReadRequest
+from omnigraph.read.kept_columns import KeptColumns
 from omnigraph.read.paths import TraversalSettings
+from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.result import Target
 from omnigraph.search.topology_cache import Topologies
 from omnigraph.syntax import SourceError
@@ -28,13 +30,37 @@ from support.query_worlds import PARAMETERS, make_places, queries
 from support.reference_query import Reference, read_world
 
 SEEDS = (1, 2, 3)
-PATHS: tuple[AccessPath | None, ...] = ("indexed", "topology", None)
 NOW_MS = 1_577_882_096_789
 CLOCK = SystemClock()
 
 
+def executors(topologies: Topologies) -> list[Executor]:
+    """Return executors that take different ways: access paths, what is kept, what is folded."""
+    return [
+        Executor(
+            topologies,
+            CLOCK,
+            TraversalSettings(forced=path),
+            kept=KeptColumns(bytes_max=memory, fetches_min=1),
+            residents=ResidentColumns(bytes_max=memory, lookups_min=1),
+            folds=folds,
+        )
+        for path, memory, folds in WAYS
+    ]
+
+
+MEMORY = 1 << 24
+WAYS: tuple[tuple[AccessPath | None, int, bool], ...] = (
+    ("indexed", 0, False),
+    ("indexed", MEMORY, True),
+    ("topology", 0, False),
+    ("topology", MEMORY, True),
+    (None, MEMORY, True),
+)
+
+
 class Setting:
-    """All snapshots with their content, and an executor for each access path."""
+    """All snapshots with their content, and executors for every way to an answer."""
 
     def __init__(self, root: Path) -> None:
         self.places = [place for seed in SEEDS for place in make_places(root, seed)]
@@ -43,13 +69,8 @@ class Setting:
             for place in self.places
         ]
         topologies = {place.graph.uri: Topologies() for place in self.places}
-        self.executors = [
-            [
-                Executor(topologies[place.graph.uri], CLOCK, TraversalSettings(forced=path))
-                for path in PATHS
-            ]
-            for place in self.places
-        ]
+        ways = {uri: executors(one) for uri, one in topologies.items()}
+        self.executors = [ways[place.graph.uri] for place in self.places]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +85,7 @@ def comparable(value: Any) -> Any:
 
 
 @given(text=queries(), chosen=st.integers(0, 8))
-def test_both_access_paths_give_the_rows_of_the_reference(
+def test_every_way_gives_the_rows_of_the_reference(
     setting: Setting, text: str, chosen: int
 ) -> None:
     place, world = setting.places[chosen], setting.worlds[chosen]

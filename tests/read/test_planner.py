@@ -11,14 +11,17 @@ from omnigraph.read.bindings import no_bindings
 from omnigraph.read.paths import (
     INDEXED_MAX_FRONTIER,
     INDEXED_MAX_HOPS,
+    PROBE_COST,
     TRAVERSAL_MODE,
     ExpandFacts,
+    Spent,
     TraversalSettingError,
     TraversalSettings,
     choose_path,
 )
 from omnigraph.read.planner import Statistics, arrange
 from omnigraph.schema import compile_schema
+from omnigraph.store.records import DatasetVersion
 
 CATALOG = compile_schema(
     """\
@@ -74,6 +77,14 @@ def test_filters_over_two_variables_and_cycles_follow_their_variables() -> None:
     ]
 
 
+def test_blocks_start_at_their_most_selective_variable_too() -> None:
+    body = '$a: P  {block} {{ $b: P  $b at $q  $q.name = "x"  $b.i = $a.i }}'
+    inside = ['NodeScan q: Q where q.name = "x"', "Expand q <-[At]- b: P [i]", "Filter b.i = a.i"]
+    for block in ("not", "optional"):
+        found = [line.strip() for line in arranged(body.format(block=block))]
+        assert found[-3:] == inside
+
+
 def facts(**changes: int | bool) -> ExpandFacts:
     base = {"hops": 1, "frontier": 1, "edges": 1000, "nodes": 100, "is_warm": False}
     return ExpandFacts(**{**base, **changes})  # type: ignore[arg-type] # mixed values
@@ -91,10 +102,24 @@ def facts(**changes: int | bool) -> ExpandFacts:
         (facts(hops=2), False, "topology"),
         (facts(is_warm=True), True, "topology"),
         (facts(edges=0), True, "topology"),
+        (facts(frontier=14, is_extendable=True), True, "indexed"),
+        (facts(frontier=15, is_extendable=True), True, "topology"),
+        (facts(spent=1489), True, "indexed"),
+        (facts(spent=1490), True, "topology"),
     ],
 )
 def test_the_cheaper_path_is_taken(found: ExpandFacts, is_covered: bool, path: str) -> None:
     assert choose_path(TraversalSettings(), found, lambda: is_covered) == path
+
+
+def test_what_probing_has_cost_is_counted_by_edge_version() -> None:
+    spent = Spent()
+    first, second = (DatasetVersion("edges/knows", None, version) for version in (1, 2))
+    spent.add(first, facts(frontier=3))
+    spent.add(first, facts())
+    looked_up = 3 * 10 + 1 * 10
+    assert spent.of(first) == looked_up + 2 * PROBE_COST
+    assert spent.of(second) == 0
 
 
 def test_coverage_is_not_looked_at_when_it_cannot_matter() -> None:

@@ -17,7 +17,6 @@ from omnigraph.search.traverse import (
     Reached,
     Steps,
     chunks,
-    count_by_group,
     degrees,
     distinct_degrees,
     edges_between,
@@ -26,9 +25,11 @@ from omnigraph.search.traverse import (
     neighbour_set,
     neighbours,
     reach,
+    reach_count,
     reach_levels,
     reach_set,
     steps,
+    weight_sums,
 )
 from support.adjacency import Edges, edge_lists
 
@@ -192,22 +193,35 @@ def test_pairs_are_tested_and_joined(case: Case, data: st.DataObject) -> None:
     assert found.tolist() == [row in joined for row in range(len(rows))]
 
 
-@given(cases(), st.data())
-def test_edges_are_summed_by_the_group_of_their_start(case: Case, data: st.DataObject) -> None:
-    edges, direction, _ = case
+@given(cases(), st.integers(1, 4), st.booleans())
+def test_weights_are_added_up_over_the_steps_of_each_row(
+    case: Case, bound: int, is_everything: bool
+) -> None:
+    edges, direction, rows = case
+    graph = adjacency(edges, direction if direction != "both" else "out")
+    direction = direction if direction != "both" else "out"
+    rows = list(range(graph.source_count)) if is_everything else rows
+    weights = np.array([number * number - 7 for number in range(graph.target_count)], np.int16)
+    expected = [
+        sum(int(weights[end]) for _, end, _ in edges.steps(direction, [node])) for node in rows
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(traverse, "_ROWS_PER_CHUNK_MAX", bound)
+        assert weight_sums(graph, array(rows), weights).tolist() == expected
+
+
+@given(cases(), st.integers(1, 4), st.integers(0, 3), st.sampled_from(("target", "source")))
+def test_reached_nodes_are_counted_without_listing_them(
+    case: Case, low: int, more: int, loop_end: traverse.LoopEnd
+) -> None:
+    edges, direction, rows = case
     graph = adjacency(edges, direction)
-    count = edges.start_count(direction)
-    groups = data.draw(st.lists(st.integers(-1, 3), min_size=count, max_size=count))
-    weights = [float(number * number) for number in range(graph.target_count)]
-    counted, weighted = [0.0] * 4, [0.0] * 4
-    for start, end, _ in edges.hops(direction):
-        if groups[start] >= 0:
-            counted[groups[start]] += 1
-            weighted[groups[start]] += weights[end]
-    options = {"group_of_source": array(groups), "group_count": 4}
-    assert count_by_group(graph, **options).tolist() == counted
-    found = count_by_group(graph, **options, weight_of_target=np.array(weights))
-    assert found.tolist() == weighted
+    if not graph.same_type:
+        return
+    hops = {"min_hops": low, "max_hops": low + more}
+    for node in rows:
+        found = reach_set(graph, array([node]), **hops, loop_end=loop_end)
+        assert reach_count(graph, node, **hops, loop_end=loop_end) == len(found)
 
 
 @given(cases(), st.integers(1, 6))

@@ -119,6 +119,44 @@ def test_a_torn_head_is_corrupt_and_can_be_discarded(store: Store, kept: int) ->
     assert set(ages(reopened, again)) == {"p0", "p1", "y"}
 
 
+def test_a_head_of_zeros_is_corrupt_and_not_another_version(store: Store) -> None:
+    """Lance reads it as version 0 and says that the one it was asked for does not exist."""
+    head = append(store, create(store, numbered(2)), people(["x"])).at
+    path = manifest_path(LOCATION, None, head.version)
+    store.objects.put(path, bytes(len(store.objects.get(path).data)))
+    reopened = fresh(store)
+    with pytest.raises(CorruptObjectError, match="another version"):
+        reopened.datasets.open(LOCATION, version=head.version)
+    torn = reopened.datasets.torn_head(LOCATION)
+    assert torn is not None
+    assert (torn.version, torn.path) == (head.version, path)
+    assert reopened.datasets.discard_torn_head(LOCATION) == head.version
+
+
+def test_a_head_that_is_whole_and_unreadable_is_never_discarded(store: Store) -> None:
+    head = append(store, create(store, numbered(2)), people(["x"])).at
+    path = manifest_path(LOCATION, None, head.version)
+    whole = bytearray(store.objects.get(path).data)
+    whole[-16:-8] = b"\xff" * 8
+    store.objects.put(path, bytes(whole))
+    with pytest.raises(CorruptObjectError):
+        fresh(store).datasets.discard_torn_head(LOCATION)
+    assert store.objects.head(path) is not None
+
+
+def test_empty_refs_are_found(store: Store) -> None:
+    base = create(store, numbered(1))
+    store.datasets.create_branch(LOCATION, "whole", from_version=base.version)
+    assert store.datasets.torn_refs(LOCATION) == ()
+    torn = (f"{LOCATION}/_refs/branches/b.json", f"{LOCATION}/_refs/tags/t.json")
+    for path in torn:
+        store.objects.put(path, b"")
+    assert store.datasets.torn_refs(LOCATION) == torn
+    for path in torn:
+        store.objects.delete(path)
+    assert [branch.name for branch in store.datasets.list_branches(LOCATION)] == ["whole"]
+
+
 def test_a_readable_head_is_never_discarded(store: Store) -> None:
     base = create(store, numbered(2))
     assert store.datasets.discard_torn_head(LOCATION) is None

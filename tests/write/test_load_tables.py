@@ -115,11 +115,11 @@ def test_problems_name_their_row_and_column(graph: Graph) -> None:
         )
     assert problem_lines(caught.value) == [
         "type V104 [Person.born \"x\"] row 2: Person: property 'born': invalid Date literal 'x'",
-        "type V104 [Person.born \"y\"] row 3: Person: property 'born': invalid Date literal 'y'",
         (
             "required V105 [Person.number None] row 2: Person: non-nullable property 'number' has"
             " null or invalid values"
         ),
+        "type V104 [Person.born \"y\"] row 3: Person: property 'born': invalid Date literal 'y'",
         "endpoint W109 [About.dst None] row 1: edge 'About' requires field 'dst'",
     ]
 

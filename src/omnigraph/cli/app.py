@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "doctor": ("omnigraph.cli.commands.doctor", "Check this machine, and a graph."),
     "demo": ("omnigraph.cli.commands.demo", "Walk through what omnigraph does, end to end."),
     "embed": ("omnigraph.cli.commands.embed", "Make the vectors of records or of a graph."),
+    "export": ("omnigraph.cli.commands.export", "Write nodes and edges to files."),
     "ingest": ("omnigraph.cli.commands.ingest", "Deprecated: use load."),
     "init": ("omnigraph.cli.commands.init", "Make a new graph."),
     "lint": ("omnigraph.cli.commands.lint", "Check a file of queries against a schema."),

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +116,7 @@ class TopologyHops:
         sources, targets = self.topology.ends(self.direction)
         found = traverse.reach(
             self.topology.adjacency(self.direction),
-            sources.dense(nodes.astype(np.uint64)),
+            sources.positions(nodes),
             min_hops=min_hops,
             max_hops=max_hops,
             loop_end=loop_end,
@@ -130,7 +130,7 @@ class TopologyHops:
         """Return the distinct nodes that any start reaches, ascending."""
         sources, targets = self.topology.ends(self.direction)
         adjacency = self.topology.adjacency(self.direction)
-        starts = sources.dense(nodes.astype(np.uint64))
+        starts = sources.positions(nodes)
         if max_hops == 1 and min_hops == 1:
             found = traverse.neighbour_set(adjacency, starts, guard=self.guard)
         else:
@@ -149,7 +149,7 @@ class TopologyHops:
         sources, targets = self.topology.ends(self.direction)
         found = traverse.steps(
             self.topology.adjacency(self.direction),
-            sources.dense(nodes.astype(np.uint64)),
+            sources.positions(nodes),
             guard=self.guard,
         )
         return EdgeSteps(
@@ -162,10 +162,57 @@ class TopologyHops:
         """Say of each start whether it has any edge."""
         sources, _ = self.topology.ends(self.direction)
         adjacency = self.topology.adjacency(self.direction)
-        return traverse.has_neighbour(adjacency, sources.dense(nodes.astype(np.uint64)))
+        return traverse.has_neighbour(adjacency, sources.positions(nodes))
+
+    # -- folding: only where adjacency is at hand ------------------------------------------------
+
+    @property
+    def has_single_steps(self) -> bool:
+        """Whether a node never leads to the same neighbour twice, so that steps are neighbours."""
+        return not self.topology.adjacency(self.direction).has_parallel
+
+    @property
+    def target_count(self) -> int:
+        """How many nodes can be reached."""
+        return self.topology.adjacency(self.direction).target_count
+
+    def counts(self, nodes: RowIds, expand: Expand) -> npt.NDArray[np.int64]:
+        """Count the nodes that each start reaches."""
+        sources, _ = self.topology.ends(self.direction)
+        adjacency = self.topology.adjacency(self.direction)
+        starts = sources.positions(nodes)
+        if expand.max == 1 or not adjacency.same_type:
+            return traverse.degrees(adjacency, starts).astype(np.int64)
+        found = [
+            traverse.reach_count(
+                adjacency,
+                start,
+                min_hops=expand.min,
+                max_hops=expand.max,
+                loop_end="source" if expand.is_reversed else "target",
+                guard=self.guard,
+            )
+            for start in starts
+        ]
+        return np.array(found, np.int64)
+
+    def sums(
+        self, nodes: RowIds, weights: npt.NDArray[np.signedinteger[Any]] | Mask
+    ) -> npt.NDArray[np.int64]:
+        """Add up, for each start, the weights of its neighbours; `weights` is by dense id."""
+        sources, _ = self.topology.ends(self.direction)
+        return traverse.weight_sums(
+            self.topology.adjacency(self.direction),
+            sources.positions(nodes),
+            weights,
+            guard=self.guard,
+        )
 
 
 def _row_ids(numbering: Numbering, dense: npt.NDArray[np.signedinteger]) -> RowIds:
+    if numbering.listed is None:
+        wide = dense.astype(np.int64, copy=False)
+        return wide + numbering.first if numbering.first else wide
     return numbering.row_ids(dense).astype(np.int64)
 
 

@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +18,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import AggregateValue, EntityId, PropertyValue, ReadPlan, Value
+from omnigraph.query.plan.walk import value_variables
 from omnigraph.read.codes import NULL_CODE, coded, group_codes
 from omnigraph.read.context import Context
+from omnigraph.read.fold import FoldedHop, is_exact_as_double
 from omnigraph.read.project import fetch_together, values_of
-from omnigraph.read.rows import NULL, Entities, RowTable, distinct_ids, first_positions
+from omnigraph.read.rows import (
+    NULL,
+    Entities,
+    RowTable,
+    distinct_ids,
+    first_positions,
+    is_ascending,
+)
 
 _Codes = npt.NDArray[np.int64]
 _LOW_BITS = 32
 
 
 @dataclass(frozen=True, eq=False)
-class _Groups:
-    """Which group each row belongs to, and the first row of each group."""
+class Groups:
+    """Which group each row belongs to."""
 
     codes: _Codes
-    first: npt.NDArray[np.intp]
     count: int
+    is_each: bool = False
+    """Whether every row is a group of its own, in order."""
+
+    @cached_property
+    def first(self) -> npt.NDArray[np.intp]:
+        """The first row of each group."""
+        return self.codes.astype(np.intp) if self.is_each else first_positions(self.codes)
+
+    def sums(self, weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Add up one number per row; exact for whole numbers below 2**53."""
+        if self.is_each:
+            return weights.astype(np.float64)
+        found = np.bincount(self.codes, weights=weights, minlength=self.count)
+        return found.astype(np.float64, copy=False)
 
 
 class GroupedResult:
@@ -40,13 +64,17 @@ class GroupedResult:
     The values of a grouping key are fetched only for the groups that are kept in the end.
     """
 
-    def __init__(self, context: Context, rows: RowTable, plan: ReadPlan) -> None:
-        fetch_together(context, rows, tuple(c for c in plan.columns if _needs_rows(c.expression)))
+    def __init__(
+        self, context: Context, rows: RowTable, plan: ReadPlan, hop: FoldedHop | None = None
+    ) -> None:
+        columns = [c for c in plan.columns if _needs_rows(c.expression, rows)]
+        fetch_together(context, rows, tuple(columns))
         keys = [plan.columns[index].expression for index in plan.group_keys]
         self._context = context
         self._rows = rows
         self._plan = plan
-        self._groups = _groups([_codes(context, rows, key) for key in keys], rows.count, bool(keys))
+        self._hop = hop
+        self._groups = _groups(context, rows, keys)
         self._aggregates: dict[int, pa.Array] = {}
 
     @property
@@ -60,30 +88,43 @@ class GroupedResult:
         if not isinstance(value, AggregateValue):
             return values_of(self._context, self._rows.at(self._groups.first[positions]), value)
         if index not in self._aggregates:
-            found = _aggregated(self._context, self._rows, value, self._groups)
-            self._aggregates[index] = found
+            self._aggregates[index] = self._aggregated(value)
         return self._aggregates[index].take(pa.array(positions))
 
+    def _aggregated(self, value: AggregateValue) -> pa.Array:
+        if self._hop is not None:
+            return _over_hop(self._context, self._rows, value, self._groups, self._hop)
+        return _aggregated(self._context, self._rows, value, self._groups)
 
-def _needs_rows(value: Value) -> bool:
+
+def _needs_rows(value: Value, rows: RowTable) -> bool:
     """Whether a column is looked at for every row, and not only for the groups that are kept."""
     if isinstance(value, AggregateValue):
+        if isinstance(value.argument, PropertyValue):
+            return value.argument.variable in rows.entities
         return not isinstance(value.argument, EntityId) or value.function != "count"
     return not isinstance(value, EntityId)
 
 
 def distinct_result(context: Context, rows: RowTable, plan: ReadPlan) -> RowTable:
     """Return one row for each distinct row of the result."""
-    fetch_together(context, rows, tuple(c for c in plan.columns if _needs_rows(c.expression)))
-    codes = [_codes(context, rows, column.expression) for column in plan.columns]
-    groups = _groups(codes, rows.count, has_keys=True)
-    return rows.at(np.sort(groups.first))
+    columns = tuple(c for c in plan.columns if _needs_rows(c.expression, rows))
+    fetch_together(context, rows, columns)
+    groups = _groups(context, rows, [column.expression for column in plan.columns])
+    return rows if groups.is_each else rows.at(np.sort(groups.first))
 
 
-def _groups(keys: list[_Codes], count: int, has_keys: bool) -> _Groups:
-    codes = group_codes(keys, count)
-    first = first_positions(codes)
-    return _Groups(codes, first, len(first) if has_keys else 1)
+def _groups(context: Context, rows: RowTable, keys: list[Value]) -> Groups:
+    if not keys:
+        return Groups(np.zeros(rows.count, np.int64), 1)
+    if (
+        len(keys) == 1
+        and isinstance(key := keys[0], EntityId)
+        and is_ascending(rows.row_ids(key.variable))
+    ):
+        return Groups(np.arange(rows.count, dtype=np.int64), rows.count, is_each=True)
+    codes = group_codes([_codes(context, rows, key) for key in keys], rows.count)
+    return Groups(codes, int(codes.max(initial=-1)) + 1)
 
 
 def _codes(context: Context, rows: RowTable, value: Value) -> _Codes:
@@ -93,6 +134,9 @@ def _codes(context: Context, rows: RowTable, value: Value) -> _Codes:
     if isinstance(value, PropertyValue):
         # Once per entity: texts are much dearer than numbers.
         entities = rows.entities[value.variable]
+        kept = context.tables.codes(entities.table_key, entities.row_ids, value.property)
+        if kept is not None:
+            return kept.codes
         present, kinds = distinct_ids(entities.row_ids)
         once = RowTable(len(present), {value.variable: Entities(entities.table_key, present)})
         return coded(values_of(context, once, value)).codes[kinds]
@@ -100,7 +144,7 @@ def _codes(context: Context, rows: RowTable, value: Value) -> _Codes:
 
 
 def _aggregated(
-    context: Context, rows: RowTable, value: AggregateValue, groups: _Groups
+    context: Context, rows: RowTable, value: AggregateValue, groups: Groups
 ) -> pa.Array:
     if value.function == "count" and not value.distinct:
         return _count_values(_presence(context, rows, value.argument), groups)
@@ -120,6 +164,32 @@ def _aggregated(
     return pa.array(sums, pa.float64(), mask=counts == 0)
 
 
+def _over_hop(
+    context: Context, rows: RowTable, value: AggregateValue, groups: Groups, hop: FoldedHop
+) -> pa.Array:
+    """Aggregate rows of which each stands for as many as a folded hop reaches from it."""
+    argument = value.argument
+    if value.distinct or value.function in ("min", "max"):
+        return _aggregated(context, rows, value, groups)
+    if isinstance(argument, PropertyValue) and argument.variable == hop.target:
+        sums, counts = hop.properties[argument.property]
+    elif value.function == "count":
+        sums = counts = hop.counts
+        if hop.target not in value_variables(argument):
+            counts = counts * _presence(context, rows, argument)
+    else:
+        column = values_of(context, rows, argument)
+        counts = hop.counts * column.is_valid().to_numpy(zero_copy_only=False)
+        sums = column.fill_null(0).to_numpy(zero_copy_only=False) * counts.astype(np.float64)
+    totals = counts if groups.is_each else groups.sums(counts).astype(np.int64)
+    if value.function == "count":
+        return pa.array(totals)
+    added = groups.sums(sums)
+    if value.function == "avg":
+        added = np.divide(added, totals, out=np.zeros_like(added), where=totals > 0)
+    return pa.array(added, pa.float64(), mask=totals == 0)
+
+
 def _presence(context: Context, rows: RowTable, value: Value) -> npt.NDArray[np.bool_]:
     if isinstance(value, EntityId):
         present: npt.NDArray[np.bool_] = rows.row_ids(value.variable) != NULL
@@ -128,13 +198,16 @@ def _presence(context: Context, rows: RowTable, value: Value) -> npt.NDArray[np.
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _count_values(is_value: npt.NDArray[np.bool_], groups: _Groups) -> pa.Array:
+def _count_values(is_value: npt.NDArray[np.bool_], groups: Groups) -> pa.Array:
     members = groups.codes if is_value.all() else groups.codes[is_value]
     return pa.array(np.bincount(members, minlength=groups.count).astype(np.int64))
 
 
-def _count_distinct(codes: _Codes, groups: _Groups) -> pa.Array:
+def _count_distinct(codes: _Codes, groups: Groups) -> pa.Array:
     is_value = codes != NULL_CODE
+    if groups.count == 1 and bool((codes[1:] > codes[:-1]).all()):
+        # Ascending, as a set of nodes comes: each is there once.
+        return pa.array([int(is_value.sum())], pa.int64())
     members = groups.codes[is_value]
     pairs = group_codes([members, codes[is_value]], len(members))
     counted = np.bincount(members[first_positions(pairs)], minlength=groups.count)
@@ -155,9 +228,12 @@ def _sums(column: pa.Array, codes: _Codes, count: int) -> tuple[npt.NDArray[np.f
 
 
 def _whole_sums(column: pa.Array, members: _Codes, count: int) -> npt.NDArray[np.float64]:
-    """Add whole numbers in two halves, each of which cannot overflow, and round once."""
+    """Add whole numbers exactly, and round once."""
     wide = column.cast(pa.uint64() if pa.types.is_unsigned_integer(column.type) else pa.int64())
     values = wide.to_numpy(zero_copy_only=False)
+    if is_exact_as_double(values, len(values)):
+        return np.bincount(members, weights=values, minlength=count).astype(np.float64)
+    # In two halves, each of which cannot overflow.
     high = np.zeros(count, np.int64)
     low = np.zeros(count, np.int64)
     np.add.at(high, members, (values >> _LOW_BITS).astype(np.int64))

@@ -93,8 +93,10 @@ def _list_lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
 
 def group_codes(columns: Sequence[npt.NDArray[np.int64]], count: int) -> npt.NDArray[np.int64]:
     """Return a number for each distinct tuple of codes; one group when there are no columns."""
-    groups = np.zeros(count, np.int64)
-    for column in columns:
+    if not columns:
+        return np.zeros(count, np.int64)
+    groups = dense_codes(columns[0] - NULL_CODE)
+    for column in columns[1:]:
         width = int(column.max(initial=NULL_CODE)) + 2
         groups = dense_codes(groups * width + (column - NULL_CODE))
     return groups

@@ -64,6 +64,7 @@ class Context:
     profile: Profile
     residents: ResidentColumns
     indexes: IndexFacts
+    folds: bool = True
     embed: Embed | None = None
     scores: dict[Ranking, ScoreMap] = field(default_factory=dict)
 

@@ -16,6 +16,7 @@ from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.plan.plan import (
     AntiJoin,
+    Bm25Ranking,
     Expand,
     Filter,
     NodeScan,
@@ -32,21 +33,29 @@ from omnigraph.read.context import Context, Embed
 from omnigraph.read.expand import close_cycle, expand_rows
 from omnigraph.read.explain import describe, explain_plan
 from omnigraph.read.filter import filter_rows
+from omnigraph.read.fold import fold_hop, foldable
 from omnigraph.read.join import cross_join
+from omnigraph.read.kept_columns import KeptColumns
 from omnigraph.read.limits import NO_LIMITS, Guard, Limits
 from omnigraph.read.liveness import ignores_repeats, live_after, result_variables
 from omnigraph.read.optional import optional_match
 from omnigraph.read.order import order_result, order_rows
-from omnigraph.read.paths import PathChooser, TraversalSettings
+from omnigraph.read.paths import PathChooser, Spent, TraversalSettings
 from omnigraph.read.planner import Statistics, arrange
 from omnigraph.read.profile import OperatorTrace, Profile
 from omnigraph.read.project import project, values_of
 from omnigraph.read.rank import fuse, ranked_scan
 from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.result import QueryResult, Target
-from omnigraph.read.rows import ONE_ROW, Entities, Positions, RowTable, distinct_rows
+from omnigraph.read.rows import (
+    ONE_ROW,
+    Entities,
+    Positions,
+    RowTable,
+    distinct_rows,
+    is_ascending,
+)
 from omnigraph.read.scan import scan_nodes
-from omnigraph.read.shared_columns import SharedColumns
 from omnigraph.read.table_keys import node_key
 from omnigraph.read.tables import TableReader
 from omnigraph.read.text import StoreTextMatcher
@@ -79,9 +88,12 @@ class Executor:
     settings: TraversalSettings | None = None
     """None reads the environment for each query."""
     indexes: IndexFacts = field(default_factory=IndexFacts)
-    shared: SharedColumns = field(default_factory=SharedColumns)
+    kept: KeptColumns = field(default_factory=KeptColumns)
     residents: ResidentColumns = field(default_factory=ResidentColumns)
     texts: TextIndexes = field(default_factory=TextIndexes)
+    spent: Spent = field(default_factory=Spent)
+    folds: bool = True
+    """Whether the last hop of an aggregate may be counted without writing it out."""
 
     def run(self, request: ReadRequest) -> QueryResult:
         """Answer a read, or with `explain` say how it would be answered."""
@@ -99,18 +111,21 @@ class Executor:
 
     def _context(self, request: ReadRequest) -> Context:
         guard = Guard(request.limits, self.clock, request.cancelled)
-        tables = TableReader(request.snapshot, guard, self.shared)
+        tables = TableReader(request.snapshot, guard, self.kept)
         profile = Profile(self.clock, is_on=request.profile)
         settings = self.settings or TraversalSettings.from_environment()
         return Context(
             tables=tables,
             bindings=request.bindings,
             guard=guard,
-            adjacency=PathChooser(tables, self.topologies, self.indexes, settings, guard, profile),
+            adjacency=PathChooser(
+                tables, self.topologies, self.indexes, settings, guard, profile, self.spent
+            ),
             texts=StoreTextMatcher(tables, self.indexes, self.texts),
             profile=profile,
             residents=self.residents,
             indexes=self.indexes,
+            folds=self.folds,
             embed=request.embed,
         )
 
@@ -151,11 +166,36 @@ class _Run:
 
     def columns(self) -> list[pa.Array]:
         self._is_set = ignores_repeats(self.plan)
+        folded = None if self._is_set or not self.context.folds else foldable(self.plan)
+        if folded is not None:
+            return self._folded(folded)
         rows = self._pipeline(self.plan.pipeline, ONE_ROW, result_variables(self.plan))
         if isinstance(self.plan.ranking, RrfRanking):
             fuse(self.context, rows, self.plan.ranking)
         with self.context.profile.operator("Return") as trace:
             found = self._returned(rows)
+            trace.rows = len(found[0])
+        self.context.guard.check_result(len(found[0]))
+        return found
+
+    def _folded(self, plan: ReadPlan) -> list[pa.Array]:
+        """Run all but the last hop, and count what that one reaches; else write it out."""
+        self.plan = plan
+        *before, hop = plan.pipeline
+        wanted = result_variables(plan)
+        source = hop.source if isinstance(hop, Expand) else ""
+        rows = self._pipeline(tuple(before), ONE_ROW, wanted | {source})
+        shown = describe(hop) if self.context.profile.is_on else ""
+        with self.context.profile.operator(shown) as trace:
+            folded = fold_hop(self.context, rows, plan)
+            trace.rows = rows.count if folded is None else int(folded[1].counts.sum())
+            self.context.profile.note(folded=folded is not None)
+        if folded is None:
+            rows, counted = self._pipeline((hop,), rows, wanted), None
+        else:
+            rows, counted = folded
+        with self.context.profile.operator("Return") as trace:
+            found = self._grouped(GroupedResult(self.context, rows, plan, counted))
             trace.rows = len(found[0])
         self.context.guard.check_result(len(found[0]))
         return found
@@ -219,6 +259,8 @@ class _Run:
         kept = rows.without(*dead)
         if not self._is_set or rows.count <= 1:
             return kept
+        if kept.width == 1 and is_ascending(next(iter(kept.entities.values())).row_ids):
+            return kept
         return kept.at(np.sort(distinct_rows(kept)[0]))
 
     def _operator(
@@ -241,7 +283,7 @@ class _Run:
     def _scan(self, scan: NodeScan, rows: RowTable) -> RowTable:
         ranking = self.plan.ranking
         if ranking is not None and scan.variable == ranking.variable:
-            found = ranked_scan(self.context, scan, ranking, self.plan.candidates)
+            found = ranked_scan(self.context, scan, ranking, _candidates(self.plan))
         else:
             found = scan_nodes(self.context, scan, self._prefetch(scan))
         entities = Entities(node_key(scan.type_name), found)
@@ -252,6 +294,21 @@ class _Run:
         is_alone = self.plan.pipeline == (scan,)
         is_cut = self.plan.limit is not None and not self.plan.is_aggregate
         return scan.properties if is_alone and not is_cut else ()
+
+
+def _candidates(plan: ReadPlan) -> int | None:
+    """Return how many of the best nodes are enough; None when all that have a rank are needed.
+
+    Without hops, and with nothing but the relevance and then ids to sort by, the page is all.
+    """
+    is_plain = len(plan.pipeline) == 1 and not plan.is_aggregate and not plan.distinct
+    if plan.candidates is not None or not is_plain or plan.limit is None:
+        return plan.candidates
+    if not isinstance(plan.ranking, Bm25Ranking) or not plan.order[0].descending:
+        return None
+    if not all(key.implicit for key in plan.order[1:]):
+        return None
+    return plan.limit + (plan.offset or 0)
 
 
 def _closed_variable(pipeline: tuple[Operator, ...], position: int) -> str | None:

@@ -14,6 +14,7 @@ from omnigraph.read.rows import (
     Positions,
     RowIds,
     RowTable,
+    ascending_ids,
     distinct_ids,
     pair_keys,
     repeats,
@@ -31,6 +32,8 @@ def expand_rows(
     `wanted` are the variables that are needed afterwards; with `is_set` equal rows may be merged.
     """
     rows = rows.where(rows.row_ids(expand.source) != NULL)
+    if not rows.count:
+        return _nothing(rows, expand)
     hops = context.adjacency.hops(expand, rows.count)
     if expand.edge_variable is not None:
         return _by_edge(context, rows, expand, hops)
@@ -45,7 +48,7 @@ def _targets_alone(context: Context, rows: RowTable, expand: Expand, hops: Hops)
     """Reach from one row, or from many whose origin does not matter: no pairs are needed."""
     loop_end: LoopEnd = "source" if expand.is_reversed else "target"
     found = hops.reach_set(
-        distinct_ids(rows.row_ids(expand.source))[0],
+        ascending_ids(rows.row_ids(expand.source)),
         min_hops=expand.min,
         max_hops=expand.max,
         loop_end=loop_end,
@@ -56,6 +59,15 @@ def _targets_alone(context: Context, rows: RowTable, expand: Expand, hops: Hops)
     if rows.count == 1:
         return rows.at(np.zeros(len(found), np.intp)).with_variable(expand.target, entities)
     return RowTable(len(found), {expand.target: entities})
+
+
+def _nothing(rows: RowTable, expand: Expand) -> RowTable:
+    """Return no rows, without looking for edges."""
+    none = np.empty(0, np.int64)
+    widened = rows.with_variable(expand.target, Entities(node_key(expand.target_type), none))
+    if expand.edge_variable is None:
+        return widened
+    return widened.with_variable(expand.edge_variable, Entities(edge_key(expand.edge), none))
 
 
 def close_cycle(context: Context, rows: RowTable, expand: Expand, known: str) -> RowTable:

@@ -12,6 +12,9 @@ def cross_join(guard: Guard, rows: RowTable, name: str, entities: Entities) -> R
     """Combine every row with every entity; the order of the rows stays."""
     count = len(entities.row_ids)
     guard.claim("a cross product", rows=rows.count * count, cells=rows.width + 1)
+    if rows.count == 1 and not rows.entities:
+        # The first scan of a pipeline: nothing to combine, and the array stays the same one.
+        return RowTable(count, {name: entities})
     left = np.repeat(np.arange(rows.count, dtype=np.intp), count)
     right = np.tile(entities.row_ids, rows.count)
     return rows.at(left).with_variable(name, Entities(entities.table_key, right))

@@ -66,7 +66,7 @@ def order_result(
         if not isinstance(sort_key.expression, ResultColumn):
             raise TypeError(f"{sort_key.expression!r} is no column of the result")
         column = column_at(sort_key.expression.index, positions)
-        return _directed(coded(column).codes, sort_key)
+        return _directed(_sort_codes(column), sort_key)
 
     return page(count, len(plan.order), codes, plan)
 
@@ -118,7 +118,17 @@ def _row_codes(context: Context, rows: RowTable, key: SortKey) -> SortCodes:
     if isinstance(value, Score) and isinstance(value.ranking, RrfRanking):
         # The places hold the score, and what breaks its ties.
         return context.scores[value.ranking].places_of(rows.row_ids(value.ranking.variable))
-    return _directed(coded(values_of(context, rows, value)).codes, key)
+    return _directed(_sort_codes(values_of(context, rows, value)), key)
+
+
+def _sort_codes(column: pa.Array) -> SortCodes:
+    """Return numbers that sort as the values do; whole numbers sort as they are."""
+    if column.null_count == 0 and pa.types.is_signed_integer(column.type):
+        numbers: SortCodes = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        # The smallest number of all has no opposite to sort it in descending order by.
+        if not len(numbers) or int(numbers.min()) > np.iinfo(np.int64).min:
+            return numbers
+    return coded(column).codes
 
 
 def _directed(codes: SortCodes, key: SortKey) -> SortCodes:

@@ -4,18 +4,24 @@ With F rows now, E edges, V nodes of the type at the keyed end, and `hops` the l
 
 - topology when `hops` or F is beyond its bound;
 - else the cost of *indexed* is `hops * F * E / V` when the index covers every fragment of each
-  column that is probed, else `hops * E`; that of *topology* is 0 when it is in memory, else
-  `1.5 * E`. Indexed wins when it is strictly cheaper.
+  column that is probed, else `hops * E`; that of *topology* is 0 when it is in memory or in a
+  file, which is mapped and not read, `0.15 * E` when one of an earlier state is in memory and can
+  be extended, else `1.5 * E`. Indexed wins when it is strictly cheaper.
 
 The first look assumes coverage and costs no I/O; coverage is read only when indexed would win.
+
+Whoever asks again and again pays for probes what building costs once. What indexed expansions of
+one state of an edge type have cost so far is therefore added up (`Spent`), and taken off the cost
+of building: a topology is made at the latest when it would have paid for itself.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
@@ -27,14 +33,20 @@ from omnigraph.read.profile import Profile
 from omnigraph.read.table_keys import edge_key, node_key
 from omnigraph.read.tables import TableReader
 from omnigraph.schema.catalog import EdgeType
+from omnigraph.search.cache import BoundedCache, published_version
 from omnigraph.search.coverage import IndexFacts
 from omnigraph.search.topology_cache import Topologies
+from omnigraph.store.records import DatasetVersion
 
 TRAVERSAL_MODE: Final = "OMNIGRAPH_TRAVERSAL_MODE"
 INDEXED_MAX_HOPS: Final = "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS"
 INDEXED_MAX_FRONTIER: Final = "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER"
 
 _BUILD_FACTOR: Final = 1.5
+_EXTEND_FACTOR: Final = 0.15
+PROBE_COST: Final = 5_000
+"""What asking the store at all costs, in edges: building handles so many in the same time."""
+_STATES_MAX: Final = 256
 _MODES: Final[dict[str, AccessPath]] = {
     "indexed": "indexed",
     "csr": "topology",
@@ -102,7 +114,11 @@ class ExpandFacts:
     edges: int
     nodes: int
     is_warm: bool
-    """Whether the topology is in memory already."""
+    """Whether the topology is in memory or in a file already."""
+    is_extendable: bool = False
+    """Whether the topology of another state of these edges is in memory."""
+    spent: float = 0.0
+    """What indexed expansions of these edges have cost so far."""
 
 
 def choose_path(
@@ -113,13 +129,32 @@ def choose_path(
         return settings.forced
     if facts.hops > settings.hops_max or facts.frontier > settings.frontier_max:
         return "topology"
-    build = 0.0 if facts.is_warm else _BUILD_FACTOR * facts.edges
+    factor = _EXTEND_FACTOR if facts.is_extendable else _BUILD_FACTOR
+    build = 0.0 if facts.is_warm else factor * facts.edges - facts.spent
     probes = facts.hops * facts.frontier * facts.edges / max(facts.nodes, 1)
     if probes >= build:
         return "topology"
     if is_covered() or facts.hops * facts.edges < build:
         return "indexed"
     return "topology"
+
+
+class Spent:
+    """What indexed expansions have cost, by state of the edges. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._costs: BoundedCache[float] = BoundedCache(_STATES_MAX)
+        self._lock = threading.Lock()
+
+    def of(self, version: DatasetVersion) -> float:
+        """Return what the expansions of one edge version have cost so far."""
+        return self._costs.get(version) or 0.0
+
+    def add(self, version: DatasetVersion, facts: ExpandFacts) -> None:
+        """Count one expansion: what it looks up, and what asking costs at all."""
+        looked_up = facts.hops * facts.frontier * facts.edges / max(facts.nodes, 1)
+        with self._lock:
+            self._costs.put(version, self.of(version) + looked_up + PROBE_COST, 1)
 
 
 @dataclass(eq=False)
@@ -132,15 +167,18 @@ class PathChooser:
     settings: TraversalSettings
     guard: Guard
     profile: Profile
+    spent: Spent = field(default_factory=Spent)
 
     def hops(self, expand: Expand, frontier: int) -> Hops:
         """Return the edges that an expansion from `frontier` rows follows."""
-        path = self.path(expand, frontier)
+        edge = _edge_type(expand)
+        facts = self._facts(expand, edge, frontier)
+        path = self._choose(expand, facts)
         self.profile.note(access_path=path, frontier=frontier)
         if path == "topology":
-            edge = _edge_type(expand)
             topology = self.topologies.get(self.tables.snapshot, edge, guard=self.guard)
             return TopologyHops(topology, expand.direction, self.guard)
+        self.spent.add(self._version(edge), facts)
         return IndexedHops(
             self.tables,
             self.guard,
@@ -152,7 +190,9 @@ class PathChooser:
 
     def path(self, expand: Expand, frontier: int) -> AccessPath:
         """Say which access path an expansion from `frontier` rows would take."""
-        facts = self._facts(expand, _edge_type(expand), frontier)
+        return self._choose(expand, self._facts(expand, _edge_type(expand), frontier))
+
+    def _choose(self, expand: Expand, facts: ExpandFacts) -> AccessPath:
         return choose_path(self.settings, facts, lambda: self._is_covered(expand))
 
     def _facts(self, expand: Expand, edge: EdgeType, frontier: int) -> ExpandFacts:
@@ -161,8 +201,13 @@ class PathChooser:
             frontier=frontier,
             edges=self.tables.row_count(edge.table_key),
             nodes=self.tables.row_count(node_key(expand.source_type)),
-            is_warm=self.topologies.peek(self.tables.snapshot, edge) is not None,
+            is_warm=self.topologies.is_at_hand(self.tables.snapshot, edge),
+            is_extendable=self.topologies.has_base(self.tables.snapshot, edge),
+            spent=self.spent.of(self._version(edge)),
         )
+
+    def _version(self, edge: EdgeType) -> DatasetVersion:
+        return published_version(self.tables.snapshot.entry(edge.table_key))
 
     def _is_covered(self, expand: Expand) -> bool:
         indexes = self.indexes.of(self.tables.snapshot, edge_key(expand.edge))

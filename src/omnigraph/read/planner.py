@@ -2,7 +2,8 @@
 
 The rows do not change, only the way to them. A part is a scan and the expansions that grow from
 it; its hops form a tree, so it may start at any of its nodes: the expansions on the way from the
-new start to the old one turn round. A ranked variable stays where its part starts.
+new start to the old one turn round. A ranked variable stays where its part starts. Parts inside
+`not` and optional blocks are arranged like others; what grows from an outer variable stays.
 
 Estimates come from row counts of the manifest and from the form of the filters; nothing is read.
 """
@@ -15,6 +16,7 @@ from typing import Final
 
 from omnigraph.query.plan.plan import (
     AllOf,
+    AntiJoin,
     AnyOf,
     Compare,
     Constant,
@@ -27,6 +29,7 @@ from omnigraph.query.plan.plan import (
     IsNull,
     NodeScan,
     Operator,
+    OptionalMatch,
     ParameterValue,
     Predicate,
     PropertyValue,
@@ -124,20 +127,48 @@ def estimated_fanout(statistics: Statistics, expand: Expand) -> float:
 def arrange(plan: ReadPlan, statistics: Statistics, bindings: Bindings) -> ReadPlan:
     """Return a plan with the same rows that starts each part where the fewest nodes are."""
     ranked = plan.ranking.variable if plan.ranking is not None else None
-    arranged: list[Operator] = []
-    known: set[str] = set()
-    rest = list(plan.pipeline)
-    while rest:
-        part = _leading_part(rest)
-        if part is None:
-            arranged.append(rest.pop(0))
-            continue
-        del rest[: len(part.operators)]
-        root = _best_root(part, statistics, bindings, ranked)
-        arranged += part.operators if root is None else _rooted_at(part, root, known)
-        known |= _possible_scans(part).keys()
-        known |= {e.edge_variable for e in part.expands if e.edge_variable is not None}
-    return replace(plan, pipeline=tuple(arranged))
+    arranger = _Arranger(statistics, bindings, ranked)
+    return replace(plan, pipeline=arranger.pipeline(plan.pipeline, frozenset()))
+
+
+@dataclass(frozen=True)
+class _Arranger:
+    statistics: Statistics
+    bindings: Bindings
+    ranked: str | None
+
+    def pipeline(
+        self, pipeline: tuple[Operator, ...], outer: frozenset[str]
+    ) -> tuple[Operator, ...]:
+        """Arrange the operators of the query or of a block; `outer` is what is known before."""
+        arranged: list[Operator] = []
+        known = set(outer)
+        rest = list(pipeline)
+        while rest:
+            part = _leading_part(rest)
+            if part is None:
+                operator = rest.pop(0)
+                arranged.append(self._block(operator, known))
+                known |= _makes(operator)
+                continue
+            del rest[: len(part.operators)]
+            root = _best_root(part, self.statistics, self.bindings, self.ranked)
+            arranged += part.operators if root is None else _rooted_at(part, root, known)
+            known |= _possible_scans(part).keys()
+            known |= {e.edge_variable for e in part.expands if e.edge_variable is not None}
+        return tuple(arranged)
+
+    def _block(self, operator: Operator, known: set[str]) -> Operator:
+        """Arrange the pipeline of a `not` or an optional block."""
+        if not isinstance(operator, AntiJoin | OptionalMatch) or len(operator.pipeline) == 1:
+            return operator
+        return replace(operator, pipeline=self.pipeline(operator.pipeline, frozenset(known)))
+
+
+def _makes(operator: Operator) -> set[str]:
+    if isinstance(operator, Expand):
+        return _introduced(operator)
+    return set(operator.introduces) if isinstance(operator, OptionalMatch) else set()
 
 
 @dataclass(frozen=True)
@@ -215,14 +246,14 @@ def _rooted_at(part: _Part, root: str, before: set[str]) -> tuple[Operator, ...]
     while waiting:
         expand = next(e for e in waiting if e.source in known or e.target in known)
         waiting.remove(expand)
-        turned = expand if expand.source in known else _turned(expand, scans[expand.source])
-        operators.append(turned)
-        known |= _introduced(turned)
+        step = expand if expand.source in known else turned(expand, scans[expand.source])
+        operators.append(step)
+        known |= _introduced(step)
         _place(others, known, operators)
     return (*operators, *others)
 
 
-def _turned(expand: Expand, source: NodeScan) -> Expand:
+def turned(expand: Expand, source: NodeScan) -> Expand:
     """Walk an expansion from its target to its source."""
     is_chain = expand.source_type == expand.target_type
     return replace(

@@ -61,5 +61,17 @@ def fetch_together(context: Context, rows: RowTable, columns: tuple[OutputColumn
 def project(context: Context, rows: RowTable, columns: tuple[OutputColumn, ...]) -> list[pa.Array]:
     """Return the result columns of rows."""
     context.guard.claim("the result", rows=rows.count, cells=len(columns))
-    fetch_together(context, rows, columns)
-    return [values_of(context, rows, column.expression) for column in columns]
+    wanted: dict[str, list[str]] = {}
+    for column in columns:
+        if isinstance(value := column.expression, PropertyValue | EntityId):
+            wanted.setdefault(value.variable, []).append(stored_column(value))
+    fetched: dict[str, dict[str, pa.Array]] = {}
+    for variable, names in wanted.items():
+        entities = rows.entities[variable]
+        fetched[variable] = context.tables.fetch(entities.table_key, entities.row_ids, names)
+    return [
+        fetched[value.variable][stored_column(value)]
+        if isinstance(value := column.expression, PropertyValue | EntityId)
+        else values_of(context, rows, value)
+        for column in columns
+    ]

@@ -31,7 +31,14 @@ from omnigraph.read.scan import scan_nodes, split_filters
 from omnigraph.read.table_keys import node_key
 from omnigraph.search.fusion import fuse as fuse_rankings
 from omnigraph.store.filters import Filter
-from omnigraph.store.records import DISTANCE, ROW_ID, ScanRequest, TextSearch, VectorSearch
+from omnigraph.store.records import (
+    DISTANCE,
+    ROW_ID,
+    SCORE,
+    ScanRequest,
+    TextSearch,
+    VectorSearch,
+)
 
 _Scores = npt.NDArray[np.float64]
 Arm = NearestRanking | Bm25Ranking
@@ -39,6 +46,8 @@ Arm = NearestRanking | Bm25Ranking
 RRF_K_MIN: Final = 1
 REFINE_FACTOR: Final = 10
 """So many times more rows than wanted are taken from an index before the best are chosen."""
+_TIES: Final = (6, 250)
+"""So many more rows than wanted are asked of a text index, to see ties with the last one."""
 
 
 class QueryVectorError(InvalidInputError):
@@ -138,8 +147,34 @@ def _arm_scores(
             context, table_key, np.empty(0, np.int64), np.empty(0), is_ascending=True, keep=None
         )
     search = TextSearch(arm.property, query)
-    found, scores = context.texts.ranked(table_key, search, row_filter, among)
+    best = None
+    if keep is not None and among is None:
+        best = _best_texts(context, table_key, search, row_filter, keep)
+    found, scores = best or context.texts.ranked(table_key, search, row_filter, among)
     return _placed(context, table_key, found, scores, is_ascending=False, keep=keep)
+
+
+def _best_texts(
+    context: Context, table_key: str, search: TextSearch, row_filter: Filter | None, keep: int
+) -> tuple[RowIds, _Scores] | None:
+    """Return the most relevant rows, and all that tie with the last; None when that is unknown.
+
+    The store stops early when it knows how many rows are wanted. A few more are asked for: when
+    the last of them is less relevant than the last one wanted, no tie was cut off.
+    """
+    index = context.indexes.of(context.tables.snapshot, table_key).text(search.column)
+    if index is None or not index.is_whole or keep == 0:
+        return None
+    for ties in _TIES:
+        limit = keep + ties
+        request = ScanRequest(
+            columns=(SCORE,), row_filter=row_filter, with_row_id=True, text=search, limit=limit
+        )
+        table = context.tables.scan(table_key, request)
+        scores = table[SCORE].cast(pa.float64()).to_numpy()
+        if len(scores) < limit or np.partition(scores, -keep)[-keep] > scores.min():
+            return table[ROW_ID].to_numpy().astype(np.int64), scores
+    return None
 
 
 def _distances(

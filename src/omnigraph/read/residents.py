@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.read.kept_columns import key_memory
 from omnigraph.read.rows import RowIds
 from omnigraph.read.tables import TableReader
 from omnigraph.search.cache import BoundedCache, published_version
 
-BYTES_MAX: Final = 256 << 20
 LOOKUPS_MIN: Final = 4
 """Look-ups of one column before it is read as a whole."""
 _LOOKUPS_PER_READ: Final = 256
@@ -100,10 +100,10 @@ def text_hashes(texts: pa.Array) -> Hashes:
 class ResidentColumns:
     """The resident columns of one graph. Safe to share between threads."""
 
-    def __init__(self, *, bytes_max: int = BYTES_MAX, lookups_min: int = LOOKUPS_MIN) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, *, bytes_max: int | None = None, lookups_min: int = LOOKUPS_MIN) -> None:
+        self._bytes_max = key_memory() if bytes_max is None else bytes_max
         self._lookups_min = lookups_min
-        self._kept: BoundedCache[ResidentColumn] = BoundedCache(bytes_max)
+        self._kept: BoundedCache[ResidentColumn] = BoundedCache(self._bytes_max)
         self._asked: BoundedCache[int] = BoundedCache(_COUNTERS_MAX)
         self._lock = threading.Lock()
 
@@ -120,7 +120,7 @@ class ResidentColumns:
 
     def _is_due(self, key: Hashable, rows: int) -> bool:
         """Count a look-up, and say whether it is one too many."""
-        if rows > _ROWS_MAX:
+        if not self._bytes_max or rows > _ROWS_MAX:
             return False
         with self._lock:
             asked = (self._asked.get(key) or 0) + 1

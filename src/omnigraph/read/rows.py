@@ -15,6 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.search.csr import sorted_distinct
+
 RowIds: TypeAlias = npt.NDArray[np.int64]
 Positions: TypeAlias = npt.NDArray[np.intp]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -103,6 +105,9 @@ def distinct_tuples(columns: list[RowIds]) -> tuple[Positions, Positions]:
 
     Returns the position of the first of each kind, and the kind of each.
     """
+    if len(columns) == 1 and is_ascending(columns[0]):
+        everything = np.arange(len(columns[0]), dtype=np.intp)
+        return everything, everything
     kinds = dense_codes(columns[0] - NULL)
     for column in columns[1:]:
         # Both factors are below the number of rows, so the product fits.
@@ -141,9 +146,11 @@ def dense_codes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     width = int(numbers.max(initial=-1)) + 1
     if width > _MARKS_PER_ROW_MAX * len(numbers) + _MARKS_MIN:
         return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
-    marks = np.zeros(width, np.int64)
-    marks[numbers] = 1
-    return np.asarray((np.cumsum(marks) - 1)[numbers], np.int64)
+    marks = np.zeros(width, np.bool_)
+    marks[numbers] = True
+    if marks.all():
+        return numbers.astype(np.int64, copy=False)
+    return np.asarray((np.cumsum(marks, dtype=np.int64) - 1)[numbers], np.int64)
 
 
 def first_positions(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
@@ -168,6 +175,22 @@ def unpack_keys(keys: RowIds) -> tuple[Positions, RowIds]:
     return starts, np.asarray(keys & ((1 << _ROW_ID_BITS) - 1), np.int64)
 
 
+def is_ascending(row_ids: RowIds) -> bool:
+    """Whether each number is larger than the one before it, so that none repeats."""
+    return bool((row_ids[1:] > row_ids[:-1]).all())
+
+
+def ascending_ids(row_ids: RowIds) -> RowIds:
+    """Return the distinct row ids, ascending.
+
+    >>> ascending_ids(np.array([5, 2, 5])).tolist()
+    [2, 5]
+    """
+    if is_ascending(row_ids):
+        return row_ids
+    return np.asarray(sorted_distinct(row_ids), np.int64)
+
+
 def distinct_ids(row_ids: RowIds) -> tuple[RowIds, Positions]:
     """Return the distinct row ids, ascending, and which of them each row has.
 
@@ -175,6 +198,8 @@ def distinct_ids(row_ids: RowIds) -> tuple[RowIds, Positions]:
     >>> distinct.tolist(), kinds.tolist()
     ([-1, 5], [1, 0, 1])
     """
+    if is_ascending(row_ids):
+        return row_ids, np.arange(len(row_ids), dtype=np.intp)
     if len(row_ids) < _MARKS_MIN:
         distinct, kinds = np.unique(row_ids, return_inverse=True)
         return distinct, kinds.astype(np.intp)

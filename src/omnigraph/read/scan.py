@@ -68,6 +68,8 @@ def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> Spli
 def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ()) -> RowIds:
     """Return the row ids of the nodes that pass the filters; keep `prefetch` columns for later."""
     table_key = node_key(scan.type_name)
+    if not scan.filters and context.tables.keeps(table_key, prefetch):
+        return context.tables.all_rows(table_key)
     resident = _resident_rows(context, scan)
     if resident is not None:
         return resident

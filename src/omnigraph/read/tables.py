@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.manifest import Snapshot
+from omnigraph.read.codes import Coded
 from omnigraph.read.columns import ID
+from omnigraph.read.kept_columns import KeptColumns
 from omnigraph.read.limits import Guard
 from omnigraph.read.rows import NULL, RowIds, distinct_ids
-from omnigraph.read.shared_columns import SharedColumn, SharedColumns
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import Filter, OneOf
 from omnigraph.store.records import ROW_ID, ScanRequest
@@ -55,8 +56,8 @@ class TableReader:
 
     snapshot: Snapshot
     guard: Guard
-    shared: SharedColumns = field(default_factory=SharedColumns)
-    """Id columns that outlive the query."""
+    kept: KeptColumns = field(default_factory=KeptColumns)
+    """Columns that outlive the query."""
     _handles: dict[str, DatasetHandle] = field(default_factory=dict)
     _held: dict[str, list[_Held]] = field(default_factory=dict)
 
@@ -91,11 +92,13 @@ class TableReader:
 
     def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
         """Read columns of rows in one go and keep them, so that fetching them costs no I/O."""
+        entry = self.snapshot.entry(table_key)
+        unkept = [name for name in dict.fromkeys(columns) if self.kept.column(entry, name) is None]
+        if not unkept:
+            return
         wanted, _ = distinct_ids(row_ids)
         present = wanted[1:] if len(wanted) and wanted[0] == NULL else wanted
-        missing = [
-            name for name in dict.fromkeys(columns) if not self._holds(table_key, present, name)
-        ]
+        missing = [name for name in unkept if not self._holds(table_key, present, name)]
         if missing and len(present):
             found = self._distinct(table_key, present, missing)
             self._held.setdefault(table_key, []).append(_Held(present, found, is_whole=False))
@@ -116,6 +119,39 @@ class TableReader:
             columns = {name: column.take(picks) for name, column in columns.items()}
         held = _Held(row_ids[order], columns, is_whole)
         self._held.setdefault(table_key, []).append(held)
+        if is_whole:
+            self.kept.keep(self.snapshot.entry(table_key), held.row_ids, columns)
+
+    def keeps(self, table_key: str, columns: Sequence[str]) -> bool:
+        """Whether all of these columns are in memory."""
+        entry = self.snapshot.entry(table_key)
+        return all(self.kept.column(entry, name) is not None for name in columns)
+
+    def all_rows(self, table_key: str) -> RowIds:
+        """Return the row ids of all rows, ascending."""
+        entry = self.snapshot.entry(table_key)
+        numbers = self.kept.numbers(entry)
+        if numbers is not None:
+            return numbers.row_ids
+        found = self.scan(table_key, ScanRequest(columns=(), with_row_id=True))[ROW_ID]
+        row_ids = np.sort(np.asarray(found.to_numpy(), np.int64))
+        self.kept.keep(entry, row_ids, {})
+        return row_ids
+
+    def codes(self, table_key: str, row_ids: RowIds, column: str) -> Coded | None:
+        """Return the codes of a column for rows in any order; None when it is not kept."""
+        entry = self.snapshot.entry(table_key)
+        numbers, found = self.kept.numbers(entry), self.kept.codes(entry, column)
+        if numbers is None or found is None:
+            return None
+        if row_ids is numbers.row_ids:
+            return found
+        places = numbers.positions(row_ids)
+        if places is None:
+            return None
+        codes = found.codes[places]
+        is_null = places == NULL
+        return Coded(np.where(is_null, NULL, codes) if is_null.any() else codes, found.values)
 
     def row_ids_of(self, table_key: str, ids: pa.Array) -> RowIds:
         """Return the row id of each id text, `NULL` where there is no such row."""
@@ -134,6 +170,11 @@ class TableReader:
 
     def whole(self, table_key: str, columns: Sequence[str]) -> tuple[RowIds, dict[str, pa.Array]]:
         """Return columns of all rows, by ascending row id."""
+        entry = self.snapshot.entry(table_key)
+        numbers = self.kept.numbers(entry)
+        kept = {name: self.kept.column(entry, name) for name in columns}
+        if numbers is not None and all(column is not None for column in kept.values()):
+            return numbers.row_ids, kept
         held = self._whole(table_key, columns)
         return held.row_ids, held.columns
 
@@ -149,29 +190,34 @@ class TableReader:
                 picks = pa.array(positions)
                 found |= {name: held.columns[name].take(picks) for name in usable}
                 missing = [name for name in missing if name not in usable]
-        if ID in missing and len(row_ids):
-            ids = self._shared_ids(table_key)
-            places = None if ids is None else ids.positions(row_ids)
-            if ids is not None and places is not None:
-                found[ID] = ids.columns[ID].take(pa.array(places))
-                missing.remove(ID)
+        if missing and len(row_ids):
+            kept = self._from_memory(table_key, row_ids, missing)
+            found |= kept
+            missing = [name for name in missing if name not in kept]
         if missing:
             found |= self._read(table_key, row_ids, missing)
         return found
 
-    def _shared_ids(self, table_key: str) -> _Held | None:
-        """Return the ids of all rows if they are in memory, or asked for so often that they go."""
+    def _from_memory(
+        self, table_key: str, row_ids: RowIds, names: Sequence[str]
+    ) -> dict[str, pa.Array]:
+        """Return what is kept, after reading what has been asked for often enough."""
         entry = self.snapshot.entry(table_key)
-        column = self.shared.get(entry)
-        if column is None and self.shared.is_due(entry):
-            held = self._whole(table_key, [ID])
-            column = SharedColumn(held.row_ids, held.columns[ID])
-            self.shared.put(entry, column)
-        if column is None:
-            return None
-        kept = _Held(column.row_ids, {ID: column.values}, is_whole=True)
-        self._held.setdefault(table_key, []).append(kept)
-        return kept
+        kept = {name: self.kept.column(entry, name) for name in names}
+        absent = [name for name, column in kept.items() if column is None]
+        absent = [name for name in absent if not _is_nested(self.handle(table_key), name)]
+        if absent and self.kept.is_due(entry, absent):
+            # Reading them as a whole keeps them.
+            held = self._whole(table_key, absent)
+            kept |= {name: held.columns[name] for name in absent}
+        numbers = self.kept.numbers(entry)
+        places = None if numbers is None else numbers.positions(row_ids)
+        if numbers is None or places is None:
+            return {}
+        if len(places) == numbers.count:
+            return {name: column for name, column in kept.items() if column is not None}
+        picks = pa.array(places)
+        return {name: column.take(picks) for name, column in kept.items() if column is not None}
 
     def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:
         if len(row_ids) * TAKE_SHARE_MAX > self.row_count(table_key):
@@ -202,3 +248,7 @@ class TableReader:
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _is_nested(handle: DatasetHandle, name: str) -> bool:
+    return bool(pa.types.is_nested(handle.schema.field(name).type))

@@ -59,6 +59,11 @@ class BoundedCache(Generic[_Value]):
             while self._size > self._size_max:
                 self._drop(next(iter(self._items)))
 
+    def drop(self, key: Hashable) -> None:
+        """Forget a value, if it is kept."""
+        with self._lock:
+            self._drop(key)
+
     def values(self) -> list[_Value]:
         """Return what is kept, most recently used first."""
         with self._lock:

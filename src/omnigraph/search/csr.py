@@ -59,6 +59,23 @@ class Csr:
         return np.repeat(np.arange(self.node_count, dtype=id_type(self.node_count)), counts)
 
 
+def sorted_distinct(values: Ints) -> Ints:
+    """Return the distinct values, ascending.
+
+    `np.unique` hashes whole numbers, which takes several times longer than sorting them.
+
+    >>> sorted_distinct(np.array([7, 3, 7])).tolist()
+    [3, 7]
+    """
+    if len(values) < 2:
+        return values
+    ordered = np.sort(values)
+    is_first = np.empty(len(ordered), dtype=np.bool_)
+    is_first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
+
+
 def id_type(count: int) -> np.dtype[np.signedinteger[Any]]:
     """Return the narrowest integer type for ids below `count`.
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from omnigraph.search.csr import Ints, RowIds, id_type
 from omnigraph.store.datasets import DatasetHandle
@@ -55,6 +56,18 @@ class Numbering:
         found = places < self.count
         found[found] = self.listed[places[found]] == asked[found]
         return np.where(found, places, -1).astype(id_type(self.count))
+
+    def positions(self, row_ids: NDArray[np.int64]) -> Ints:
+        """Return the dense ids of stable row ids as they come from queries; -1 for no live row.
+
+        Ids without gaps cost a look at the smallest and the largest, and nothing when they begin
+        at 0.
+        """
+        if self.listed is not None or not len(row_ids):
+            return self.dense(row_ids.astype(np.uint64))
+        if int(row_ids.min()) < self.first or int(row_ids.max()) >= self.first + self.count:
+            return self.dense(row_ids.astype(np.uint64))
+        return row_ids - self.first if self.first else row_ids
 
     def is_prefix_of(self, other: Numbering) -> bool:
         """Whether every dense id of this numbering means the same row in `other`."""

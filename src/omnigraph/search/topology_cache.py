@@ -42,6 +42,7 @@ class Topologies:
         self._store = store
         self._kept: BoundedCache[Topology] = BoundedCache(bytes_max)
         self._states: BoundedCache[TableState] = BoundedCache(_STATES_MAX)
+        self._absent: BoundedCache[bool] = BoundedCache(_STATES_MAX)
         self._flights = SingleFlight()
 
     def get(self, snapshot: Snapshot, edge: EdgeType, *, guard: Guard = UNGUARDED) -> Topology:
@@ -55,6 +56,7 @@ class Topologies:
             if kept is not None:
                 return kept
             topology = self._loaded_or_built(snapshot, edge, states, guard)
+            self._absent.drop(states.edge.key)
             self._kept.put(states.key, topology, topology.nbytes)
             return topology
 
@@ -68,10 +70,31 @@ class Topologies:
             return False
         return self._store.has(self._states_of(snapshot, edge))
 
+    def is_at_hand(self, snapshot: Snapshot, edge: EdgeType) -> bool:
+        """Whether the topology is in memory or in a file, so that nothing has to be looked up.
+
+        That there is no file is remembered until a topology of this state is made.
+        """
+        states = self._states_of(snapshot, edge)
+        if self._kept.get(states.key) is not None:
+            return True
+        if self._store is None or self._absent.get(states.edge.key) is not None:
+            return False
+        if self._store.has(states):
+            return True
+        self._absent.put(states.edge.key, True, 1)
+        return False
+
+    def has_base(self, snapshot: Snapshot, edge: EdgeType) -> bool:
+        """Whether a topology of some state of these edges is in memory, to be extended."""
+        location = snapshot.entry(edge.table_key).location
+        return any(one.states.edge.at.location == location for one in self._kept.values())
+
     def forget(self) -> None:
         """Drop everything from memory; files stay."""
         self._kept.clear()
         self._states.clear()
+        self._absent.clear()
 
     @property
     def nbytes(self) -> int:

@@ -21,7 +21,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.search.csr import Csr, Ints, Mask, id_type, pair_range
+from omnigraph.search.csr import Csr, Ints, Mask, id_type, pair_range, sorted_distinct
 
 LoopEnd: TypeAlias = Literal["target", "source"]
 
@@ -148,45 +148,48 @@ def has_neighbour(adjacency: Adjacency, nodes: Ints) -> Mask:
     return found
 
 
-def count_by_group(
+def weight_sums(
     adjacency: Adjacency,
+    nodes: Ints,
+    weight_of_target: Ints | Mask,
     *,
-    group_of_source: Ints,
-    group_count: int,
-    weight_of_target: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
-    """Sum over all edge records, by the group of their start: 1 each, or the end's weight.
+    guard: Guard = UNGUARDED,
+) -> NDArray[np.int64]:
+    """Add up the weights at the ends of the steps of every start node; in one direction only.
 
-    A negative group leaves the start's edges out. An undirected self-loop is one record.
+    Steps are written out in chunks, so memory does not grow with them. Narrow weights are faster:
+    looking them up in no order is most of the work.
     """
-    if weight_of_target is None:
-        per_node = degrees(adjacency).astype(np.float64)
-    else:
-        per_node = np.zeros(adjacency.source_count, dtype=np.float64)
-        for part in adjacency.parts:
-            per_node += segment_sums(part, weight_of_target[part.neighbours])
-        if len(adjacency.parts) > 1:
-            per_node -= _loop_records(adjacency.parts[0], None) * weight_of_target
-    grouped = group_of_source >= 0
-    return np.bincount(
-        group_of_source[grouped], weights=per_node[grouped], minlength=group_count
-    ).astype(np.float64, copy=False)
-
-
-def segment_sums(csr: Csr, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Add up one value per step for every start node."""
-    sums = np.zeros(csr.node_count, dtype=np.float64)
-    used = np.flatnonzero(np.diff(csr.indptr))
-    if len(used):
-        sums[used] = np.add.reduceat(values, csr.indptr[used])
+    (part,) = adjacency.parts
+    sums = np.zeros(len(nodes), dtype=np.int64)
+    for chunk in chunks(adjacency, nodes, rows_max=_ROWS_PER_CHUNK_MAX):
+        guard.check()
+        starts = nodes[chunk]
+        first, last = part.indptr[starts], part.indptr[starts + 1]
+        counts = last - first
+        used = np.flatnonzero(counts)
+        if not len(used):
+            continue
+        if bool((first[1:] == last[:-1]).all()):
+            ends = part.neighbours[first[0] : last[-1]]
+        else:
+            ends = part.neighbours[_spread_places(first, counts)]
+        offsets = np.cumsum(counts, dtype=np.int64) - counts
+        found = np.take(weight_of_target, ends)
+        sums[chunk.start + used] = np.add.reduceat(found, offsets[used], dtype=np.int64)
     return sums
 
 
 def _part_degrees(part: Csr, nodes: Ints | None) -> Ints:
-    if nodes is None:
+    if nodes is None or _is_everything(nodes, part.node_count):
         return np.diff(part.indptr)
     counts: Ints = part.indptr[nodes + 1] - part.indptr[nodes]
     return counts
+
+
+def _is_everything(nodes: Ints, count: int) -> bool:
+    """Whether these are all nodes in their order, so that no look-up is needed."""
+    return len(nodes) == count and bool((nodes[1:] > nodes[:-1]).all())
 
 
 def _loop_records(part: Csr, nodes: Ints | None) -> NDArray[np.int64]:
@@ -346,7 +349,7 @@ def _unpacked(keys: Ints, width: int) -> Reached:
 def _distinct(values: Ints, bound: int) -> Ints:
     """Return the distinct values, all below `bound`, ascending."""
     if bound > min(len(values) * _NODES_PER_VALUE_MAX, _MARKS_MAX):
-        return np.unique(values)
+        return sorted_distinct(values)
     marks = np.zeros(bound, dtype=np.bool_)
     marks[values] = True
     return np.flatnonzero(marks).astype(values.dtype, copy=False)
@@ -388,7 +391,7 @@ def reach_levels(
 ) -> Iterator[Ints]:
     """Yield the nodes at distance 0, 1, … from a set of nodes of one type; each node once."""
     seen = np.zeros(adjacency.source_count, dtype=np.bool_)
-    frontier = np.unique(nodes)
+    frontier = sorted_distinct(nodes)
     seen[frontier] = True
     yield frontier
     for _ in range(max_hops):
@@ -420,6 +423,27 @@ def reach_set(
         adjacency, nodes, min_hops=min_hops, max_hops=max_hops, loop_end=loop_end, guard=guard
     )
     return _distinct(found.nodes, adjacency.target_count)
+
+
+def reach_count(
+    adjacency: Adjacency,
+    start: int,
+    *,
+    min_hops: int,
+    max_hops: int,
+    loop_end: LoopEnd = "target",
+    guard: Guard = UNGUARDED,
+) -> int:
+    """Count the nodes that `reach` finds from one node of a type that leads to itself."""
+    levels = reach_levels(adjacency, np.array([start]), max_hops=max_hops, guard=guard)
+    total = 0
+    for distance, level in enumerate(levels):
+        if distance >= min_hops:
+            total += len(level)
+        elif distance == min_hops - 1:
+            starts = np.full(len(level), start)
+            total += len(_looped(adjacency, level, level, starts, loop_end))
+    return total
 
 
 def _level_union(

@@ -15,7 +15,6 @@ import codecs
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from lark import Lark, TextSlice, Token, Transformer, v_args
@@ -23,6 +22,7 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from omnigraph.names import nearest_name
 from omnigraph.syntax.diagnostics import Diagnostic, Phase, SourceError
+from omnigraph.syntax.parser_tables import built_parser, stored_parser
 from omnigraph.syntax.source import SOURCE_BYTES_MAX, SourceText, Span
 
 if TYPE_CHECKING:
@@ -114,14 +114,8 @@ class Grammar(Generic[Declaration]):
 
     @cached_property
     def _lark(self) -> Lark:
-        text = resources.files(self._package).joinpath(self._file).read_text(encoding="utf-8")
-        return Lark(
-            text,
-            parser="lalr",
-            lexer="contextual",
-            transformer=self._builder,
-            propagate_positions=True,
-            maybe_placeholders=True,
+        return stored_parser(self._package, self._file, self._builder) or built_parser(
+            self._package, self._file, self._builder
         )
 
     def parse(self, source: SourceText) -> Parsed[Declaration]:

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -314,9 +314,13 @@ def _write_whole(path: Path, content: bytes) -> None:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def stream_lines(snapshot: Snapshot, types: Sequence[str] = ()) -> Iterator[bytes]:
+def stream_lines(
+    snapshot: Snapshot, types: Sequence[str] = (), *, kinds: Collection[str] = ("node", "edge")
+) -> Iterator[bytes]:
     """Yield every entity as one line of JSON: by type key, edges first, then by id."""
     for owner in exported_types(snapshot, types):
+        if owner.table_key.partition(":")[0] not in kinds:
+            continue
         handle = snapshot.open(owner.table_key)
         for batch in _ordered_rows(owner, handle):
             yield from entity_lines(owner, batch)

@@ -26,7 +26,7 @@ from omnigraph.schema.values.ids import spell
 from omnigraph.write import codes
 from omnigraph.write.columns import Integers, Mask, flat, is_in, repeated
 from omnigraph.write.delta import WriteMode
-from omnigraph.write.hashing import NO_HASH, HashIndex, Hashes, Pairs, is_among, repeated_hashes
+from omnigraph.write.hashing import NO_HASH, Hashes, HashIndex, Pairs, is_among, repeated_hashes
 from omnigraph.write.load_types import LoadedType
 from omnigraph.write.locate import PROBES_MAX, StoredRows
 from omnigraph.write.validate_cardinality import card_violation

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from omnigraph.schema import Catalog
     from omnigraph.write.load_sink import LoadSink
 
-RecordInput: TypeAlias = "str | os.PathLike[str] | bytes | BinaryIO | Sequence[str | Path]"
+RecordInput: TypeAlias = (
+    "str | os.PathLike[str] | bytes | BinaryIO | list[str] | list[Path] | tuple[str | Path, ...]"
+)
 """Paths, globs or folders of files, the text itself as bytes, or an open binary file."""
 
 _RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
@@ -84,16 +86,14 @@ def _files_at(path: Path, suffixes: Sequence[str]) -> list[Path]:
 
 
 def _inputs(data: RecordInput) -> Iterator[tuple[str | None, Path | bytes | BinaryIO]]:
-    if isinstance(data, str | os.PathLike):
-        data = [Path(data)]
     if isinstance(data, bytes):
         yield None, data
-        return
-    if not isinstance(data, Sequence):
+    elif isinstance(data, str | os.PathLike):
+        yield from ((str(path), path) for path in files_of([data], _RECORD_SUFFIXES))
+    elif isinstance(data, list | tuple):
+        yield from ((str(path), path) for path in files_of(data, _RECORD_SUFFIXES))
+    else:
         yield None, data
-        return
-    for path in files_of(data, _RECORD_SUFFIXES):
-        yield str(path), path
 
 
 @contextmanager

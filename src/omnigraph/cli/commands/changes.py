@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.change_lines import change_lines
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output
+from omnigraph.cli.safe_file import write_whole
 from omnigraph.cli.selection_options import selected, selection_options
 
 if TYPE_CHECKING:
@@ -61,6 +63,35 @@ def poll(
         pages = list(_pages(graph, request, branch))
     shape = _joined(pages)
     Output(as_json=as_json).result("\n".join(_lines(shape)), shape)
+
+
+@command.command("baseline")
+@graph_address(positional=False)
+@click.option("--branch", default="main", show_default=True)
+@click.option(
+    "--out",
+    "path",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the records go; replaced as a whole, or not at all.",
+)
+@selection_options
+@_json
+def baseline(
+    uri: str | None,
+    branch: str,
+    path: Path,
+    kinds: tuple[str, ...],
+    types: tuple[str, ...],
+    ops: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Write the whole state of a branch to a file, and say from where to poll on."""
+    graph = open_graph(uri, read_only=True)
+    lines, handshake = graph.baseline(branch=branch, selection=selected(kinds, types, ops))
+    write_whole(path, lines)
+    text = "\n".join(f"{name}: {value}" for name, value in handshake.items())
+    Output(as_json=as_json).result(text, handshake)
 
 
 def _pages(graph: Graph, request: FeedRequest, branch: str) -> Iterator[FeedPage]:

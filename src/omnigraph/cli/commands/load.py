@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import BinaryIO
 
@@ -102,4 +103,4 @@ def command(
 
 def _input(data: tuple[str, ...]) -> BinaryIO | list[str]:
     """Return what `--data` names; a dash alone is standard input."""
-    return click.get_binary_stream("stdin") if data == ("-",) else list(data)
+    return sys.stdin.buffer if data == ("-",) else list(data)

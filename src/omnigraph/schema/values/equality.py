@@ -86,4 +86,4 @@ def _equal_lists(left: pa.Array, right: pa.Array, valid: Mask) -> Mask:
 
 def _lengths(lists: pa.Array) -> Rows:
     lengths = pc.list_value_length(lists).fill_null(0)
-    return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.asarray(lengths, np.int64)

@@ -1,0 +1,96 @@
+"""`omnigraph export`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.flags import ScopedCommand, flags
+from omnigraph.cli.output import Output
+
+if TYPE_CHECKING:
+    from omnigraph.graph import ExportResult
+
+
+@click.command("export", cls=ScopedCommand)
+@graph_address(positional=True)
+@click.option("--branch", default="main", show_default=True)
+@click.option("--type", "types", metavar="TYPE", multiple=True, help="Only this type; repeatable.")
+@click.option(
+    "--format",
+    "export_format",
+    type=click.Choice(["jsonl", "parquet"]),
+    default="jsonl",
+    show_default=True,
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="An empty or new folder; without it JSONL goes to standard output.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "spark"]),
+    default="auto",
+    show_default=True,
+    help="Where the files are written from.",
+)
+@click.option("--spark-master", metavar="URL", help="Start Spark there.")
+@click.option("--spark-remote", metavar="URL", help="Use that Spark Connect server.")
+@click.option("--jsonl", "old_jsonl", is_flag=True, hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="Print what was exported as JSON.")
+def command(
+    uri: str | None,
+    branch: str,
+    types: tuple[str, ...],
+    export_format: str,
+    out: Path | None,
+    engine: str,
+    spark_master: str | None,
+    spark_remote: str | None,
+    old_jsonl: bool,
+    as_json: bool,
+) -> None:
+    """Write all nodes and edges of a branch, in a form that load takes back."""
+    from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
+
+    if old_jsonl:
+        click.echo("warning: --jsonl has no effect; use --format jsonl", err=True)
+    wants_spark = engine == "spark" or spark_master is not None or spark_remote is not None
+    if out is None and (export_format != "jsonl" or wants_spark or as_json):
+        raise click.UsageError("--format parquet, --engine spark and --json need --out DIR")
+    graph = open_graph(uri, read_only=True)
+    target = ReadTarget.branch(branch)
+    if out is None:
+        for line in graph.export_lines(types=types, target=target):
+            sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        return
+    session = None
+    if engine != "local" and (spark_master or spark_remote):
+        from omnigraph.spark import get_spark  # noqa: PLC0415 an optional library
+
+        session = get_spark(master=spark_master, remote=spark_remote)
+    result = graph.export(
+        out,
+        format=export_format,
+        types=types,
+        target=target,
+        engine=engine,
+        spark=session,
+        progress=not flags().quiet,
+    )
+    Output(as_json=as_json).result(_text(result), {"uri": graph.uri, **result.to_json()})
+
+
+def _text(result: ExportResult) -> str:
+    files = len(result.files)
+    return (
+        f"exported {result.rows} entities of commit {result.commit_id} to {result.out}"
+        f" ({files} {'file' if files == 1 else 'files'}, {result.engine})"
+    )
