@@ -8,7 +8,7 @@ UV     := uv==0.13.7
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format types docs bench lock clean
+.PHONY: help setup demo test test-slow lint format types docs bench bench-peers lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ docs: $(READY) ## Draw the pictures and build the documentation site into site/
 
 bench: $(READY) ## Measure, and print the tables of bench/RESULTS.md
 	$(BIN)/python -m bench all
+
+bench-peers: ## Install the engines that `python -m bench queries` compares with, apart from ours
+	python3 -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet kuzu==0.11.3 ladybug duckdb pyarrow numpy
 
 lock: $(READY) ## Resolve the dependencies again
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \

@@ -1,26 +1,27 @@
 """Loads against their peers, on the same data in the same run.
 
-    .venv/bin/python bench/load.py [--scale 1.0] [--rounds 3] [mixed] [upsert] [parquet] [memory]
+    .venv/bin/python -m bench.load [--scale 1.0] [--rounds 3] [mixed] [upsert] [parquet] [memory]
 
 | part | what | peer | bar |
 |---|---|---|---|
 | mixed | 100,000 records of graph JSONL, all checks | `pyarrow.json` + `write_dataset` | 3.0 |
 | upsert | 100,000 rows into 1,000,000 | raw `merge_insert` without an index | 1.5 |
-| parquet | 1,000,000 Person + 10,000,000 Knows | Kuzu's `COPY`, else raw Lance writes | 1.0 |
-| memory | peak memory of a large JSONL load | its file | none |
+| parquet | 1,000,000 Person + 10,000,000 Knows, ready to traverse | Kuzu | 1.0, memory 1.5 |
+| memory | peak memory of loads of 250 MB and 1 GB of JSONL | each other | none |
 
 `--scale` makes everything smaller or larger. Times are medians of interleaved rounds; making the
-empty graph is not part of them. The peers flush nothing to disk, ours does.
+empty graph is not part of them. The peers flush nothing to disk, ours does. `parquet` and `memory`
+run every side in a process of its own; Kuzu is in the environment that `make bench-peers` makes.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import multiprocessing
-import resource
+import json
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -51,6 +52,8 @@ PLAIN_SCHEMA = """
 node Person { name: String @key  age: I32  city: String? }
 edge Knows: Person -> Person { since: I32 }
 """
+
+PEER_PYTHON = Path(__file__).parent.parent / ".venv-peers" / "bin" / "python"
 
 Step = Callable[[], Callable[[], object]]
 
@@ -188,69 +191,106 @@ def upsert(root: Path, scale: float, rounds: int) -> None:
     Comparison("upsert", "merge_insert", 1.5).run(rounds, ours, peer)
 
 
+@dataclass(frozen=True)
+class Run:
+    """What one run in a process of its own has taken."""
+
+    seconds: float
+    cpu_s: float
+    peak_mb: float
+
+
+def child(python: str, program: str, *arguments: str) -> Run:
+    """Run a program that prints its seconds, its processor seconds and its peak of memory."""
+    command = [python, "-c", MEASURES + program, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return Run(*json.loads(done.stdout.splitlines()[-1]))
+
+
+MEASURES = """
+import json, sys, time
+
+class Measured:
+    def __enter__(self):
+        self.start, self.cpu = time.perf_counter(), time.process_time()
+    def __exit__(self, *exc):
+        facts = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
+        spent = time.perf_counter() - self.start, time.process_time() - self.cpu
+        print(json.dumps([*spent, int(facts) / 1024]))
+"""
+"""`ru_maxrss` would do, but a child inherits its parent's."""
+
+LOAD_PARQUET = """
+from omnigraph import Graph
+folder, schema, people, knows = sys.argv[1:]
+with Graph.init(folder, schema) as graph, Measured():
+    graph.load_tables(nodes={"Person": people}, edges={"Knows": knows}, mode="append")
+"""
+COPY_PARQUET = """
+import kuzu
+folder, people, knows = sys.argv[1:]
+connection = kuzu.Connection(kuzu.Database(folder))
+connection.execute("CREATE NODE TABLE Person(name STRING PRIMARY KEY, age INT32, city STRING)")
+connection.execute("CREATE REL TABLE Knows(FROM Person TO Person, since INT32)")
+with Measured():
+    connection.execute(f"COPY Person FROM '{people}'")
+    connection.execute(f"COPY Knows FROM '{knows}'")
+    connection.execute("CHECKPOINT")
+"""
+LOAD_RECORDS = """
+from omnigraph import Graph
+folder, schema, path = sys.argv[1:]
+with Graph.init(folder, schema, durability="process") as graph, Measured():
+    graph.load(path, mode="append")
+"""
+
+
 def parquet(root: Path, scale: float, rounds: int) -> None:
+    """Both sides end with both directions of adjacency on disk."""
     count = int(1_000_000 * scale)
     person_path, knows_path = root / "person.parquet", root / "knows.parquet"
     pq.write_table(people(0, count), person_path)
     pq.write_table(knows(count, 10 * count), knows_path)
+    files = str(person_path), str(knows_path)
+    if not PEER_PYTHON.exists():
+        print(f"parquet: left out, there is no {PEER_PYTHON.name}; `make bench-peers` installs it")
+        return
     folders = Folders(root)
-
-    def ours() -> Callable[[], object]:
-        graph = Graph.init(folders.new(), PLAIN_SCHEMA)
-        return lambda: graph.load_tables(
-            nodes={"Person": person_path}, edges={"Knows": knows_path}, mode="append"
+    runs: dict[str, list[Run]] = {"ours": [], "Kuzu": []}
+    for _ in range(rounds):
+        runs["ours"].append(
+            child(sys.executable, LOAD_PARQUET, folders.new(), PLAIN_SCHEMA, *files)
         )
-
-    try:
-        kuzu = importlib.import_module("kuzu")
-    except ImportError:
-
-        def raw() -> None:
-            for path in (person_path, knows_path):
-                lance.write_dataset(pq.read_table(path), folders.new())
-
-        Comparison("parquet (no Kuzu here)", "raw Lance", 1.0).run(rounds, ours, lambda: raw)
-    else:
-
-        def peer() -> None:
-            database = kuzu.Database(folders.new())
-            connection = kuzu.Connection(database)
-            connection.execute(
-                "CREATE NODE TABLE Person(name STRING PRIMARY KEY, age INT32, city STRING)"
-            )
-            connection.execute("CREATE REL TABLE Knows(FROM Person TO Person, since INT32)")
-            connection.execute(f"COPY Person FROM '{person_path}'")
-            connection.execute(f"COPY Knows FROM '{knows_path}'")
-            connection.execute("CHECKPOINT")
-
-        Comparison("parquet", "Kuzu COPY", 1.0).run(rounds, ours, lambda: peer)
-
-
-def _load_once(path: Path, folder: str, results: multiprocessing.Queue[float]) -> None:
-    with Graph.init(folder, SCHEMA, durability="process") as graph:
-        graph.load(b"", mode="append")
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        graph.load(path, mode="append")
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    results.put((after - before) / 1024)
+        runs["Kuzu"].append(child(str(PEER_PYTHON), COPY_PARQUET, folders.new(), *files))
+    for what, unit, bar in (
+        ("seconds", "s", 1.0),
+        ("cpu_s", "s of processors", None),
+        ("peak_mb", "MB", 1.5),
+    ):
+        mine, theirs = (
+            statistics.median(getattr(run, what) for run in runs[name]) for name in runs
+        )
+        mark = "" if bar is None else f" (bar {bar}) {'ok' if mine <= bar * theirs else 'ABOVE'}"
+        print(
+            f"parquet: ours {mine:.1f} {unit}, Kuzu {theirs:.1f}, ratio {mine / theirs:.2f}{mark}"
+        )
 
 
 def memory(root: Path, scale: float, rounds: int) -> None:
+    """The peak must follow the batch, not the file."""
     del rounds
-    context = multiprocessing.get_context("spawn")
     folders = Folders(root)
-    for records in (int(1_000_000 * scale), int(4_000_000 * scale)):
+    peaks = []
+    for records in (int(3_250_000 * scale), int(13_000_000 * scale)):
         path = root / f"{records}.jsonl"
         write_records(path, records)
-        results = context.Queue()
-        child = context.Process(target=_load_once, args=(path, folders.new(), results))
-        child.start()
-        growth = results.get()
-        child.join()
+        run = child(sys.executable, LOAD_RECORDS, folders.new(), SCHEMA, str(path))
         size = path.stat().st_size / 2**20
-        print(
-            f"memory: file {size:.0f} MB, peak grew by {growth:.0f} MB, {growth / size:.2f} of it"
-        )
+        peaks.append(run.peak_mb)
+        print(f"memory: file {size:.0f} MB, peak {run.peak_mb:.0f} MB, {run.seconds:.0f} s")
+        path.unlink()
+    more = (peaks[1] - peaks[0]) * 2**20 / int(9_750_000 * scale)
+    print(f"memory: {more:.0f} bytes more for every further record")
 
 
 PARTS = {"mixed": mixed, "upsert": upsert, "parquet": parquet, "memory": memory}

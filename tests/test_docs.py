@@ -19,6 +19,7 @@ import draw_architecture
 import pytest
 import write_cli_reference
 import yaml
+from _pytest.mark.structures import ParameterSet
 
 import omnigraph
 from omnigraph.errors import OmnigraphError
@@ -32,7 +33,7 @@ ERRORS = DOCS / "reference" / "errors.md"
 ENVIRONMENT = DOCS / "reference" / "environment.md"
 PYTHON = DOCS / "reference" / "python.md"
 
-CODE = re.compile(r"\b(?:[SQPRVLW]\d{3}|T\d{1,3}|OG-[A-Z][A-Z0-9-]*[A-Z0-9])\b")
+CODE = re.compile(r"\b(?:[FSQPRVLW]\d{3}|T\d{1,3}|OG-[A-Z][A-Z0-9-]*[A-Z0-9])\b")
 VARIABLE = re.compile(
     r'"((?:OMNIGRAPH|AWS|SPARK|PYSPARK|JAVA)_[A-Z0-9_]+|[A-Z]+_API_KEY|NO_COLOR)"'
 )
@@ -53,7 +54,18 @@ def first_cells(page: Path) -> list[str]:
 # -- examples -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=name_of)
+def run_pages() -> list[ParameterSet]:
+    """Return the pages with examples; those that start Spark are marked so."""
+    pages = [*PAGES, ROOT / "README.md"]
+    marks = {True: [pytest.mark.spark], False: []}
+    needs_spark = ["get_spark(" in page.read_text(encoding="utf-8") for page in pages]
+    return [
+        pytest.param(page, marks=marks[needed], id=name_of(page))
+        for page, needed in zip(pages, needs_spark, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("page", run_pages())
 def test_the_examples_of_a_page_hold(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

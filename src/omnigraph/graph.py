@@ -583,16 +583,21 @@ class Graph:
             shows_progress=progress,
         )
 
+        embedder = self._embedder(embed)
+        asked = choice(EngineChoice, engine, "engine")
+        if asked is EngineChoice.AUTO and embedder is not None and self._has_embeddings():
+            # Only this process makes vectors.
+            asked = EngineChoice.LOCAL
+
         def local() -> LoadResult:
             source: LoadSource = (
                 table_source(data, self.catalog())
                 if isinstance(data, Mapping)
                 else RecordSource(data, conversion)
             )
-            loader = Loader(self._repository, self._committer, self._embedder(embed))
-            return loader.load(source, options)
+            return Loader(self._repository, self._committer, embedder).load(source, options)
 
-        return run_load(choice(EngineChoice, engine, "engine"), request, local)
+        return run_load(asked, request, local)
 
     def load_tables(
         self,
@@ -957,6 +962,9 @@ class Graph:
     def _bound(self) -> Incarnation:
         with self._guard:
             return self._incarnation
+
+    def _has_embeddings(self) -> bool:
+        return any(node.embed_sources for node in self.catalog().node_types.values())
 
     def _load_target(self, branch: str | None) -> Incarnation | BranchName:
         return self._bound() if branch is None else BranchName.parse(branch)

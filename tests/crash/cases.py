@@ -6,10 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crash.child import Form
-from crash.world import EXTRAS, Rows, Shape, World
+from crash.world import EXTRAS, Shape, World
+from omnigraph.graph import Graph
 from omnigraph.recovery.failpoints import FAILPOINTS
 from support.places import Place
 
+FINISHED = frozenset(
+    {
+        "write.phase_b_done",
+        "write.published",
+        "write.sidecar_deleted",
+        "schema_apply.published",
+    }
+)
 WRITE_POINTS = [
     name
     for name in FAILPOINTS
@@ -44,6 +53,12 @@ class Case:
     change: Callable[[World], None]
     points: tuple[str, ...] = tuple(WRITE_POINTS)
     changes_content: bool = True
+    with_branch: bool = False
+    """Whether there is a branch `draft`."""
+    is_diverged: bool = False
+    """Whether `main` and `draft` have both been written since."""
+    finished: frozenset[str] = FINISHED
+    """The points from which on recovery finishes the operation."""
 
     @property
     def branch(self) -> str:
@@ -87,6 +102,17 @@ CASES = [
         "first write on a branch",
         {"kind": "mutate", "branch": "draft", "text": GROWTH},
         grown_on("draft"),
+        with_branch=True,
+    ),
+    Case(
+        "branch merge",
+        {"kind": "branch_merge", "source": "draft", "branch": "main"},
+        grown_on("main"),
+        (*WRITE_POINTS, "write.sidecar_confirmed"),
+        with_branch=True,
+        is_diverged=True,
+        # A merge counts only when it is confirmed.
+        finished=FINISHED - {"write.phase_b_done"} | {"write.sidecar_confirmed"},
     ),
     Case(
         "update and delete",
@@ -145,28 +171,34 @@ CASES = [
 ]
 
 
-def prepare(place: Place, *, with_branch: bool) -> World:
-    """A graph whose tables have two fragments each, and no indexes."""
+def prepare(place: Place, case: Case) -> World:
+    """Make a graph whose tables have two fragments each, and no indexes."""
     world = World()
     with place.init(world.shape.text()) as graph:
         for person, city in (("ann", "kiel"), ("bob", "bonn")):
-            graph.mutate(
-                f'query q() {{ insert Person {{ name: "{person}", age: 2 }}'
-                f' insert City {{ name: "{city}" }} insert Knows {{ from: "{person}", to:'
-                f' "{person}" }} insert LivesIn {{ from: "{person}", to: "{city}" }} }}'
-            )
-        if with_branch:
+            add_all(graph, world, person, city)
+        if case.with_branch:
             graph.branch_create("draft")
-    rows = Rows(
-        {"ann": (2, None), "bob": (2, None)},
-        {"kiel", "bonn"},
-        [("ann", "ann", None), ("bob", "bob", None)],
-        [("ann", "kiel"), ("bob", "bonn")],
-    )
-    world.branches["main"] = rows
-    if with_branch:
-        world.branches["draft"] = rows.copy()
+            world.branches["draft"] = world.branches["main"].copy()
+        if case.is_diverged:
+            add_all(graph, world, "cas", "riga")
+            graph.mutate(GROWTH, branch="draft")
+            grown(world, "draft")
     return world
+
+
+def add_all(graph: Graph, world: World, person: str, city: str) -> None:
+    """Add a row to every table of `main`."""
+    graph.mutate(
+        f'query q() {{ insert Person {{ name: "{person}", age: 2 }}'
+        f' insert City {{ name: "{city}" }} insert Knows {{ from: "{person}", to: "{person}" }}'
+        f' insert LivesIn {{ from: "{person}", to: "{city}" }} }}'
+    )
+    rows = world.branches["main"]
+    rows.people[person] = (2, None)
+    rows.places.add(city)
+    rows.knows.append((person, person, None))
+    rows.lives_in.append((person, city))
 
 
 def message(place: Place) -> dict[str, object]:

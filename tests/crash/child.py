@@ -101,6 +101,8 @@ def run_operation(graph: Graph, form: Form) -> str | None:
         case "branch_create":
             graph.branch_create_from(form["source"], form["name"])
             commit = None
+        case "branch_merge":
+            commit = graph.branch_merge(form["source"], form["branch"]).commit
         case "branch_delete":
             graph.branch_delete(form["name"])
             commit = None

@@ -25,16 +25,7 @@ from crash.world import World
 from omnigraph.recovery.failpoints import FAILPOINTS
 from support.places import Place
 
-THERE = {
-    "write.phase_b_done",
-    "write.published",
-    "write.sidecar_deleted",
-    "schema_apply.published",
-}
-"""Points at which every table is done: recovery finishes what is missing."""
 ELSEWHERE = {
-    # A merge confirms; `tests/recovery/test_sweep.py` makes a record of one.
-    "write.sidecar_confirmed",
     # `tests/recovery/test_strays.py`.
     "strays.after_restore",
 }
@@ -42,6 +33,7 @@ QUICK = {
     ("insert", "write.sidecar_written"),
     ("first write on a branch", "write.after_first_table"),
     ("load overwrite", "write.phase_b_done"),
+    ("branch merge", "write.sidecar_confirmed"),
     ("schema apply", "write.after_first_table"),
     ("optimize", "write.phase_b_done"),
     ("ensure indices", "write.after_first_table"),
@@ -67,7 +59,7 @@ def check_after(place: Place, case: Case, point: str, before: World) -> None:
     is_there = found == after.content()
     assert is_there or found == before.content(), "half a write"
     if case.changes_content:
-        assert is_there == (point in THERE)
+        assert is_there == (point in case.finished)
     check_sound(graph)
     check_audit(graph, pending)
     check_derived(graph)
@@ -76,8 +68,8 @@ def check_after(place: Place, case: Case, point: str, before: World) -> None:
         run_operation(graph, case.form)
     assert read_content(place.open()) == after.content()
     again = place.open()
-    if case.branch != "main":
-        again.branch_delete(case.branch)
+    if case.with_branch:
+        again.branch_delete("draft")
     again.apply_schema(again.schema_source() + "node After { code: String @key }\n")
     assert "node:After" in again.snapshot().entries
     check_sound(place.open())
@@ -93,7 +85,7 @@ def params(*, quick: bool) -> list[ParameterSet]:
 
 
 def check_death(place: Place, nursery: Nursery, case: Case, point: str) -> None:
-    before = prepare(place, with_branch=case.branch != "main")
+    before = prepare(place, case)
     die(place, nursery, case, point)
     check_after(place, case, point, before)
 
@@ -121,7 +113,7 @@ def test_a_writer_that_dies_anywhere_leaves_all_or_nothing(
 def test_a_recovery_that_dies_is_finished_by_the_next_one(
     local_place: Place, nursery: Nursery, crash: str, point: str
 ) -> None:
-    before = prepare(local_place, with_branch=False)
+    before = prepare(local_place, CASES[0])
     die(local_place, nursery, CASES[0], crash)
     with nursery.child() as sweeper:
         sweeper.ask({"do": "arm", "points": f"{point}=die"})

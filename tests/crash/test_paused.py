@@ -95,7 +95,7 @@ def check_converged(place: Place, world: World) -> None:
 
 
 def pause_and_take_over(place: Place, nursery: Nursery, case: Case, point: str) -> None:
-    world = prepare(place, with_branch=case.branch != "main")
+    world = prepare(place, case)
     landed = world.copy()
     case.change(landed)
     with nursery.child() as child:
@@ -145,7 +145,7 @@ def test_a_paused_insert_that_was_taken_over_is_refused_or_tells_the_truth(
 
 def pause_a_recovery(place: Place, nursery: Nursery, crash: str, point: str) -> None:
     """Stop a process that settles a dead one's write; another one settles it and writes on."""
-    world = prepare(place, with_branch=False)
+    world = prepare(place, CASES[0])
     with nursery.child() as dying:
         dying.ask(message(place))
         dying.ask({"do": "arm", "points": f"{crash}=die"})
@@ -192,7 +192,7 @@ def test_a_paused_roll_back_that_was_taken_over_does_no_harm(
 def test_on_a_local_disk_others_wait_for_a_paused_writer(
     local_place: Place, nursery: Nursery, point: str
 ) -> None:
-    world = prepare(local_place, with_branch=False)
+    world = prepare(local_place, CASES[0])
     with nursery.child() as child:
         child.ask(message(local_place))
         child.ask({"do": "arm", "points": f"{point}=stop"})

@@ -116,10 +116,23 @@ class World:
     branches: dict[str, Rows] = field(default_factory=lambda: {"main": Rows()})
     sources: dict[str, str] = field(default_factory=dict)
     """Where each branch was cut from."""
+    changes: dict[str, int] = field(default_factory=lambda: {"main": 0})
+    """How often each branch was written."""
+    bases: dict[str, int] = field(default_factory=dict)
+    """How often the source of each branch had been written when the two were last one."""
 
     def copy(self) -> World:
         branches = {name: rows.copy() for name, rows in self.branches.items()}
-        return World(self.shape, branches, dict(self.sources))
+        shared = (dict(self.sources), dict(self.changes), dict(self.bases))
+        return World(self.shape, branches, *shared)
+
+    def mergeable(self) -> list[str]:
+        """Return the branches whose source has not moved: merging makes both the same."""
+        return sorted(
+            name
+            for name, source in self.sources.items()
+            if self.changes[source] == self.bases[name] and self.changes[name]
+        )
 
     def content(self) -> dict[str, Content]:
         return {name: rows.content(self.shape) for name, rows in self.branches.items()}
@@ -158,6 +171,7 @@ class Workload:
         can_apply = len(world.branches) == 1
         can_create = len(world.branches) <= BRANCHES_MAX
         leaves = sorted(set(world.branches) - {"main"} - set(world.sources.values()))
+        mergeable = world.mergeable()
         choices: list[tuple[int, Callable[[World], Form]]] = [
             (40, self._mutate),
             (12, self._append),
@@ -170,16 +184,23 @@ class Workload:
             (14 if can_apply else 0, self._schema),
             (4 if can_create else 0, self._create),
             (9 if leaves else 0, lambda w: self._delete(w, leaves)),
+            (40 if mergeable else 0, lambda w: self._merge_branch(w, mergeable)),
         ]
         weights = [weight for weight, _ in choices]
         draw = self.chance.choices([draw for _, draw in choices], weights)[0]
         after = world.copy()
-        return Operation(draw(after), after)
+        form = draw(after)
+        if "branch" in form:
+            after.changes[form["branch"]] += 1
+        return Operation(form, after)
 
     # -- branches and upkeep ----------------------------------------------------------------------
 
     def _branch(self, world: World) -> str:
-        return self.chance.choice(sorted(world.branches))
+        """Draw a branch, seldom one that others were cut from, so that those can be merged."""
+        names = sorted(world.branches)
+        weights = [1 if name in world.sources.values() else 4 for name in names]
+        return self.chance.choices(names, weights)[0]
 
     def _cleanup(self, orphan_age_s: int) -> Form:
         keep = self.chance.choice((1, 2, 10))
@@ -190,12 +211,22 @@ class Workload:
         name = self.chance.choice([n for n in BRANCH_NAMES if n not in world.branches])
         world.branches[name] = world.branches[source].copy()
         world.sources[name] = source
+        world.changes[name], world.bases[name] = 0, world.changes[source]
         return {"kind": "branch_create", "source": source, "name": name}
 
     def _delete(self, world: World, leaves: list[str]) -> Form:
         name = self.chance.choice(leaves)
-        del world.branches[name], world.sources[name]
+        for known in (world.branches, world.sources, world.changes, world.bases):
+            del known[name]
         return {"kind": "branch_delete", "name": name}
+
+    def _merge_branch(self, world: World, mergeable: list[str]) -> Form:
+        name = self.chance.choice(mergeable)
+        target = world.sources[name]
+        world.branches[target] = world.branches[name].copy()
+        # The change of the target is counted by whoever drew this operation.
+        world.bases[name] = world.changes[target] + 1
+        return {"kind": "branch_merge", "source": name, "branch": target}
 
     def _schema(self, world: World) -> Form:
         before, rows = world.shape, world.branches["main"]

@@ -43,9 +43,7 @@ def no_client() -> EmbeddingClient:
 
 
 @pytest.fixture(params=[1, 1_024])
-def source(
-    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def source(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(module, "_BATCH_RECORDS", request.param)
     path = tmp_path / "in.jsonl"
     path.write_text("\n\n".join(json.dumps(record) for record in RECORDS) + "\n\n")

@@ -87,7 +87,8 @@ def _check_load(data: st.DataObject, schema: str, graphs: dict[str, Graph], fold
     if form == "lines":
         source = as_lines(given_records, folder / "in.jsonl", broken=data.draw(st.booleans()))
     else:
-        tables = as_tables(given_records, schema)
+        empty = data.draw(st.sets(st.sampled_from(["Keyed", "Link"])))
+        tables = as_tables(given_records, schema, empty=empty)
         source = tables if form == "tables" else as_parquet(tables, folder / "in")
     tuning = data.draw(st.sampled_from(TUNINGS))
     own = {"mode": WriteMode(mode)} | {

@@ -193,6 +193,8 @@ READS = {
     "exists",
     "head_version",
     "versions",
+    "torn_head",
+    "torn_refs",
     "transactions",
     "plan_compaction",
     "verify_staged_files",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -102,12 +102,14 @@ _COLUMNS: Mapping[str, Mapping[str, pa.DataType]] = {
 }
 
 
-def as_tables(given: list[Record], schema: str) -> dict[str, pa.Table]:
-    """Return the records as one table per type."""
+def as_tables(
+    given: list[Record], schema: str, *, empty: Collection[str] = ()
+) -> dict[str, pa.Table]:
+    """Return the records as one table per type; those of `empty` are there without rows too."""
     tables = {}
     for kind, columns in _COLUMNS.items():
         own = [record for record in given if record.get("type", record.get("edge")) == kind]
-        if not own:
+        if not own and kind not in empty:
             continue
         types = dict(columns)
         if kind == "Keyed" and "@key(k, m)" in schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -256,9 +257,9 @@ def test_mutations_do_what_a_dictionary_would_do(
     template: Path, queries: list[list[Statement]]
 ) -> None:
     model = Model()
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, ExitStack() as stack:
         shutil.copytree(template, f"{folder}/graph")
-        graph = Place(f"{folder}/graph").open()
+        graph = stack.enter_context(Place(f"{folder}/graph").open())
         for statements in (SEED, *queries):
             text = f"query q() {{ {' '.join(s.text for s in statements)} }}"
             after = model.begin()

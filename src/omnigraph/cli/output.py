@@ -50,6 +50,11 @@ class Output:
         )
         click.echo(f"omnigraph {command} → {uri} ({access})", err=True)
 
+    def engine(self, name: str) -> None:
+        """Say on stderr that another engine than this process has done the work."""
+        if name != "local" and not flags().quiet:
+            click.echo(f"engine: {name}", err=True)
+
     def error(self, error: OmnigraphError) -> None:
         """Print an error: its places and hint for people, one JSON object for programs."""
         if self._as_json:

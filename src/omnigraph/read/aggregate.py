@@ -215,10 +215,11 @@ def _count_distinct(codes: _Codes, groups: Groups) -> pa.Array:
 
 
 def _sums(column: pa.Array, codes: _Codes, count: int) -> tuple[npt.NDArray[np.float64], _Codes]:
-    is_value = column.is_valid().to_numpy(zero_copy_only=False)
-    members = codes[is_value]
+    members, present = codes, column
+    if column.null_count:
+        members = codes[column.is_valid().to_numpy(zero_copy_only=False)]
+        present = column.drop_null()
     counts = np.bincount(members, minlength=count).astype(np.int64)
-    present = column.drop_null()
     if pa.types.is_integer(column.type):
         return _whole_sums(present, members, count), counts
     values = present.cast(pa.float64()).to_numpy(zero_copy_only=False)

@@ -95,7 +95,9 @@ def group_codes(columns: Sequence[npt.NDArray[np.int64]], count: int) -> npt.NDA
     """Return a number for each distinct tuple of codes; one group when there are no columns."""
     if not columns:
         return np.zeros(count, np.int64)
-    groups = dense_codes(columns[0] - NULL_CODE)
+    first = columns[0]
+    has_null = len(first) > 0 and int(first.min()) == NULL_CODE
+    groups = dense_codes(first - NULL_CODE if has_null else first)
     for column in columns[1:]:
         width = int(column.max(initial=NULL_CODE)) + 2
         groups = dense_codes(groups * width + (column - NULL_CODE))

@@ -82,6 +82,7 @@ _MARKS_PER_ROW_MAX: Final = 4
 _MARKS_MIN: Final = 1 << 16
 """Marking is faster than sorting while there are not many more marks than rows."""
 
+_ROWS_PER_CODE: Final = 256
 _ROW_ID_BITS: Final = 35
 _POSITION_BITS: Final = 63 - _ROW_ID_BITS
 
@@ -155,8 +156,13 @@ def dense_codes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def first_positions(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     """Return where each code of `0, 1, …` occurs first."""
-    first = np.empty(int(codes.max(initial=-1)) + 1, np.intp)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    count = int(codes.max(initial=-1)) + 1
+    # Few codes mostly occur all among the first rows, and then the others need no look.
+    for rows in (min(len(codes), count * _ROWS_PER_CODE), len(codes)):
+        first = np.full(count, -1, np.intp)
+        first[codes[:rows][::-1]] = np.arange(rows - 1, -1, -1)
+        if not count or int(first.min()) >= 0:
+            break
     return first
 
 

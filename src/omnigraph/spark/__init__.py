@@ -1,6 +1,23 @@
 """Everything that runs on Spark; the only room that imports pyspark."""
 
-from omnigraph.spark.session import JavaMissingError, SparkMissingError, get_spark, java_problem
+from omnigraph.spark.session import (
+    JavaMissingError,
+    SparkConnectMissingError,
+    SparkMissingError,
+    SparkStartError,
+    get_spark,
+    java_problem,
+    register,
+)
 from omnigraph.spark.workers import worker_problem
 
-__all__ = ["JavaMissingError", "SparkMissingError", "get_spark", "java_problem", "worker_problem"]
+__all__ = [
+    "JavaMissingError",
+    "SparkConnectMissingError",
+    "SparkMissingError",
+    "SparkStartError",
+    "get_spark",
+    "java_problem",
+    "register",
+    "worker_problem",
+]

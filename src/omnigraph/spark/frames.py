@@ -37,13 +37,6 @@ class GraphFramesMissingError(UnavailableError):
         )
 
 
-def register(spark: SparkSession) -> None:
-    """Make the format `omnigraph` known to a session whose workers do not find it by themselves."""
-    from omnigraph.spark.source import OmnigraphSource  # noqa: PLC0415 - an optional library
-
-    spark.dataSource.register(OmnigraphSource)
-
-
 @dataclass(frozen=True)
 class PinnedGraph:
     """One snapshot of a graph, and how workers reach it."""

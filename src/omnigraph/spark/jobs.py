@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from omnigraph.clock import SystemClock
+from omnigraph.errors import UnavailableError
 from omnigraph.spark.progress import Progress, application_id
 
 if TYPE_CHECKING:
@@ -31,6 +33,19 @@ Answer = TypeVar("Answer")
 _CELL: Final = "payload"
 _RESULT: Final = f"{_CELL} binary"
 _POLL_S: Final = 0.1
+_RAISED: Final = re.compile(r"^(?!org\.|java\.|pyspark\.)[\w.]+(Error|Exception|Interrupt): ")
+
+
+class SparkJobError(UnavailableError):
+    """A job has failed for a reason that no rule of ours names; nothing was committed."""
+
+    code = "OG-SPARK-JOB"
+    hint = "the cause is in the log of Spark's executors; the same load can be started again"
+
+    def __init__(self, stage: str, reason: str) -> None:
+        self.stage = stage
+        self.reason = reason
+        super().__init__(f"the Spark job '{stage}' has failed: {reason}")
 
 
 class JobRunner(Protocol):
@@ -94,7 +109,12 @@ class Jobs:
 
     def _run(self, stage: str, frame: DataFrame) -> list[Any]:
         with self._progress.stage(stage, self._spark, self._tag):
-            cells = self._collected(frame)
+            try:
+                cells = self._collected(frame)
+            except Exception as error:
+                if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
+                    raise
+                raise SparkJobError(stage, _cause(error)) from error
         # Cells are made by the functions below.
         answers = [pickle.loads(cell) for cell in cells]  # noqa: S301 - see above
         return [answer for _, answer in sorted(answers, key=lambda answer: answer[0])]
@@ -125,6 +145,13 @@ class Jobs:
         if failure:
             raise failure[0]
         return found
+
+
+def _cause(error: Exception) -> str:
+    """Return the last line of a Python traceback in the text of an error, or its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if _RAISED.match(line)]
+    return (ours or lines or [type(error).__name__])[0]
 
 
 def run_calls(

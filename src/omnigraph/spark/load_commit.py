@@ -165,6 +165,13 @@ class TableStage:
             rows = self._run.dropped_rows(leaving)
             owners = np.searchsorted(np.cumsum(counts), rows, side="right")
             loses[np.unique(owners)] = True
+        base = self._bases[staged.table_key].base
+        if any(
+            (fragment.base.location, fragment.base.branch) != (base.location, base.branch)
+            for fragment in fragments
+        ):
+            # Somebody was faster to write to this branch: its lineage is another one now.
+            loses[:] = True
         is_small = counts < SMALL_FRAGMENT_ROWS
         if np.count_nonzero(is_small) <= SMALL_FRAGMENTS_MAX:
             is_small[:] = False

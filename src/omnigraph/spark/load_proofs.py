@@ -55,7 +55,10 @@ class Proofs:
         snapshot: Snapshot,
         mode: WriteMode,
         views: StagedViews,
+        *,
+        staged_on: Snapshot,
     ) -> None:
+        self._staged_on = staged_on
         self._run = run
         self._load = load
         self._snapshot = snapshot
@@ -133,14 +136,20 @@ class Proofs:
             if not isinstance(staged.owner, EdgeType):
                 continue
             self._rest_on_ends(staged.owner)
-            if any(part.missing.total for part in staged.parts):
-                yield Doubt(key, "endpoint")
-            elif not self._were_probed(staged.owner):
+            if not self._were_probed(staged.owner):
                 later[key] = staged
+            elif any(part.missing.total for part in staged.parts):
+                yield Doubt(key, "endpoint")
         yield from self._ends_in_fragments(later)
 
     def _were_probed(self, edge: EdgeType) -> bool:
-        return all(f"node:{name}" in self._load.context.sets for _, name in edge_ends(edge))
+        """Whether tasks have looked up all ends, among nodes that are still the same."""
+        keys = [f"node:{name}" for _, name in edge_ends(edge)]
+        return all(
+            key in self._load.context.sets
+            and self._snapshot.entry(key) == self._staged_on.entry(key)
+            for key in keys
+        )
 
     def _rest_on_ends(self, edge: EdgeType) -> None:
         self.reads |= {f"node:{name}" for _, name in edge_ends(edge)} - self._types.keys()
@@ -224,9 +233,7 @@ class Proofs:
 
     def _sources_collide(self, edge: EdgeType) -> bool:
         key = f"node:{edge.from_type}"
-        known = self._load.context.sets.get(key)
-        if known is None:
-            known = self._run.node_sets(self._load, self._snapshot, [key])[key]
+        known = self._run.node_sets(self._load, self._snapshot, [key])[key]
         return any(len(shared) for shared in known.shared_hashes())
 
 

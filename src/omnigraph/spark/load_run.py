@@ -62,6 +62,11 @@ class StagedLoad:
     rejected: list[tuple[int, str | None]] = field(default_factory=list)
     """How many records each task left out, and the file that has them."""
 
+    def add_empty(self, table_keys: Iterable[str]) -> None:
+        """Remember tables that the input names and has no rows for."""
+        for key in table_keys:
+            self.staged.parts.setdefault(key, [])
+
     def types(self) -> dict[str, StagedType]:
         """Return what was staged, by table."""
         found = (self.staged.of(self.context.owner(key)) for key in self.staged.parts)

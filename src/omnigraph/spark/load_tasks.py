@@ -45,7 +45,7 @@ from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.load_decode import strict_batches
 from omnigraph.write.load_records import RecordSorter
 from omnigraph.write.load_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
-from omnigraph.write.load_tables import column_batch, column_problems
+from omnigraph.write.load_tables import column_batch
 from omnigraph.write.validate_endpoints import edge_ends, missing_end
 from omnigraph.write.violations import VIOLATIONS_MAX, Violation, ViolationLog, position_in
 
@@ -82,14 +82,27 @@ def stage_batches(
 
     def columns() -> Iterator[ColumnBatch]:
         row = position_in(FRAME_SOURCE + source + number, 1)
-        for batch in batches:
-            if batch.num_rows:
-                yield column_batch(owner, batch, row)
-                row += batch.num_rows
+        for batch in _gathered(batches):
+            yield column_batch(owner, batch, row)
+            row += batch.num_rows
 
     stage = TypeStage(context, owner)
     part = stage.write(columns(), number)
     return _outcome(context, (part,), stage.rejects)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put the small batches that Spark hands over together: what is done per batch costs."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= _BATCH_ROWS:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows = [], 0
+    if rows:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -115,23 +128,15 @@ def open_input(path: str) -> pa.NativeFile:
 def _stage_parquet(context: LoadContext, owner: Owner, task: FileTask, number: int) -> TaskOutcome:
     stage = TypeStage(context, owner)
     batches = chain.from_iterable(
-        _parquet_batches(owner, split, stage.rejects)
-        for split in task.splits
-        if isinstance(split, ParquetSplit)
+        _parquet_batches(owner, split) for split in task.splits if isinstance(split, ParquetSplit)
     )
     part = stage.write(batches, number)
     return _outcome(context, (part,), stage.rejects)
 
 
-def _parquet_batches(owner: Owner, split: ParquetSplit, rejects: Rejects) -> Iterator[ColumnBatch]:
+def _parquet_batches(owner: Owner, split: ParquetSplit) -> Iterator[ColumnBatch]:
     try:
         with pq.ParquetFile(open_input(split.path)) as file:
-            names = column_problems(owner, file.schema_arrow.names)
-            if names:
-                # Every task of the file sees the same columns; the first one reports them.
-                if 0 in split.groups:
-                    rejects.log.extend(names)
-                return
             for group, first in zip(split.groups, split.first_rows, strict=True):
                 row = position_in(split.source, first)
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group]):

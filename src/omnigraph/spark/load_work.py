@@ -48,11 +48,13 @@ class SparkWork:
         self._context = context
         self._room = room
         self._mode = load.options.mode
+        self._staged_on = snapshot
         self._datasets = snapshot.datasets
         self._views = StagedViews(
             snapshot.datasets, context.bases, replaces=self._mode is WriteMode.OVERWRITE
         )
         self._staged = run.stage(snapshot)
+        self._staged.add_empty(plan.named)
         self._places = self._input_places()
         self._tell_intake()
 
@@ -89,7 +91,7 @@ class SparkWork:
         intake.log.absorb(self._places.of_log(staged.problems))
         intake.log.sort_from(0)
         for key, found in staged.types().items():
-            if found.records:
+            if found.records or key in self._plan.named:
                 intake.records_read[key] += found.records
         for count, path in staged.rejected:
             intake.bad_records += count
@@ -115,7 +117,14 @@ class SparkWork:
 
     def proofs(self, snapshot: Snapshot) -> Proofs:
         """Return the proofs that no rule across rows is broken."""
-        return Proofs(self._run, self._staged, snapshot, self._mode, self._views)
+        return Proofs(
+            self._run,
+            self._staged,
+            snapshot,
+            self._mode,
+            self._views,
+            staged_on=self._staged_on,
+        )
 
     def bring_in(self, snapshot: Snapshot) -> None:
         """Read what the rules across rows look at, once; of several rows of one id the last."""

@@ -144,6 +144,13 @@ def is_configured(*, master: str | None = None, remote: str | None = None) -> bo
     return SparkSession.getActiveSession() is not None
 
 
+def register(spark: SparkSession) -> None:
+    """Make the format `omnigraph` known to a session whose workers do not find it by themselves."""
+    from omnigraph.spark.source import OmnigraphSource  # noqa: PLC0415 needs the optional library
+
+    spark.dataSource.register(OmnigraphSource)
+
+
 # -- Spark Connect --------------------------------------------------------------------------------
 
 

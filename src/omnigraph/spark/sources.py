@@ -25,6 +25,7 @@ from omnigraph.spark.load_plan import FileTask, LinesSplit, Owner, ParquetSplit
 from omnigraph.spark.load_tasks import open_input
 from omnigraph.write import codes
 from omnigraph.write.load_source import InputUnreadableError, files_of
+from omnigraph.write.load_tables import column_problems
 from omnigraph.write.violations import Violation
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class _Planning:
         return FrameSource(owner.table_key, frame, self.frames * PARTITIONS_MAX)
 
     def _parquet(self, owner: Owner, path: str | list[str]) -> Iterator[FileTask]:
-        groups = list(self._row_groups(path))
+        groups = list(self._row_groups(owner, path))
         total = sum(rows for *_, rows in groups)
         per_task = max(-(-total // self.parallelism), ROWS_PER_TASK_MIN)
         per_task = min(per_task, ROWS_PER_TASK_MAX)
@@ -217,15 +218,22 @@ class _Planning:
         if waiting:
             yield _parquet_task(owner, waiting)
 
-    def _row_groups(self, path: str | list[str]) -> Iterator[tuple[int, str, int, int, int]]:
+    def _row_groups(
+        self, owner: Owner, path: str | list[str]
+    ) -> Iterator[tuple[int, str, int, int, int]]:
         paths = [path] if isinstance(path, str) else path
         for file in (file for one in paths for file in expand(one, (".parquet",))):
             try:
                 with pq.ParquetFile(open_input(file)) as opened:
                     footer = opened.metadata
+                    names = opened.schema_arrow.names
             except (OSError, pa.ArrowInvalid) as error:
                 reason = f"cannot be read as parquet: {error}"
                 raise InputUnreadableError(file, reason) from error
+            problems = column_problems(owner, names)
+            if problems:
+                self.problems += problems
+                return
             source = len(self.inputs)
             self.inputs.append(file)
             first = 1

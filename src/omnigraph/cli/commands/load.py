@@ -11,7 +11,7 @@ import click
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.commands.load_output import load_text
 from omnigraph.cli.consent import require_consent
-from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.output import Output
 
 
@@ -62,6 +62,13 @@ from omnigraph.cli.output import Output
     show_default=True,
     help="In a merge: refuse several rows of one id, or let the last one win.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "spark"]),
+    default="auto",
+    show_default=True,
+    help="Load in this process, or on Spark; auto takes Spark for large files.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     uri: str | None,
@@ -74,6 +81,7 @@ def command(
     quarantine: Path | None,
     max_errors: int | None,
     on_duplicate: str,
+    engine: str,
     as_json: bool,
 ) -> None:
     """Load files of nodes and edges as one commit, or not at all."""
@@ -92,8 +100,11 @@ def command(
         quarantine=quarantine,
         max_errors=max_errors,
         on_duplicate=on_duplicate,
+        engine=engine,
+        progress=not flags().quiet,
         actor_id=acting(),
     )
+    out.engine(result.engine)
     shape = {"uri": graph.uri, **result.to_json()}
     if base is None:
         del shape["base_branch"]

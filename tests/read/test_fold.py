@@ -1,0 +1,159 @@
+"""Aggregates over a last hop are the same whether the hop is counted or written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from omnigraph.clock import SystemClock
+from omnigraph.graph import Graph
+from omnigraph.query.compile import compile_query
+from omnigraph.query.language.parse import parse_queries
+from omnigraph.query.plan.plan import ReadPlan
+from omnigraph.read.bindings import no_bindings
+from omnigraph.read.execute import Executor, ReadRequest
+from omnigraph.read.fold import foldable
+from omnigraph.read.paths import TraversalSettings
+from omnigraph.read.result import QueryResult, Target
+from omnigraph.search.topology_cache import Topologies
+
+SCHEMA = """
+node P { key: String @key  town: String?  i: I32?  big: I64?  f: F64? }
+node Q { name: String @key  size: U32 }
+edge Knows: P -> P
+edge Twice: P -> P
+edge At: P -> Q
+"""
+PEOPLE = 60
+BIG = 2**60
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    random = np.random.default_rng(4)
+    made = Graph.init(tmp_path_factory.mktemp("fold") / "g", SCHEMA, durability="process")
+    keys = [f"p{number}" for number in range(PEOPLE)]
+    pairs = sorted({(int(a), int(b)) for a, b in random.integers(0, PEOPLE, (200, 2))})
+    doubled = pairs[:40] + pairs[:20]
+    made.load_tables(
+        nodes={
+            "P": pa.table(
+                {
+                    "key": keys,
+                    "town": [None if n % 7 == 0 else f"t{n % 5}" for n in range(PEOPLE)],
+                    "i": pa.array(
+                        [None if n % 6 == 0 else n - 20 for n in range(PEOPLE)], pa.int32()
+                    ),
+                    "big": pa.array([BIG + n for n in range(PEOPLE)], pa.int64()),
+                    "f": [n / 7 for n in range(PEOPLE)],
+                }
+            ),
+            "Q": pa.table({"name": ["x", "y"], "size": pa.array([3, 2**32 - 1], pa.uint32())}),
+        },
+        edges={
+            "Knows": _edges(pairs, keys, keys),
+            "Twice": _edges(doubled, keys, keys),
+            "At": _edges([(n, n % 2) for n in range(0, PEOPLE, 3)], keys, ["x", "y"]),
+        },
+        mode="append",
+    )
+    return made
+
+
+def _edges(pairs: list[tuple[int, int]], near: list[str], far: list[str]) -> pa.Table:
+    return pa.table({"src": [near[a] for a, _ in pairs], "dst": [far[b] for _, b in pairs]})
+
+
+def compiled(graph: Graph, body: str) -> ReadPlan:
+    file = parse_queries(f"query q() {{ {body} }}")
+    plan = compile_query(file.queries[0], graph.catalog(), file.source)
+    assert isinstance(plan, ReadPlan)
+    return plan
+
+
+def answered(graph: Graph, plan: ReadPlan, *, folds: bool) -> QueryResult:
+    executor = Executor(
+        Topologies(), SystemClock(), TraversalSettings(forced="topology"), folds=folds
+    )
+    request = ReadRequest(
+        plan, graph.snapshot(), no_bindings(0), Target(branch="main"), profile=True
+    )
+    return executor.run(request)
+
+
+FOLDED = [
+    "match { $a: P  $a knows $b } return { $a.town, avg($b.i) as x, count($b) as n }",
+    "match { $a: P  $a knows $b } return { $a, count($b) as n } order { n desc } limit 5",
+    "match { $a: P  $a knows $b } return { $b, count($a) as n } order { n desc } limit 5",
+    "match { $a: P  $a knows $b } return { count($b) as n, sum($b.i) as s }",
+    "match { $a: P  $a knows $b } return { $a.town, sum($a.i) as s, count($a.i) as n }",
+    "match { $a: P  $a knows $b } return { $a.town, max($a.f) as m, count($b) as n }",
+    "match { $a: P  $a knows $b } return { $a.town, count(distinct $a.i) as n, count($a) as rows }",
+    "match { $a: P  $a knows $b  $b.i > 3 } return { $a.town, count($b) as n, avg($b.i) as x }",
+    "match { $a: P  $a knows $b  $b knows $c } return { $a.town, count($c) as n, sum($c.i) as s }",
+    "match { $a: P  $a at $q } return { $a.town, count($q) as n, sum($q.size) as s }",
+    "match { $a: P  $a at $q } return { $q, count($a) as n }",
+    'match { $a: P {key: "p3"}  $a knows{1,3} $b } return { count($b) as n }',
+    'match { $a: P {key: "p3"}  $a knows{2,4} $b } return { count($b) as n }',
+    'match { $a: P {key: "nobody"}  $a knows $b } return { count($b) as n, avg($b.i) as x }',
+]
+WRITTEN_OUT = [
+    "match { $a: P  $a twice $b } return { $a.town, count($b) as n }",
+    "match { $a: P  $a <knows> $b } return { $a.town, count($b) as n }",
+    "match { $a: P  $a knows $b } return { $a.town, sum($b.big) as s }",
+    "match { $a: P  $a knows{1,2} $b } return { $a.town, count($b) as n }",
+]
+NEVER = [
+    "match { $a: P  $a knows $b } return { $a.town, sum($b.f) as s }",
+    "match { $a: P  $a knows $b } return { $a.town, min($b.i) as s }",
+    "match { $a: P  $a knows $b } return { $a.town, count(distinct $b.i) as s }",
+    "match { $a: P  $a $w:knows $b } return { $a.town, count($b) as n }",
+    "match { $a: P  $a knows $b  $a.i < $b.i } return { $a.town, count($b) as n }",
+    "match { $a: P  $a knows $b } return { $a.town, $b.town, count($b) as n }",
+    "match { $a: P  $a knows $b } return { $a.town, sum($a.f) as s }",
+]
+
+
+@pytest.mark.parametrize("body", FOLDED + WRITTEN_OUT + NEVER)
+def test_folding_changes_no_row(graph: Graph, body: str) -> None:
+    plan = compiled(graph, body)
+    counted, written = (answered(graph, plan, folds=folds) for folds in (True, False))
+    assert counted.schema == written.schema
+    rows = [sorted(map(repr, found.json_rows())) for found in (counted, written)]
+    assert rows[0] == rows[1]
+    assert counted.row_count > 0
+    if plan.limit is not None:
+        assert counted.json_rows() == written.json_rows()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_folded"),
+    [(body, True) for body in FOLDED] + [(body, False) for body in WRITTEN_OUT],
+)
+def test_a_hop_is_counted_where_its_rows_do_not_matter(
+    graph: Graph, body: str, is_folded: bool
+) -> None:
+    plan = compiled(graph, body)
+    assert foldable(plan) is not None
+    notes = [trace.details.get("folded") for trace in answered(graph, plan, folds=True).measured]
+    assert (True in notes) is is_folded
+
+
+@pytest.mark.parametrize("body", NEVER)
+def test_a_hop_whose_rows_matter_is_never_counted(graph: Graph, body: str) -> None:
+    assert foldable(compiled(graph, body)) is None
+
+
+def test_sums_beyond_a_double_stay_exact(graph: Graph) -> None:
+    found = answered(
+        graph,
+        compiled(graph, "match { $a: P  $a knows $b } return { sum($b.big) as s, count($b) as n }"),
+        folds=True,
+    )
+    [row] = found.to_pylist()
+    pairs = answered(
+        graph, compiled(graph, "match { $a: P  $a knows $b } return { $b.big }"), folds=True
+    )
+    assert row["s"] == float(sum(one["b.big"] for one in pairs.to_pylist()))
+    assert row["n"] == pairs.row_count

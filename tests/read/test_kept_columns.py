@@ -1,0 +1,116 @@
+"""Columns that stay in memory give what the store would give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.clock import SystemClock
+from omnigraph.graph import Graph
+from omnigraph.read.kept_columns import (
+    MEMORY_MIB,
+    MEMORY_MIB_DEFAULT,
+    KeptColumns,
+    Numbers,
+    ReadMemoryError,
+    column_memory,
+    key_memory,
+    total_memory,
+)
+from omnigraph.read.limits import NO_LIMITS, Guard
+from omnigraph.read.rows import NULL
+from omnigraph.read.tables import TableReader
+
+SCHEMA = "node N { key: String @key  i: I32?  tags: [String]? }"
+TEXT = "query q() { match { $n: N } return { $n.i, count($n) as n } }"
+
+
+@given(st.sets(st.integers(0, 40)), st.lists(st.integers(NULL, 45)))
+def test_positions_are_those_of_the_rows(present: set[int], asked: list[int]) -> None:
+    row_ids = sorted(present)
+    found = Numbers(np.array(row_ids, np.int64)).positions(np.array(asked, np.int64))
+    known = {number: place for place, number in enumerate(row_ids)} | {NULL: NULL}
+    if any(number not in known for number in asked) or (asked and not row_ids):
+        assert found is None
+    else:
+        assert found is not None
+        assert found.tolist() == [known[number] for number in asked]
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    made = Graph.init(tmp_path / "g", SCHEMA, durability="process")
+    rows = pa.table(
+        {
+            "key": [f"n{number}" for number in range(40)],
+            "i": pa.array(
+                [None if number == 3 else number % 4 for number in range(40)], pa.int32()
+            ),
+            "tags": [["a"]] * 40,
+        }
+    )
+    made.load_tables(nodes={"N": rows}, mode="append")
+    return made
+
+
+def reader(graph: Graph, kept: KeptColumns) -> TableReader:
+    return TableReader(graph.snapshot(), Guard(NO_LIMITS, SystemClock()), kept)
+
+
+def test_a_column_is_kept_after_a_few_fetches_and_not_read_again(graph: Graph) -> None:
+    kept = KeptColumns(bytes_max=1 << 20, fetches_min=2)
+    entry = graph.snapshot().entry("node:N")
+    some = np.array([5, 6], np.int64)
+    for is_kept in (False, True, True):
+        found = reader(graph, kept).fetch("node:N", some, ["i"])
+        assert found["i"].to_pylist() == [1, 2]
+        assert (kept.column(entry, "i") is not None) is is_kept
+    assert kept.codes(entry, "i") is not None
+    assert kept.column(entry, "key") is None
+
+
+def test_what_a_query_reads_as_a_whole_is_kept(graph: Graph) -> None:
+    kept = KeptColumns(bytes_max=1 << 20)
+    reader(graph, kept).whole("node:N", ["i", "tags"])
+    entry = graph.snapshot().entry("node:N")
+    assert kept.column(entry, "i") is not None
+    assert kept.column(entry, "tags") is None, "lists are not kept"
+
+
+def test_nothing_is_kept_without_memory(graph: Graph) -> None:
+    kept = KeptColumns(bytes_max=0, fetches_min=1)
+    some = np.array([5, 6], np.int64)
+    for _ in range(3):
+        assert reader(graph, kept).fetch("node:N", some, ["i"])["i"].to_pylist() == [1, 2]
+    assert kept.nbytes == 0
+
+
+def test_memory_stays_within_its_bound(graph: Graph) -> None:
+    kept = KeptColumns(bytes_max=2_000, fetches_min=1)
+    reader(graph, kept).whole("node:N", ["i"])
+    reader(graph, kept).whole("node:N", ["key"])
+    assert 0 < kept.nbytes <= 2_000
+
+
+def test_a_write_begins_a_new_version(graph: Graph) -> None:
+    before = [graph.query(TEXT).json_rows() for _ in range(3)]
+    assert before[0] == before[1] == before[2]
+    assert {"n.i": None, "n": 1} in before[0]
+    graph.mutate('query up() { update N set { i: 1 } where key = "n3" }')
+    after = graph.query(TEXT).json_rows()
+    assert {"n.i": 1, "n": 11} in after
+    assert all(row["n.i"] is not None for row in after)
+
+
+def test_the_environment_sets_the_memory() -> None:
+    assert total_memory({}) == MEMORY_MIB_DEFAULT << 20
+    given_memory = {MEMORY_MIB: " 3 "}
+    assert column_memory(given_memory) + key_memory(given_memory) == 3 << 20
+    assert total_memory({MEMORY_MIB: "0"}) == 0
+    with pytest.raises(ReadMemoryError, match="whole number of MiB"):
+        total_memory({MEMORY_MIB: "-1"})

@@ -1,0 +1,92 @@
+"""Runs what Spark tasks run, in this process and without Spark: the tasks' own code is the same."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.graph import Graph
+from omnigraph.names import BranchName
+from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
+from omnigraph.spark.sources import plan_lines, plan_tables
+from omnigraph.write.load import LoadOptions, LoadResult
+
+
+def _travelled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - made one call earlier
+
+
+class InlineJobs:
+    """Calls functions one after another; everything travels as pickles, as it would to a task."""
+
+    application_id = "inline"
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+
+    def calls(
+        self, stage: str, function: Callable[[Any, int], Any], asked: Sequence[Any]
+    ) -> list[Any]:
+        self.stages.append(stage)
+        sent = _travelled((function, tuple(asked)))
+        answers = [sent[0](one, number) for number, one in enumerate(sent[1])]
+        return list(_travelled(answers))
+
+    def rows(
+        self,
+        stage: str,
+        frame: Any,
+        function: Callable[[Iterable[pa.RecordBatch], int], Any],
+    ) -> list[Any]:
+        self.stages.append(stage)
+        sent = _travelled(function)
+        partitions = [table.to_batches() for table in frame.partitions if table.num_rows]
+        answers = [sent(iter(batches), number) for number, batches in enumerate(partitions)]
+        return list(_travelled(answers))
+
+
+class InlineFrame:
+    """A table in partitions, as a DataFrame has them."""
+
+    def __init__(self, table: pa.Table, partitions: int = 2) -> None:
+        size = -(-table.num_rows // partitions) or 1
+        self.partitions = [table.slice(n * size, size) for n in range(partitions)]
+        self.columns = table.schema.names
+
+    def mapInArrow(self) -> None:  # noqa: N802 - the name by which frames are known
+        raise NotImplementedError
+
+
+def inline_load(
+    graph: Graph,
+    data: Any,
+    *,
+    tuning: Tuning | None = None,
+    jobs: InlineJobs | None = None,
+    **options: Any,
+) -> LoadResult:
+    """Load as `Graph.load(engine="spark")` does, with tasks that run in this process."""
+    if isinstance(data, dict):
+        tables = {
+            name: InlineFrame(table) if isinstance(table, pa.Table) else table
+            for name, table in data.items()
+        }
+        unused: Any = None
+        source = SparkSource(
+            lambda catalog: plan_tables(tables, catalog, unused, parallelism=2), "row", False
+        )
+    else:
+        source = SparkSource(lambda _: plan_lines([str(data)], parallelism=2), "line", True)
+    repository = graph._repository
+    options.setdefault("target", BranchName(graph.branch))
+    loader = SparkLoader(
+        repository,
+        graph._committer,
+        jobs or InlineJobs(),
+        operation_id=repository.clock.ulid(),
+        tuning=tuning,
+    )
+    return loader.load(source, LoadOptions(**options))

@@ -1,0 +1,94 @@
+"""Which engine a load takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from omnigraph import engine
+from omnigraph.engine import EngineChoice, EngineMissingError, choose
+from omnigraph.graph import Graph
+from omnigraph.write.load_result import LoadOptionsError
+
+AUTO, LOCAL, SPARK = EngineChoice.AUTO, EngineChoice.LOCAL, EngineChoice.SPARK
+
+
+class Engine:
+    name = "spark"
+
+    def __init__(self, problem: str | None = None) -> None:
+        self._problem = problem
+
+    def problem(self) -> str | None:
+        return self._problem
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b"x" * 1_000)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("environment", "problem", "chosen", "reason"),
+    [
+        ({}, None, LOCAL, ""),
+        ({"OMNIGRAPH_SPARK_MIN_BYTES": "999"}, None, SPARK, "more than 999 bytes"),
+        ({"OMNIGRAPH_SPARK_MIN_BYTES": "999"}, "no Java", LOCAL, "cannot run here: no Java"),
+        ({"OMNIGRAPH_SPARK_MIN_BYTES": "1000"}, None, LOCAL, ""),
+        ({"OMNIGRAPH_SPARK_MASTER": "local[2]"}, None, SPARK, "OMNIGRAPH_SPARK_MASTER is set"),
+        ({"SPARK_REMOTE": "sc://host"}, None, SPARK, "SPARK_REMOTE is set"),
+    ],
+)
+def test_auto_goes_by_size_and_by_what_is_configured(
+    *,
+    large: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    problem: str | None,
+    chosen: EngineChoice,
+    reason: str,
+) -> None:
+    monkeypatch.setitem(engine._engines, "spark", Engine(problem))  # type: ignore[arg-type]  # a part of an engine is enough here
+    for data in (large, str(large.parent / "*.jsonl"), {"Person": [large]}):
+        found = choose(AUTO, data, environment=environment)
+        assert found.engine is chosen
+        assert reason in found.reason
+
+
+def test_tables_of_spark_and_descriptions_of_sources_go_to_spark() -> None:
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})()
+    for table in (frame, {"format": "csv", "path": "x.csv"}):
+        assert choose(AUTO, {"Person": table}, environment={}).engine is SPARK
+    assert choose(AUTO, {"Person": pa.table({"a": [1]})}, environment={}).engine is LOCAL
+    assert choose(AUTO, "x.jsonl", session=object(), environment={}).engine is SPARK
+    assert choose(LOCAL, {"Person": frame}, environment={}).engine is LOCAL
+
+
+def test_what_only_this_process_reads_stays_here(tmp_path: Path) -> None:
+    with Graph.init(str(tmp_path / "graph"), "node A { n: I32? }") as graph:
+        record = b'{"type": "A", "data": {"n": 1}}'
+        assert graph.load(record, mode="append").engine == "local"
+        with pytest.raises(EngineMissingError, match="write the records to a file first"):
+            graph.load(record, mode="append", engine="spark")
+        path = tmp_path / "in.json"
+        path.write_bytes(record)
+        with pytest.raises(EngineMissingError, match="compatible reader"):
+            graph.load(path, mode="append", engine="spark", reader="compatible")
+        with pytest.raises(LoadOptionsError, match="order_by"):
+            graph.load(path, mode="append", engine="local", order_by=["n"])
+
+
+def test_a_size_that_is_no_number_is_refused(large: Path) -> None:
+    with pytest.raises(LoadOptionsError, match="OMNIGRAPH_SPARK_MIN_BYTES is 'much'"):
+        choose(AUTO, large, environment={"OMNIGRAPH_SPARK_MIN_BYTES": "much"})
+
+
+def test_tables_may_be_given_by_the_name_of_their_type(tmp_path: Path) -> None:
+    with Graph.init(str(tmp_path / "graph"), "node A { k: String @key }\nedge E: A -> A") as graph:
+        tables = {"node:A": pa.table({"k": ["x"]}), "e": pa.table({"src": ["x"], "dst": ["x"]})}
+        result = graph.load(tables, mode="append")
+        assert (result.nodes, result.edges) == ((("A", 1),), (("E", 1),))

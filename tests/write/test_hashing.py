@@ -1,0 +1,65 @@
+"""Hashes of texts, and the index over them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.write.hashing import NO_HASH, Hasher, HashIndex, Pairs, is_among, repeated_hashes
+
+TEXTS = st.lists(st.text(max_size=40) | st.sampled_from(["", "a", "ab", "x" * 200, "x" * 201]))
+
+
+@given(TEXTS, st.integers(0, 3))
+def test_equal_texts_and_only_those_have_equal_pairs(texts: list[str], start: int) -> None:
+    column = pa.array(["", "é", *texts], pa.utf8()).slice(min(start, 2))
+    hasher = Hasher("seed")
+    pairs = hasher.pairs(column)
+    found = list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
+    values = column.to_pylist()
+    assert len(set(found)) == len(set(values))
+    large = hasher.pairs(column.cast(pa.large_utf8()))
+    assert large.first.tolist() == pairs.first.tolist()
+    assert dict(zip(values, found, strict=True)) == {
+        value: pair for value, pair in zip(values, found, strict=True)
+    }
+
+
+def test_another_seed_gives_other_hashes() -> None:
+    column = pa.array(["a", "b"])
+    one, other = Hasher("one").pairs(column), Hasher("other").pairs(column)
+    assert not np.intersect1d(one.first, other.first).size
+
+
+def test_a_tuple_with_a_null_has_no_hash_and_members_keep_their_places() -> None:
+    first, second = pa.array(["a", "b", None, "ab"]), pa.array(["b", "a", "x", ""])
+    hashes = Hasher("seed").tuples([first, second])
+    assert hashes[2] == NO_HASH
+    assert len(set(hashes.tolist())) == 4
+    assert repeated_hashes(np.concatenate([hashes, hashes])).tolist() == sorted(
+        set(hashes.tolist()) - {0}
+    )
+
+
+@given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 40)), st.integers(1, 64))
+def test_an_index_finds_exactly_what_it_knows(
+    known: list[int], wanted: list[int], step: int
+) -> None:
+    # Few distinct first numbers, at both ends of the range: buckets and their neighbours collide.
+    def pairs(numbers: list[int]) -> Pairs:
+        values = np.array(numbers, np.uint64)
+        first = np.where(values % 3 == 0, np.uint64(2**64 - 1) - values // 3, values * step // 2)
+        return Pairs(first.astype(np.uint64), values)
+
+    places = HashIndex(pairs(known)).places(pairs(wanted))
+    for number, place in zip(wanted, places.tolist(), strict=True):
+        assert (place >= 0) == (number in known)
+        assert place < 0 or known[place] == number
+
+
+def test_values_are_found_among_sorted_ones() -> None:
+    ordered = np.array([3, 7], np.uint64)
+    assert is_among(np.array([7, 8, 0], np.uint64), ordered).tolist() == [True, False, False]
+    assert is_among(np.array([7], np.uint64), ordered[:0]).tolist() == [False]
