@@ -585,7 +585,7 @@ class Graph:
 
         embedder = self._embedder(embed)
         asked = choice(EngineChoice, engine, "engine")
-        if asked is EngineChoice.AUTO and embedder is not None and self._has_embeddings():
+        if asked is EngineChoice.AUTO and embedder.is_active and self._has_embeddings():
             # Only this process makes vectors.
             asked = EngineChoice.LOCAL
 

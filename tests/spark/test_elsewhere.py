@@ -1,4 +1,4 @@
-"""The same on other kinds of sessions, and streams that are killed: whole processes of their own."""
+"""The same on other kinds of sessions, and streams that are killed: processes of their own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ root, out = sys.argv[1:]
 graph = Graph.open(root, durability="process")
 spark = get_spark()
 register(spark)
-people = spark.sql("SELECT concat('p', id) AS name, cast(id AS int) AS age FROM range(0, 100, 1, 4)")
+numbers = spark.range(0, 100, 1, 4)
+people = numbers.selectExpr("concat('p', id) AS name", "cast(id AS int) AS age")
 writer = people.write.format("omnigraph").mode("append")
 writer.options(node="Person", durability="process").save(root)
 old = graph.to_spark(spark, "Person", columns=["age"], where="age >= 90")

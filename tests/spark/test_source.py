@@ -8,9 +8,11 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,6 +26,7 @@ from omnigraph.spark.options import (
 from omnigraph.spark.source import OmnigraphSource
 from omnigraph.spark.source_scan import FragmentsPartition, TableReader
 from omnigraph.spark.source_tables import grouped_by_rows
+from omnigraph.store import open_store
 from omnigraph.store.records import FragmentInfo
 
 SCHEMA = """
@@ -268,6 +271,39 @@ def test_a_fragment_in_which_the_index_finds_nothing_has_no_task(uri: str, tmp_p
         root, node="Person", filter="age = 1 AND active", fragmentsPerPartition="1"
     )
     assert len(unindexed.partitions()) == 3
+
+
+def test_a_filter_on_an_indexed_column_reads_only_what_it_must(tmp_path: Path) -> None:
+    root = str(tmp_path / "g.omni")
+    schema = "node Page { name: String @key  size: I32 @index  text: String }"
+    count = 40_000
+    rows = pa.table(
+        {
+            "name": [f"p{row:06d}" for row in range(count)],
+            "size": pa.array(range(count), pa.int32()),
+            "text": [f"{row:06d}" * 20 for row in range(count)],
+        }
+    )
+    with Graph.init(root, schema, durability="process", auto_optimize=False) as graph:
+        graph.load_tables(nodes={"Page": rows.slice(0, count // 2)}, mode="append")
+        graph.load_tables(nodes={"Page": rows.slice(count // 2)}, mode="append")
+        graph.ensure_indices()
+    (part,) = reader_of(root, node="Page", filter="size = 31000").partitions()
+    (everything,) = reader_of(root, node="Page").partitions()
+    assert isinstance(part, FragmentsPartition)
+    assert isinstance(everything, FragmentsPartition)
+    assert len(part.fragment_ids) == 1
+    at = part.scan.at
+    datasets = open_store(part.scan.settings).datasets
+    handle = datasets.open(at.location, branch=at.branch, version=at.version)
+    found, cost = handle.scan_statistics(part.scan.request(part.fragment_ids))
+    _, whole = handle.scan_statistics(everything.scan.request(everything.fragment_ids))
+    assert found["name"].to_pylist() == ["p031000"]
+    assert cost.indexes_loaded > 0
+    assert cost.bytes_read * 20 < whole.bytes_read
+    without_index = replace(part.scan.request(part.fragment_ids), use_scalar_indexes=False)
+    _, scanned = handle.scan_statistics(without_index)
+    assert cost.bytes_read < scanned.bytes_read
 
 
 # -- mistakes -------------------------------------------------------------------------------------

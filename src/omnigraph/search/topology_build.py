@@ -53,17 +53,12 @@ def build_topology(
     ids = NodeIds(handles.source)
     target_ids = ids if states.same_type else NodeIds(handles.target)
     rows = read_edges(handles.edge, ids, target_ids, guard=guard)
-    return assemble_topology(states, rows, ids.numbering, target_ids.numbering, guard)
+    return _assembled(states, rows, ids.numbering, target_ids.numbering, guard)
 
 
-def assemble_topology(
-    states: TopologyStates,
-    rows: EdgeRows,
-    sources: Numbering,
-    targets: Numbering,
-    guard: Guard = UNGUARDED,
+def _assembled(
+    states: TopologyStates, rows: EdgeRows, sources: Numbering, targets: Numbering, guard: Guard
 ) -> Topology:
-    """Build both directions from edges whose ends are known as dense ids."""
     present = (rows.sources >= 0) & (rows.targets >= 0)
     places = None if present.all() else np.flatnonzero(present)
     starts = rows.sources if places is None else rows.sources[places]

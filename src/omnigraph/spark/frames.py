@@ -81,6 +81,8 @@ def graph_tables(
     """
     catalog = catalog_of(pinned.snapshot.schema)
     chosen = [_edge_type(pinned.snapshot, name) for name in edges or catalog.edge_types]
+    if not chosen:
+        raise SourceOptionError("edge", "names no type: a graph without edges has no graph frame")
     ends = {name for edge in chosen for name in (edge.from_type, edge.to_type)}
     nodes = sorted(ends) if edges is not None else list(catalog.node_types)
     vertices = [
@@ -98,8 +100,6 @@ def graph_tables(
         )
         for edge in chosen
     ]
-    if not vertices or not links:
-        raise SourceOptionError("edge", "names no type: a graph without edges has no graph frame")
     return reduce(_union, vertices), reduce(_union, links)
 
 

@@ -12,20 +12,22 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.schema import EdgeType
-from omnigraph.search.numbering import numbering_of, scan_row_ids
+from omnigraph.search.csr import build_csr
+from omnigraph.search.numbering import Numbering
 from omnigraph.search.states import TableState
-from omnigraph.search.topology import TopologyStates
-from omnigraph.search.topology_build import EdgeRows, assemble_topology
+from omnigraph.search.topology import Topology, TopologyStates
 from omnigraph.search.topology_store import TopologyStore
+from omnigraph.store.records import ROW_ID, ScanRequest
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
-    from omnigraph.search.topology import Topology
     from omnigraph.store import Store
+    from omnigraph.store.datasets import DatasetHandle
     from omnigraph.write.load_stage import StagedType
     from omnigraph.write.load_types import LoadedType
 
@@ -68,12 +70,31 @@ def _topology(
     # What the rows have left behind is worth as much as the topology will take.
     pa.default_memory_pool().release_unused()
     handles = [snapshot.open(key) for key in keys]
-    row_ids = [scan_row_ids(handle) for handle in handles]
-    if not all(bool((ids[1:] > ids[:-1]).all()) for ids in row_ids):
+    edges, sources, targets = (_numbering(handle) for handle in handles)
+    if edges is None or sources is None or targets is None:
         return None
     states = TopologyStates(*(TableState.of(handle) for handle in handles))
-    rows = EdgeRows(row_ids[0], starts, ends)
-    return assemble_topology(states, rows, numbering_of(row_ids[1]), numbering_of(row_ids[2]))
+    counts = sources.count, targets.count
+    same_type = states.same_type
+    out = build_csr(starts, ends, counts=counts, same_type=same_type)
+    incoming = build_csr(ends, starts, counts=counts[::-1], same_type=same_type)
+    return Topology(states, sources, targets, edges, out, incoming, 0)
+
+
+def _numbering(handle: DatasetHandle) -> Numbering | None:
+    """Number the rows of a new table; None when their row ids do not follow each other."""
+    first: int | None = None
+    count = 0
+    for batch in handle.scan(ScanRequest(columns=(), with_row_id=True)):
+        row_ids = np.asarray(batch[ROW_ID])
+        if first is None and len(row_ids):
+            first = int(row_ids[0])
+        if len(row_ids) and (
+            int(row_ids[0]) != (first or 0) + count or not (np.diff(row_ids) == 1).all()
+        ):
+            return None
+        count += len(row_ids)
+    return Numbering(count, first or 0)
 
 
 def _is_whole(loaded: LoadedType, staged: StagedType, snapshot: Snapshot) -> bool:
