@@ -143,7 +143,7 @@ def mixed(root: Path, scale: float, rounds: int) -> None:
 
     def ours() -> Callable[[], object]:
         graph = Graph.init(folders.new(), SCHEMA)
-        return lambda: graph.load(path, mode="append")
+        return lambda: graph.load(path, mode="append", engine="local")
 
     def peer() -> None:
         rows = pj.read_json(path, read_options=pj.ReadOptions(block_size=4 << 20))
@@ -241,7 +241,7 @@ LOAD_RECORDS = """
 from omnigraph import Graph
 folder, schema, path = sys.argv[1:]
 with Graph.init(folder, schema, durability="process") as graph, Measured():
-    graph.load(path, mode="append")
+    graph.load(path, mode="append", engine="local")
 """
 
 

@@ -76,7 +76,7 @@ ROOMS: tuple[Room, ...] = (
         13,
         "merge",
         "three-way merge and conflicts",
-        (*_GROUND, "schema", "store", "manifest", "changes", "write"),
+        (*_GROUND, "schema", "store", "manifest", "changes", "recovery", "write"),
     ),
     Room(
         14,

@@ -638,6 +638,7 @@ class Graph:
             quarantine=None if quarantine is None else Path(quarantine),
             max_errors=max_errors,
             on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
+            persists_topology=True,
         )
         return Loader(self._repository, self._committer, self._embedder(embed)).load(
             TableSource(nodes or {}, edges or {}), options

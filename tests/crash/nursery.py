@@ -192,6 +192,7 @@ def _warm_up() -> None:
     import pyarrow.dataset
     import pyarrow.parquet  # noqa: F401
 
+    import crash.child  # noqa: F401 - and with it the engine
     from omnigraph.clock import SystemClock
     from omnigraph.query import parse_queries
     from omnigraph.schema import compile_schema

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,14 @@ def test_the_actors_table_appears_with_the_first_actor(local_place: Place) -> No
     assert not local_place.store().datasets.exists(COMMIT_ACTORS)
     add(graph, "bob", actor_id="eva")
     assert len(recorded(local_place, COMMIT_ACTORS)) == 1
+
+
+def test_a_graph_that_was_removed_does_not_come_back(local_place: Place) -> None:
+    graph = local_place.init()
+    commits = graph.list_commits()
+    shutil.rmtree(local_place.uri)
+    repository_of(graph).commit_tables.record(commits)
+    assert not Path(local_place.uri).exists()
 
 
 def remove(*locations: str) -> Callable[[Place], None]:

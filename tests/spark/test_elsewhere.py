@@ -51,7 +51,8 @@ spark.stop()
     ("place", "module"),
     [
         ({"OMNIGRAPH_SPARK_MASTER": "local-cluster[2,1,1024]"}, "pyspark.sql.session"),
-        ({"SPARK_REMOTE": "local[2]"}, "pyspark.sql.connect.session"),
+        # The second variable makes the server take any free port.
+        ({"SPARK_REMOTE": "local[2]", "SPARK_TESTING": "1"}, "pyspark.sql.connect.session"),
     ],
     ids=["local-cluster", "connect"],
 )

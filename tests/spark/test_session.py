@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from omnigraph.spark import JavaMissingError, get_spark, java_problem
+from omnigraph.spark import (
+    JavaMissingError,
+    SparkConnectMissingError,
+    SparkStartError,
+    get_spark,
+    java_problem,
+)
 
 
 def fake_java(folder: Path, version_line: str) -> None:
@@ -65,6 +73,94 @@ def test_a_machine_without_java_is_told_what_to_install(tmp_path: Path) -> None:
 def test_a_missing_java_survives_pickling() -> None:
     error = pickle.loads(pickle.dumps(JavaMissingError("no Java")))  # noqa: S301 our own bytes
     assert error.problem == "no Java"
+
+
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda _: None))
+    monkeypatch.setattr("omnigraph.spark.session.getproxies", dict)
+
+
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize(
+    ("remote", "problem"),
+    [
+        ("sc://127.0.0.1:1", "nobody answers there"),
+        ("http://127.0.0.1", "expected an address like sc://host:15002"),
+        ("sc://", "expected an address like sc://host:15002"),
+        ("sc://127.0.0.1:port", "nobody answers there"),
+    ],
+)
+def test_a_remote_that_is_not_there_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch, remote: str, problem: str
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", remote)
+    with pytest.raises(SparkStartError, match=problem) as caught:
+        get_spark()
+    assert caught.value.where == remote
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_connect_client_without_grpc_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("omnigraph.spark.session.find_spec", lambda _: None)
+    with pytest.raises(SparkConnectMissingError, match="grpcio"):
+        get_spark(remote="sc://127.0.0.1:1")
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_remote_wins_over_a_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_SPARK_MASTER", "local[1]")
+    with pytest.raises(SparkStartError, match="sc://127"):
+        get_spark(remote="sc://127.0.0.1:1")
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_session_is_started_quietly_at_the_master_with_workers_of_this_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, str] = {}
+
+    class Builder:
+        def master(self, master: str) -> Builder:
+            seen["master"] = master
+            return self
+
+        def appName(self, name: str) -> Builder:  # noqa: N802 - Spark's name
+            seen["name"] = name
+            return self
+
+        def config(self, key: str, value: str) -> Builder:
+            seen[key] = value
+            return self
+
+        def getOrCreate(self) -> str:  # noqa: N802 - Spark's name
+            if seen["master"] == "moon":
+                raise RuntimeError("org.apache.spark.SparkException: Could not parse 'moon'")
+            return "session"
+
+    monkeypatch.setattr(SparkSession, "builder", Builder())
+    monkeypatch.setattr("omnigraph.spark.session.java_problem", lambda: None)
+    for name in ("SPARK_REMOTE", "PYSPARK_PYTHON", "SPARK_WORKER_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMNIGRAPH_SPARK_MASTER", "local-cluster[2,1,1024]")
+    monkeypatch.setenv("OMNIGRAPH_SPARK_DRIVER_MEMORY", "3g")
+    try:
+        assert get_spark() == "session"
+        assert os.environ["PYSPARK_PYTHON"] == sys.executable
+        assert Path(os.environ["SPARK_WORKER_DIR"]).is_relative_to(tempfile.gettempdir())
+    finally:
+        os.environ.pop("PYSPARK_PYTHON", None)
+        os.environ.pop("SPARK_WORKER_DIR", None)
+    assert seen["master"] == "local-cluster[2,1,1024]"
+    assert seen["spark.driver.memory"] == "3g"
+    assert seen["spark.ui.enabled"] == seen["spark.ui.showConsoleProgress"] == "false"
+    assert seen["spark.log.level"] == "ERROR"
+    with pytest.raises(SparkStartError, match=r"no Spark at 'moon': .*Could not parse"):
+        get_spark(master="moon")
+    assert get_spark(master="local[7]") == "session"
+    assert seen["master"] == "local[7]"
 
 
 @pytest.mark.spark

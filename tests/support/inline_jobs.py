@@ -30,6 +30,8 @@ class InlineJobs:
     def calls(
         self, stage: str, function: Callable[[Any, int], Any], asked: Sequence[Any]
     ) -> list[Any]:
+        if not asked:
+            return []
         self.stages.append(stage)
         sent = _travelled((function, tuple(asked)))
         answers = [sent[0](one, number) for number, one in enumerate(sent[1])]

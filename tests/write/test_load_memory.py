@@ -24,7 +24,7 @@ import sys
 from omnigraph import Graph
 folder, schema, path = sys.argv[1:]
 with Graph.init(folder, schema, durability="process") as graph:
-    result = graph.load(path, mode="append")
+    result = graph.load(path, mode="append", engine="local")
     counts = [info.rows for info in graph.snapshot().open("node:Person").fragments()]
 facts = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
 print([int(facts) * 1024, result.inserted, len(counts)])

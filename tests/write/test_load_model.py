@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.write import load_checks, load_parts, load_stage
+from omnigraph.write.locate import PROBES_MAX
 from omnigraph.write.violations import KeyConflictError, ValidationError
 from support.load_model import Model, ModelType, Outcome, model_lines
 from support.loads import graph_lines
@@ -101,7 +102,7 @@ def _check(data: st.DataObject) -> None:
     types = data.draw(schemas())
     model = Model(types)
     schema = "\n".join(kind.text() for kind in types.values())
-    probes = data.draw(st.sampled_from([0, load_checks.PROBES_MAX]))
+    probes = data.draw(st.sampled_from([0, PROBES_MAX]))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module in (load_checks, load_stage):
             patch.setattr(module, "PROBES_MAX", probes)
@@ -117,17 +118,16 @@ def _check_load(data: st.DataObject, model: Model, graph: Graph, quarantine: Pat
     records = data.draw(inputs(model.types, is_tidy=data.draw(st.booleans())))
     mode = data.draw(st.sampled_from(MODES))
     keeps_last = mode == "merge" and data.draw(st.booleans())
-    options: dict[str, str] = {"on_duplicate": "last"} if keeps_last else {}
+    on_duplicate = "last" if keeps_last else "error"
     if data.draw(st.booleans()):
         expected = model.load(records, mode, keeps_last=keeps_last)
-        assert _load(graph, records, mode, options) == (
+        assert _load(graph, records, mode, on_duplicate) == (
             expected.answer if expected.answer != "loaded" else _counts(expected)
         )
         is_loaded = expected.is_legal
     else:
         expected = model.load(records, mode, keeps_last=keeps_last, quarantines=True)
-        options |= {"on_error": "quarantine", "quarantine": str(quarantine)}
-        found = _load(graph, records, mode, options)
+        found = _load(graph, records, mode, on_duplicate, quarantine)
         is_loaded = not expected.is_hopeless
         if is_loaded:
             assert found == _counts(expected)
@@ -157,10 +157,20 @@ def _set_aside(folder: Path) -> set[int]:
 
 
 def _load(
-    graph: Graph, records: list[dict[str, object]], mode: str, options: dict[str, str]
+    graph: Graph,
+    records: list[dict[str, object]],
+    mode: str,
+    on_duplicate: str,
+    quarantine: Path | None = None,
 ) -> object:
     try:
-        result = graph.load(_lines(records), mode=mode, **options)
+        result = graph.load(
+            _lines(records),
+            mode=mode,
+            on_duplicate=on_duplicate,
+            on_error="fail" if quarantine is None else "quarantine",
+            quarantine=quarantine,
+        )
     except ValidationError as error:
         event("violations")
         return sorted((one.rule, one.position or 0) for one in error.violations)

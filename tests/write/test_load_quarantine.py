@@ -222,9 +222,7 @@ def test_rows_that_did_not_change_are_not_written(graph: Graph) -> None:
     assert [info.rows for info in updated.fragments()] == [1, 1, 1]
 
 
-def test_several_files_are_one_input_and_problems_name_theirs(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_several_files_are_one_input_and_problems_name_theirs(graph: Graph, tmp_path: Path) -> None:
     for number in (1, 2):
         (tmp_path / f"{number}.jsonl").write_bytes(lines(person(f"p{number}")))
     (tmp_path / "notes.txt").write_text("no records")

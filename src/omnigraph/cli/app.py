@@ -12,10 +12,12 @@ import click
 
 from omnigraph.cli.capabilities import RULES
 from omnigraph.cli.flags import GlobalFlags, global_options
+from omnigraph.cli.local_files import local_failure
 from omnigraph.cli.output import Output
+from omnigraph.cli.streams import prepare_streams
 from omnigraph.errors import OmnigraphError
 from omnigraph.names import nearest_name
-from omnigraph.wire import outcome_of
+from omnigraph.wire import EXIT_INTERRUPTED, outcome_of
 
 COMMANDS: Final = {
     "branch": ("omnigraph.cli.commands.branch", "Create, list, merge and delete branches."),
@@ -59,6 +61,11 @@ def _by_capability() -> list[tuple[str, str]]:
     return [(phrase, ", ".join(sorted(names))) for phrase, names in found.items()]
 
 
+INTERRUPTED: Final = (
+    "interrupted: a write that had begun to publish is settled by the next write,"
+    " everything else left nothing; see `omnigraph recovery status`"
+)
+
 OLD_SPELLINGS: Final = {"change": "mutate", "read": "query"}
 """Old names of commands: they still work, with a warning."""
 
@@ -87,6 +94,14 @@ class LazyGroup(click.Group):
         """End the help with the commands by capability."""
         with formatter.section("COMMANDS BY CAPABILITY"):
             formatter.write_dl(_by_capability())
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; an interrupt from the keyboard ends it with one line."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(f"\n{INTERRUPTED}" if sys.stderr.isatty() else INTERRUPTED, err=True)
+            ctx.exit(EXIT_INTERRUPTED)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -125,12 +140,19 @@ def run(args: list[str] | None = None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except OmnigraphError as error:
-        as_json = "--json" in (sys.argv if args is None else args)
-        Output(as_json=as_json).error(error)
-        return outcome_of(error).exit_code
+        return _failed(error, args)
+    except (OSError, UnicodeDecodeError) as error:
+        return _failed(local_failure(error), args)
     return 0
+
+
+def _failed(error: OmnigraphError, args: list[str] | None) -> int:
+    as_json = "--json" in (sys.argv if args is None else args)
+    Output(as_json=as_json).error(error)
+    return outcome_of(error).exit_code
 
 
 def main() -> None:
     """Run the command line."""
+    prepare_streams()
     sys.exit(run())

@@ -6,7 +6,8 @@
 | `jsonl` | a line of metadata, then one compact object per row |
 | `csv` | header, rows; cells with `,` `"` CR LF are quoted, quotes doubled |
 | `kv` | summary, then per row `row N` and `header: value` lines |
-| `table` | summary, header, rule, rows; wide cells are cut or wrapped |
+| `table` | summary, header, rule, rows; wide cells are cut or wrapped; on a terminal that is too |
+| | narrow, the columns come in several tables below each other |
 
 Cells: null is `null`, text stands as it is, everything else is compact JSON.
 """
@@ -25,6 +26,7 @@ READ_FORMATS: Final[tuple[ReadFormat, ...]] = ("table", "kv", "csv", "jsonl", "j
 COLUMN_WIDTH_DEFAULT: Final = 80
 COLUMN_WIDTH_MIN: Final = 8
 _NO_ROWS: Final = "(no rows)"
+_BETWEEN: Final = " | "
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class TableStyle:
 
     column_width_max: int = COLUMN_WIDTH_DEFAULT
     layout: CellLayout = "truncate"
+    line_width_max: int | None = None
+    """How many characters fit beside each other; None where lines may have any length."""
 
     @property
     def width_max(self) -> int:
@@ -143,10 +147,31 @@ def _table_lines(result: Mapping[str, Any], style: TableStyle) -> Iterator[str]:
     rows = [[_one_line(cell_text(row.get(c))) for c in columns] for row in _rows(result)]
     headers = [_one_line(column) for column in columns]
     widths = [_width([header, *cells], style) for header, cells in _by_column(headers, rows)]
-    yield from _row_lines(headers, widths, style)
-    yield "-+-".join("-" * width for width in widths)
-    for row in rows:
-        yield from _row_lines(row, widths, style)
+    parts = list(_fitting(widths, style.line_width_max))
+    for part in parts:
+        if len(parts) > 1:
+            yield ""
+            yield f"columns {part.start + 1} to {part.stop} of {len(columns)}"
+        yield from _row_lines(headers[part], widths[part], style)
+        yield "-+-".join("-" * width for width in widths[part])
+        for row in rows:
+            yield from _row_lines(row[part], widths[part], style)
+
+
+def _fitting(widths: Sequence[int], line_width_max: int | None) -> Iterator[slice]:
+    """Cut columns into runs whose lines fit; a column that is wider alone is a run of its own.
+
+    >>> list(_fitting([4, 4, 4], 12))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    start, used = 0, 0
+    for position, width in enumerate(widths):
+        longer = width if position == start else used + len(_BETWEEN) + width
+        if line_width_max is not None and position > start and longer > line_width_max:
+            yield slice(start, position)
+            start, longer = position, width
+        used = longer
+    yield slice(start, len(widths))
 
 
 def _by_column(
@@ -169,7 +194,7 @@ def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -
     for number in range(max(len(parts) for parts in pieces)):
         shown = [parts[number] if number < len(parts) else "" for parts in pieces]
         padded = [text.ljust(width) for text, width in zip(shown, widths, strict=True)]
-        yield " | ".join(padded).rstrip()
+        yield _BETWEEN.join(padded).rstrip()
 
 
 def _pieces(cell: str, width: int, style: TableStyle) -> list[str]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.formats import READ_FORMATS, ReadFormat, read_lines
+from omnigraph.cli.formats import READ_FORMATS, ReadFormat, TableStyle, read_lines
 from omnigraph.cli.output import Output
 from omnigraph.cli.statements import Statements
+from omnigraph.cli.streams import terminal_width
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ class ShellSession:
         if explain:
             click.echo(result.explanation_text())
             return
-        for line in read_lines(result.envelope(), self._form):
+        style = TableStyle(line_width_max=terminal_width())
+        for line in read_lines(result.envelope(), self._form, style):
             click.echo(line)
 
     # -- commands ---------------------------------------------------------------------------------

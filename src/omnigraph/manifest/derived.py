@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS
+from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS, MANIFEST
 from omnigraph.store.errors import DatasetExistsError, DatasetNotFoundError, StaleBaseError
 from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, ScanRequest
 from omnigraph.values import PRIMARY_KEY
@@ -122,6 +122,8 @@ class CommitTables:
         try:
             head = self._datasets.head_version(location)
         except DatasetNotFoundError:
+            if not self._datasets.exists(MANIFEST):
+                return  # Somebody has removed the graph: its folder must not come back.
             staged = self._datasets.stage_create(location, rows.schema, rows=rows)
             stored: frozenset[str] = frozenset()
         else:

@@ -165,6 +165,8 @@ class KeptColumns:
         """Keep whole columns of a dataset version, given by ascending row id."""
         version = published_version(entry)
         if self.numbers(entry) is None:
+            # Shared by all queries from now on: nobody may change it.
+            row_ids.setflags(write=False)
             self._put(version, Numbers(row_ids), row_ids.nbytes)
         for name, column in columns.items():
             if not pa.types.is_nested(column.type) and self.column(entry, name) is None:

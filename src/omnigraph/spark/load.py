@@ -13,12 +13,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from omnigraph.errors import OmnigraphError
 from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load_plan import LoadContext
 from omnigraph.spark.load_run import DRIVER_ROWS_MAX, LoadRun
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from omnigraph.write.load_stage import StagedType
     from omnigraph.write.protocol import Committer
     from omnigraph.write.spool import SpoolRoom
+
+_log = logging.getLogger(__name__)
 
 SET_ROWS_MAX: Final = 1 << 23
 
@@ -94,7 +98,7 @@ class SparkLoader(Loader):
     def load(self, source: LoadSource, options: LoadOptions) -> LoadResult:
         """Read everything, judge it, and commit it once."""
         with self._closing as stack:
-            stack.callback(self._files.remove)
+            stack.callback(_quietly, self._files.remove)
             store = self._repository.store
             records = StagingRecords(store.objects, self._repository.clock)
             self._record = stack.enter_context(records.hold(self._operation_id))
@@ -122,7 +126,7 @@ class SparkLoader(Loader):
                 self._work = SparkWork(
                     load, plan=plan, run=run, context=context, snapshot=snapshot, room=room
                 )
-                self._closing.callback(self._work.close)
+                self._closing.callback(_quietly, self._work.close)
         except BaseException:
             load.intake.close()
             raise
@@ -196,3 +200,11 @@ class SparkLoader(Loader):
         if self._work is None:
             raise TypeError("nothing was staged")
         return self._work
+
+
+def _quietly(tidy: Callable[[], None]) -> None:
+    """Tidy up behind a load; what that fails to do is no news about the load itself."""
+    try:
+        tidy()
+    except OmnigraphError as error:
+        _log.warning("files of a finished load stay until cleanup takes them: %s", error)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.spark.load_plan import ID
 from omnigraph.spark.load_run import LoadRun, StagedLoad, slices
@@ -28,9 +29,11 @@ from omnigraph.spark.stored_tasks import (
 )
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load_stage import StagedType as StagedTable
+from omnigraph.write.locate import PROBES_MAX, StoredRows
 from omnigraph.write.protocol import TableWrite
 
 if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.spark.staged import StagedType
     from omnigraph.spark.staged_views import StagedViews
@@ -81,10 +84,12 @@ class TableStage:
         self._views = views
         self._mode = mode
 
-    def ready(self, dropped: Mapping[str, str]) -> dict[str, StagedTable]:
+    def ready(self, snapshot: Snapshot, dropped: Mapping[str, str]) -> dict[str, StagedTable]:
         """Stage every table; `dropped` has files of rows that do not count any more."""
         types = self._load.types()
-        matches = self._match(types, dropped) if self._mode is WriteMode.MERGE else {}
+        matches: dict[str, _Matched] = {}
+        if self._mode is WriteMode.MERGE:
+            matches = self._match(types, snapshot, dropped)
         return {
             key: self._table(staged, dropped.get(key), matches.get(key, _Matched()))
             for key, staged in types.items()
@@ -93,7 +98,7 @@ class TableStage:
     # -- merge ------------------------------------------------------------------------------------
 
     def _match(
-        self, types: Mapping[str, StagedType], dropped: Mapping[str, str]
+        self, types: Mapping[str, StagedType], snapshot: Snapshot, dropped: Mapping[str, str]
     ) -> dict[str, _Matched]:
         tasks: list[MatchTask] = []
         stored = 0
@@ -105,13 +110,24 @@ class TableStage:
             handle = self._datasets.open(at.location, branch=at.branch, version=at.version)
             ids = self._run.merged_set(key, staged.run_paths(ID), dropped.get(key))
             rows = self._views.rows(staged)
-            tasks += [MatchTask(own, rows, ids) for own in slices(key, at, handle)]
-            stored += base.entry.row_count
+            among = self._fragments_with(staged, base, snapshot)
+            found = slices(key, at, handle, among=among)
+            tasks += [MatchTask(own, rows, ids) for own in found]
+            stored += base.entry.row_count if among is None else staged.rows
         outcomes = self._run.calls("comparing with stored rows", match_stored, tasks, rows=stored)
-        found: dict[str, _Matched] = {}
+        matched: dict[str, _Matched] = {}
         for task, outcome in zip(tasks, outcomes, strict=True):
-            found.setdefault(task.stored.table_key, _Matched()).outcomes.append(outcome)
-        return found
+            matched.setdefault(task.stored.table_key, _Matched()).outcomes.append(outcome)
+        return matched
+
+    def _fragments_with(
+        self, staged: StagedType, base: WriteBase, snapshot: Snapshot
+    ) -> frozenset[int] | None:
+        """Find the fragments that have one of a few ids, by the index; None for many ids."""
+        if staged.rows > PROBES_MAX:
+            return None
+        located = StoredRows(snapshot).locate(base.entry.table_key, pc.unique(staged.ids()))
+        return frozenset((located.addresses[located.found] >> np.uint64(32)).tolist())
 
     # -- tables -----------------------------------------------------------------------------------
 

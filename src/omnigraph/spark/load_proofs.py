@@ -26,6 +26,7 @@ from omnigraph.spark.load_plan import CARDINALITY, ID, Owner, has_cardinality, u
 from omnigraph.spark.load_run import LoadRun, StagedLoad, stored_slices
 from omnigraph.spark.stored_tasks import EndsTask, count_missing_ends
 from omnigraph.write.delta import WriteMode
+from omnigraph.write.locate import PROBES_MAX, StoredRows
 from omnigraph.write.validate_endpoints import edge_ends
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Proofs:
         wanted = {key: self._stored_kinds(staged) for key, staged in self._types.items()}
         wanted = {key: kinds for key, kinds in wanted.items() if kinds}
         stored = self._run.stored_runs(self._snapshot, wanted, self._replaced(wanted))
-        found = []
+        found = self._few_ids()
         for key, kinds in stored.items():
             staged = self._types[key]
             for kind, paths in kinds.items():
@@ -112,11 +113,23 @@ class Proofs:
         if not self._snapshot.entry(staged.table_key).row_count or not staged.rows:
             return {}
         kinds = unique_runs(staged.owner)
-        if self._mode is WriteMode.APPEND and not staged.ids_are_new:
+        if self._mode is WriteMode.APPEND and not staged.ids_are_new and not _has_few(staged):
             kinds[ID] = ("id",)
         if has_cardinality(staged.owner):
             kinds[CARDINALITY] = ("src",)
         return kinds
+
+    def _few_ids(self) -> list[Doubt]:
+        """Look a few ids up by the index instead of reading all that are stored."""
+        if self._mode is not WriteMode.APPEND:
+            return []
+        stored = StoredRows(self._snapshot)
+        return [
+            Doubt(key, ID)
+            for key, staged in self._types.items()
+            if staged.rows and not staged.ids_are_new and _has_few(staged)
+            if stored.contains(key, staged.ids()).any()
+        ]
 
     def _replaced(self, wanted: Mapping[str, object]) -> dict[str, KeySet]:
         """Return the ids of rows that replace stored ones, where the rest is looked at."""
@@ -235,6 +248,10 @@ class Proofs:
         key = f"node:{edge.from_type}"
         known = self._run.node_sets(self._load, self._snapshot, [key])[key]
         return any(len(shared) for shared in known.shared_hashes())
+
+
+def _has_few(staged: StagedType) -> bool:
+    return staged.rows <= PROBES_MAX
 
 
 def _spread(sources: np.ndarray, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

@@ -37,7 +37,7 @@ from omnigraph.write.validate_endpoints import edge_ends
 from omnigraph.write.violations import ViolationLog
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest import Entry, Snapshot
     from omnigraph.spark.jobs import JobRunner
     from omnigraph.spark.key_set import Places
     from omnigraph.store.datasets import DatasetHandle
@@ -86,6 +86,7 @@ class LoadRun:
         driver_rows_max: int = DRIVER_ROWS_MAX,
         set_rows_max: int = HASHES_MAX,
     ) -> None:
+        self._runs_of_stored: dict[DatasetVersion, dict[str, list[str]]] = {}
         self._driver_rows_max = driver_rows_max
         self._set_rows_max = set_rows_max
         self._jobs = jobs
@@ -203,20 +204,33 @@ class LoadRun:
 
         Rows whose id is in the set that `replaced` has for their table do not count.
         """
+        runs: dict[str, dict[str, list[str]]] = {}
+        asked: dict[str, dict[str, tuple[str, ...]]] = {}
+        for key, kinds in wanted.items():
+            known = {} if key in (replaced or {}) else self._known_runs(snapshot.entry(key))
+            runs[key] = {kind: known[kind] for kind in kinds if kind in known}
+            asked[key] = {kind: of for kind, of in kinds.items() if kind not in known}
         tasks = [
             HashTask(rows, kinds, (replaced or {}).get(key))
-            for key, kinds in wanted.items()
+            for key, kinds in asked.items()
             if kinds
             for rows in stored_slices(snapshot, key)
         ]
-        rows = sum(snapshot.entry(key).row_count for key in wanted)
+        rows = sum(snapshot.entry(key).row_count for key, kinds in asked.items() if kinds)
         found = self.calls("reading stored ids", hash_stored, tasks, rows=rows)
-        runs: dict[str, dict[str, list[str]]] = {}
         for task, paths in zip(tasks, found, strict=True):
-            own = runs.setdefault(task.rows.table_key, {})
+            key = task.rows.table_key
             for kind, path in paths.items():
-                own.setdefault(kind, []).append(path)
+                runs[key].setdefault(kind, []).append(path)
+                if task.replaced is None:
+                    known = self._known_runs(snapshot.entry(key))
+                    known[kind] = runs[key][kind]
         return runs
+
+    def _known_runs(self, entry: Entry) -> dict[str, list[str]]:
+        """Return the runs of a published version that exist already; it never changes."""
+        at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+        return self._runs_of_stored.setdefault(at, {})
 
     def dropped_rows(self, paths: Sequence[str]) -> Places:
         """Return the numbers of rows that files name, sorted."""
@@ -252,12 +266,20 @@ def stored_slices(snapshot: Snapshot, table_key: str) -> list[Slice]:
     return slices(table_key, at, snapshot.open(table_key))
 
 
-def slices(table_key: str, at: DatasetVersion, handle: DatasetHandle) -> list[Slice]:
-    """Divide the fragments of a version among tasks, about as many rows to each."""
+def slices(
+    table_key: str,
+    at: DatasetVersion,
+    handle: DatasetHandle,
+    *,
+    among: frozenset[int] | None = None,
+) -> list[Slice]:
+    """Divide the fragments of a version, or some, among tasks, about as many rows to each."""
     found: list[Slice] = []
     waiting: list[int] = []
     rows = 0
     for fragment in handle.fragments():
+        if among is not None and fragment.fragment_id not in among:
+            continue
         waiting.append(fragment.fragment_id)
         rows += fragment.rows
         if rows >= STORED_ROWS_PER_TASK:

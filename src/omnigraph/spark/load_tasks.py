@@ -319,7 +319,7 @@ class TypeStage:
         if first is not None:
             schema = self._owner.arrow_schema
             reader = pa.RecordBatchReader.from_batches(schema, chain([first], good))
-            fragments = task_store(self._context.files.settings).datasets.write_fragments(
+            fragments = task_store(self._context.files).datasets.write_fragments(
                 self._context.bases[self._owner.table_key],
                 reader,
                 replacing_schema=schema if self._context.replaces else None,

@@ -162,7 +162,7 @@ class SparkWork:
             views=self._views,
             mode=self._mode,
         )
-        return stage.ready(self._dropped())
+        return stage.ready(snapshot, self._dropped())
 
     def _dropped(self) -> dict[str, str]:
         """Leave the rows that do not count any more in files for tasks."""

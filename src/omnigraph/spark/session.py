@@ -131,19 +131,6 @@ def get_spark(*, master: str | None = None, remote: str | None = None) -> SparkS
     return _start(master or os.environ.get("OMNIGRAPH_SPARK_MASTER") or _LOCAL)
 
 
-def is_configured(*, master: str | None = None, remote: str | None = None) -> bool:
-    """Whether a session is active, or the caller or the environment says where Spark is."""
-    if master or remote:
-        return True
-    if os.environ.get("SPARK_REMOTE") or os.environ.get("OMNIGRAPH_SPARK_MASTER"):
-        return True
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 optional library
-    except ImportError:
-        return False
-    return SparkSession.getActiveSession() is not None
-
-
 def register(spark: SparkSession) -> None:
     """Make the format `omnigraph` known to a session whose workers do not find it by themselves."""
     from omnigraph.spark.source import OmnigraphSource  # noqa: PLC0415 needs the optional library

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.spark.load_plan import Owner, StagedPart
+from omnigraph.spark.load_plan import ID, Owner, StagedPart
 from omnigraph.spark.side_files import SideFiles
+from omnigraph.write.columns import concatenated, flat
 
 if TYPE_CHECKING:
     from omnigraph.spark.load_plan import Positions
@@ -72,6 +73,11 @@ class StagedType:
             for part, first in zip(self.parts, self.first_rows, strict=True)
             if kind in part.side_files
         )
+
+    def ids(self) -> pa.Array:
+        """Return all ids that the input gave, in no order; only for few rows."""
+        runs = [flat(run["id"]) for run in self.runs(ID)]
+        return concatenated(*runs) if runs else pa.array([], pa.utf8())
 
     def positions(self, rows: Positions) -> Positions:
         """Return where rows came from."""

@@ -44,7 +44,7 @@ class Slice:
 
     def open(self, context: LoadContext) -> DatasetHandle:
         """Open the version."""
-        datasets = task_store(context.files.settings).datasets
+        datasets = task_store(context.files).datasets
         return datasets.open(self.at.location, branch=self.at.branch, version=self.at.version)
 
     def slabs(
@@ -261,7 +261,7 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
             changed.append(pa.RecordBatch.from_arrays([*kept, ids], schema=schema))
     if not changed:
         return MatchOutcome((), (), matched, 0, len(rows))
-    datasets = task_store(context.files.settings).datasets
+    datasets = task_store(context.files).datasets
     base = context.bases[owner.table_key]
     fragments = datasets.write_fragments(base, pa.Table.from_batches(changed), row_id_column=ROW_ID)
     deletions = datasets.write_deletions(base, pa.concat_arrays(removed))
@@ -375,7 +375,7 @@ def rewrite_staged(
         yield from batches
 
     reader = pa.RecordBatchReader.from_batches(owner.arrow_schema, everything())
-    return task_store(context.files.settings).datasets.write_fragments(
+    return task_store(context.files).datasets.write_fragments(
         context.bases[owner.table_key],
         reader,
         replacing_schema=owner.arrow_schema if context.replaces else None,

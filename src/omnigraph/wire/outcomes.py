@@ -24,6 +24,7 @@ EXIT_OK: Final = 0
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_PRECONDITION: Final = 4
+EXIT_INTERRUPTED: Final = 130
 
 
 @dataclass(frozen=True)

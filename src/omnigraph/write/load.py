@@ -97,7 +97,7 @@ class Loader:
                 commit = self._commit(load, snapshot)
                 if self._embedder is not None:
                     self._embedder.record()
-                if commit is not None:
+                if commit is not None and options.persists_topology:
                     self._persist_topologies(load, target.incarnation)
                 return self._result(load, target, commit)
             finally:
@@ -182,6 +182,7 @@ class Loader:
             options.mode,
             keeps_last=options.on_duplicate is OnDuplicate.LAST,
             folds_free_ids=source.folds_free_ids,
+            keeps_ends=options.persists_topology,
             sets_aside=options.on_error is OnError.QUARANTINE,
         )
         catalog = catalog_of(snapshot.schema)

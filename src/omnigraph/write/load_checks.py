@@ -61,6 +61,8 @@ class LoadTerms:
     mode: WriteMode
     keeps_last: bool = False
     folds_free_ids: bool = True
+    keeps_ends: bool = False
+    """Whether it is remembered which nodes edges end in, for their topology."""
     sets_aside: bool = False
     """Whether rows that break a rule are left out instead of failing the load."""
 
@@ -398,7 +400,7 @@ class LoadJudge:
             if written is not None:
                 found = written.index().rows_of(slab)
                 is_open &= found < 0
-                if not has_stored:
+                if self._terms.keeps_ends and not has_stored:
                     loaded.note_ends(end, start, found)
             if has_stored and stored is None and np.count_nonzero(is_open) > PROBES_MAX:
                 stored = self._stored_index(loaded, node_key)

@@ -82,7 +82,7 @@ def _topology(
 
 
 def _numbering(handle: DatasetHandle) -> Numbering | None:
-    """Number the rows of a new table; None when their row ids do not follow each other."""
+    """Return how rows of a new table are numbered; None if their row ids leave gaps."""
     first: int | None = None
     count = 0
     for batch in handle.scan(ScanRequest(columns=(), with_row_id=True)):

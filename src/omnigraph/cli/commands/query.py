@@ -11,6 +11,7 @@ from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.formats import READ_FORMATS, TableStyle, read_lines
 from omnigraph.cli.output import Output
 from omnigraph.cli.query_input import query_input, read_params, read_query
+from omnigraph.cli.streams import terminal_width
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +85,7 @@ def _default_form() -> ReadFormat:
 def _style() -> TableStyle:
     settings = operator()
     layout: CellLayout = "wrap" if settings.cell_layout == "wrap" else "truncate"
-    return TableStyle(settings.column_width_max, layout)
+    return TableStyle(settings.column_width_max, layout, terminal_width())
 
 
 def _print(result: QueryResult, form: ReadFormat, *, explain: bool, profile: bool) -> None:

@@ -1,0 +1,399 @@
+"""Surroundings that are not what a command hoped for end in one message, never in a stack trace."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.stamp import STAMP_KEY
+from support.places import Place
+from support.terminal import Terminal
+
+OMNIGRAPH = str(Path(sys.executable).parent / "omnigraph")
+NAMES = "query names() { match { $p: Person } return { $p.name } order { $p.name } }"
+TIMEOUT_S = 120
+
+
+def plain_environment(**extra: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHON"))}
+    return {name: value for name, value in kept.items() if name != "NO_COLOR"} | extra
+
+
+def outside(
+    *args: str,
+    environment: Mapping[str, str] | None = None,
+    before: Callable[[], object] | None = None,
+    **streams: int,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the installed command in a process of its own."""
+    return subprocess.run(
+        [OMNIGRAPH, *args],
+        env=plain_environment() if environment is None else environment,
+        preexec_fn=before,
+        timeout=TIMEOUT_S,
+        check=False,
+        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        | streams,
+    )
+
+
+@pytest.fixture
+def people(omnigraph: Terminal, graph: str) -> str:
+    """A graph with a name that ASCII and Latin-1 lack characters for."""
+    names = ["Zoë", "→", "😀"]
+    rows = [json.dumps({"type": "Person", "data": {"name": name}}) for name in names]
+    Path("people.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    assert omnigraph("load", graph, "--data", "people.jsonl", "--mode", "append").code == 0
+    return graph
+
+
+def is_one_message(err: str) -> bool:
+    """Whether stderr is an error with at most a hint behind it."""
+    first, *others = err.splitlines()
+    return first.startswith("error: ") and [o for o in others if not o.startswith("hint: ")] == []
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ("load", "g.omni", "--data", "no.jsonl", "--mode", "append"),
+            "no.jsonl",
+        ),
+        (
+            ("branch", "conflicts", "draft", "--out", "no/where.jsonl", "--uri", "g.omni"),
+            "cannot use `no/where.jsonl`: No such file or directory\n"
+            "hint: make the folder first: `mkdir -p no`\n",
+        ),
+        (
+            ("changes", "baseline", "--out", "no/where.jsonl", "--uri", "g.omni"),
+            "cannot use `no/where.jsonl.lock`: No such file or directory\n"
+            "hint: make the folder first: `mkdir -p no`\n",
+        ),
+        (
+            ("shell", "g.omni", "--file", "latin.txt"),
+            "a file is not UTF-8 text: byte 0xf6 at offset 2\n"
+            "hint: convert it: `iconv -f LATIN1 -t UTF-8 FILE > NEW`\n",
+        ),
+        (
+            ("query", "-e", NAMES, "--params-file", "latin.txt", "--store", "g.omni"),
+            "latin.txt is not UTF-8 text",
+        ),
+        (
+            ("branch", "merge", "draft", "--resolve", "latin.txt", "--uri", "g.omni"),
+            "a file is not UTF-8 text: byte 0xf6 at offset 2\n",
+        ),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_a_file_that_cannot_be_used_is_one_message(
+    omnigraph: Terminal, graph: str, args: tuple[str, ...], message: str
+) -> None:
+    omnigraph("branch", "create", "draft", "--uri", graph)
+    Path("latin.txt").write_bytes("größe".encode("latin-1"))
+    result = omnigraph(*args, "--quiet")
+    assert (result.code, result.out) == (1, "")
+    assert message in result.err
+    assert is_one_message(result.err)
+
+
+def without_privileges() -> None:
+    """Let the permissions of files count for this process, also when root runs the tests."""
+    if os.geteuid() != 0:
+        return
+    drop_from_bounding_set = 24
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        if libc.prctl(drop_from_bounding_set, capability, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "cannot give up a capability")
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """Return a folder that this user may not enter, with a file inside."""
+    if outside("version", before=without_privileges).returncode != 0:
+        pytest.skip("this process may not give up its privileges")
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    (folder / "in.jsonl").write_text("{}", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("snapshot", "closed/g.omni"),
+        ("init", "--schema", "s.pg", "closed/g.omni"),
+        ("load", "g.omni", "--data", "closed/in.jsonl", "--mode", "append"),
+        ("changes", "baseline", "--out", "closed/out.jsonl", "--uri", "g.omni"),
+        ("branch", "conflicts", "draft", "--out", "closed/out.jsonl", "--uri", "g.omni"),
+        ("export", "g.omni", "--out", "closed/out"),
+    ],
+    ids=lambda args: args[0],
+)
+def test_a_path_without_permission_is_one_message_with_a_next_step(
+    omnigraph: Terminal, graph: str, closed: Path, args: tuple[str, ...]
+) -> None:
+    omnigraph("branch", "create", "draft", "--uri", graph)
+    closed.chmod(0)
+    try:
+        child = outside(*args, "--quiet", before=without_privileges)
+    finally:
+        closed.chmod(0o700)
+    err = child.stderr.decode()
+    assert (child.returncode, child.stdout) == (1, b"")
+    assert is_one_message(err)
+    assert "ermission denied" in err
+    assert "closed" in err.splitlines()[0]
+    assert "hint: " in err
+    assert sorted(closed.iterdir()) == [closed / "in.jsonl"]
+
+
+@pytest.mark.parametrize("args", [("snapshot",), ("load", "--data", "d.jsonl", "--mode", "append")])
+def test_a_graph_from_the_future_is_refused_and_stays_as_it_is(
+    omnigraph: Terminal, graph: str, args: tuple[str, ...]
+) -> None:
+    Path("d.jsonl").write_text('{"type": "Person", "data": {"name": "a"}}', encoding="utf-8")
+    store = Place(graph).store()
+    rows = store.datasets.open(MANIFEST).scan().read_all()
+    of_the_future = rows.schema.with_metadata({STAMP_KEY: "4"})
+    store.objects.delete_prefix(MANIFEST)
+    datasets = Place(graph).store().datasets
+    datasets.commit_staged(datasets.stage_create(MANIFEST, of_the_future, rows=rows))
+    before = sorted(Path(graph).rglob("*"))
+    result = omnigraph(*args, "--store", graph)
+    assert (result.code, result.out) == (1, "")
+    assert is_one_message(result.err)
+    assert result.err.rstrip().endswith("upgrade omnigraph first")
+    assert sorted(Path(graph).rglob("*")) == before
+
+
+# -- streams --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("query", "-e", NAMES, "--format", "csv", "--store"), ("export",)],
+    ids=lambda args: args[0],
+)
+def test_a_reader_that_leaves_early_ends_a_command_in_silence(
+    omnigraph: Terminal, graph: str, args: tuple[str, ...]
+) -> None:
+    # More than a pipe holds, so that the command is still writing when the reader has gone.
+    rows = ({"type": "Person", "data": {"name": f"{n:0100}"}} for n in range(3000))
+    Path("d.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    omnigraph("load", graph, "--data", "d.jsonl", "--mode", "append")
+    child = subprocess.Popen(
+        [OMNIGRAPH, *args, graph], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline()
+    child.stdout.close()
+    assert child.stderr is not None
+    with child.stderr:
+        assert child.stderr.read() == b""
+    assert child.wait(TIMEOUT_S) == 1
+
+
+def test_an_interrupt_in_a_load_is_one_line_and_leaves_the_graph_alone(
+    omnigraph: Terminal, graph: str
+) -> None:
+    before = omnigraph("snapshot", graph, "--json").out
+    child = subprocess.Popen(
+        [OMNIGRAPH, "load", graph, "--data", "-", "--mode", "append", "--engine", "local"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A shell gives commands in the background an ignored signal, and so may who runs the tests.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert child.stderr is not None
+    assert child.stdin is not None
+    target = child.stderr.readline().decode()
+    assert target.startswith("omnigraph load → ")
+    child.stdin.write(b'{"type": "Person", "data": {"name": "half"}}\n')
+    child.stdin.flush()
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=TIMEOUT_S)
+    assert (child.returncode, out) == (130, b"")
+    assert err.decode().startswith("interrupted: ")
+    assert err.count(b"\n") == 1
+    assert omnigraph("snapshot", graph, "--json").out == before
+    assert omnigraph("recovery", "status", graph).out == "nothing pending\n"
+    assert omnigraph("load", graph, "--data", os.devnull, "--mode", "append").code == 0
+
+
+def closing(*numbers: int) -> Callable[[], None]:
+    def close() -> None:
+        for number in numbers:
+            os.close(number)
+
+    return close
+
+
+def test_streams_that_the_caller_closed_are_empty(people: str) -> None:
+    loaded = outside(
+        "load", people, "--data", "-", "--mode", "append", "--json", before=closing(0)
+    )
+    assert (loaded.returncode, json.loads(loaded.stdout)["total_entities"]) == (0, 0)
+    exported = outside("export", people, before=closing(1))
+    assert (exported.returncode, exported.stderr) == (0, b"")
+    shown = outside("snapshot", people, before=closing(0, 2))
+    assert (shown.returncode, shown.stdout[:12]) == (0, b"branch main ")
+    assert outside("snapshot", people, before=closing(0, 1, 2)).returncode == 0
+    assert outside("snapshot", people).stdout == shown.stdout
+
+
+def test_without_a_terminal_a_destructive_command_does_not_wait_for_an_answer() -> None:
+    root = "s3://bucket/g.omni"
+    child = outside("branch", "delete", "draft", "--uri", root, before=os.setsid)
+    err = child.stderr.decode()
+    assert (child.returncode, child.stdout) == (1, b"")
+    assert err.startswith("error: refusing destructive `branch delete` on s3://bucket/g.omni")
+    assert "--yes" in err
+
+
+# -- encodings ------------------------------------------------------------------------------------
+
+ASCII = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+LATIN_1 = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}
+
+
+@pytest.mark.parametrize(
+    ("locale", "encoding", "shown"),
+    [
+        ({"LC_ALL": "C"}, "utf-8", ["Zoë", "→", "😀"]),
+        ({"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0"}, "utf-8", ["Zoë", "→", "😀"]),
+        (ASCII, "ascii", ["Zo\\u00eb", "\\u2192", "\\ud83d\\ude00"]),
+        (LATIN_1, "latin-1", ["Zoë", "\\u2192", "\\ud83d\\ude00"]),
+    ],
+    ids=["C", "POSIX", "ascii", "latin-1"],
+)
+def test_text_survives_a_locale_that_lacks_its_characters(
+    people: str, locale: dict[str, str], encoding: str, shown: list[str]
+) -> None:
+    environment = plain_environment(**locale)
+    child = outside(
+        "query", "-e", NAMES, "--format", "csv", "--store", people, environment=environment
+    )
+    assert (child.returncode, child.stderr) == (0, b"")
+    assert child.stdout.decode(encoding).splitlines() == ["p.name", *shown]
+
+
+@pytest.mark.parametrize("locale", [ASCII, LATIN_1], ids=["ascii", "latin-1"])
+def test_json_means_the_same_in_every_locale(people: str, locale: dict[str, str]) -> None:
+    environment = plain_environment(**locale)
+    encoding = locale["PYTHONIOENCODING"]
+    child = outside("query", "-e", NAMES, "--json", "--store", people, environment=environment)
+    rows = json.loads(child.stdout.decode(encoding))["rows"]
+    assert [row["p.name"] for row in rows] == ["Zoë", "→", "😀"]
+    wrong = outside(
+        *("snapshot", people, "--branch", "ä", "--json"), environment=plain_environment(**locale)
+    )
+    assert wrong.returncode == 1
+    assert "error" in json.loads(wrong.stderr.decode(encoding))
+
+
+def test_an_argument_that_is_no_text_is_shown_escaped(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [OMNIGRAPH.encode(), b"snapshot", b"caf\xe9.omni"],
+        cwd=tmp_path,
+        env=plain_environment(LC_ALL="C.UTF-8"),
+        capture_output=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert (child.returncode, child.stdout) == (1, b"")
+    assert b"Traceback" not in child.stderr
+    assert child.stderr.startswith(b"error: ")
+
+
+# -- terminals ------------------------------------------------------------------------------------
+
+
+def on_a_terminal(args: list[str], columns: int, **environment: str) -> str:
+    """Run the command line with a terminal of a certain width as its output."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    variables = plain_environment(**environment)
+    variables.pop("COLUMNS", None)
+    child = subprocess.Popen([OMNIGRAPH, *args], stdout=theirs, stderr=theirs, env=variables)
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 4096):
+            shown += part
+    except OSError as error:
+        assert error.errno == errno.EIO  # noqa: PT017 - how Linux reports the end of a terminal
+    finally:
+        os.close(ours)
+    assert child.wait(timeout=TIMEOUT_S) == 0
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def wide(omnigraph: Terminal) -> list[str]:
+    """Return the query of a row of two hundred columns."""
+    properties = " ".join(f"p{number:03}: I32?" for number in range(200))
+    Path("wide.pg").write_text(f"node Wide {{ {properties} }}", encoding="utf-8")
+    row = {"type": "Wide", "data": {f"p{number:03}": number for number in range(200)}}
+    Path("wide.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    assert omnigraph("init", "--schema", "wide.pg", "wide.omni").code == 0
+    assert omnigraph("load", "wide.omni", "--data", "wide.jsonl", "--mode", "append").code == 0
+    returned = ", ".join(f"$w.p{number:03}" for number in range(200))
+    text = f"query all() {{ match {{ $w: Wide }} return {{ {returned} }} }}"
+    return ["query", "-e", text, "--store", "wide.omni"]
+
+
+def test_a_table_wider_than_the_terminal_comes_in_parts_that_fit(
+    omnigraph: Terminal, wide: list[str]
+) -> None:
+    shown = on_a_terminal(wide, 80).splitlines()
+    assert max(len(line) for line in shown) <= 80
+    assert shown[:6] == [
+        "1 rows from branch main via all",
+        "",
+        "columns 1 to 9 of 200",
+        " | ".join(f"w.p{number:03}" for number in range(9)),
+        "-+-".join(["-" * 6] * 9),
+        " | ".join(f"{number:<6}" for number in range(9)).rstrip(),
+    ]
+    cells = [cell.strip() for line in shown for cell in line.split(" | ") if "w.p" in line]
+    assert cells == [f"w.p{number:03}" for number in range(200)]
+    # Nothing is cut where lines may have any length.
+    summary, header, *_ = omnigraph(*wide).out.splitlines()
+    assert summary == shown[0]
+    assert len(header.split(" | ")) == 200
+
+
+def test_a_table_that_fits_the_terminal_is_one(people: str) -> None:
+    expected = "3 rows from branch main via names\np.name\n------\nZoë\n→\n😀\n"
+    assert on_a_terminal(["query", "-e", NAMES, "--store", people], 80) == expected
+
+
+@pytest.mark.parametrize(("environment", "has_colour"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_are_for_terminals_that_want_them(
+    omnigraph: Terminal, people: str, environment: dict[str, str], has_colour: bool
+) -> None:
+    [head, base] = omnigraph("commit", "list", people, "--json").json["commits"]
+    ids = [base["graph_commit_id"], head["graph_commit_id"]]
+    shown = on_a_terminal(["diff", *ids, "--uri", people], 80, **environment)
+    assert ("\x1b[" in shown) is has_colour
+    assert "\x1b[" not in omnigraph("diff", *ids, "--uri", people).out

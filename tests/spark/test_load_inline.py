@@ -1,0 +1,180 @@
+"""What the driver of a bulk load does, with tasks that run in this process."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import UnavailableError
+from omnigraph.graph import Graph, Snapshot
+from omnigraph.names import BranchName
+from omnigraph.spark import load_commit
+from omnigraph.spark.load import SparkLoader, Tuning
+from omnigraph.spark.sources import SourceSpecError, plan_lines, plan_tables
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.load import PreparedLoad
+from omnigraph.write.load_stage import StagedType
+from omnigraph.write.violations import KeyConflictError, ValidationError
+from support.inline_jobs import InlineJobs, inline_load
+from support.loads import graph_lines
+
+SCHEMA = """\
+node Person { name: String @key  age: I32? }
+edge Knows: Person -> Person
+"""
+APPEND, MERGE, OVERWRITE = WriteMode.APPEND, WriteMode.MERGE, WriteMode.OVERWRITE
+IN_TASKS = Tuning(driver_rows_max=0)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with Graph.init(str(tmp_path / "graph"), SCHEMA, durability="process") as made:
+        yield made
+
+
+def people(*names: str, age: int = 1) -> dict[str, pa.Table]:
+    ages = pa.array([age] * len(names), pa.int32())
+    return {"Person": pa.table({"name": pa.array(names, pa.utf8()), "age": ages})}
+
+
+def knows(source: str, target: str) -> dict[str, pa.Table]:
+    return {"Knows": pa.table({"src": [source], "dst": [target]})}
+
+
+def test_a_graph_that_was_made_again_at_the_same_place_is_read_anew(tmp_path: Path) -> None:
+    for name in ("ann", "bob"):
+        shutil.rmtree(tmp_path / "graph", ignore_errors=True)
+        with Graph.init(str(tmp_path / "graph"), SCHEMA, durability="process") as graph:
+            inline_load(graph, people(name), mode=APPEND, tuning=IN_TASKS)
+            inline_load(graph, knows(name, name), mode=APPEND, tuning=IN_TASKS)
+            assert len(graph_lines(graph)) == 2
+
+
+def test_rows_that_were_staged_for_another_lineage_are_written_again(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inline_load(graph, people("ann"), mode=APPEND)
+    graph.branch_create("dev")
+    stage = SparkLoader.stage
+    attempts = []
+
+    def overtaken(
+        self: SparkLoader, load: PreparedLoad, snapshot: Snapshot
+    ) -> dict[str, StagedType]:
+        found = stage(self, load, snapshot)
+        attempts.append(snapshot)
+        if len(attempts) == 1:
+            graph.load(people("zoe"), mode="append", branch="dev", engine="local")
+        return found
+
+    monkeypatch.setattr(SparkLoader, "stage", overtaken)
+    inline_load(graph, people("bob"), mode=APPEND, target=BranchName("dev"))
+    assert len(attempts) == 2
+    with Graph.open(graph.uri, branch="dev") as dev:
+        assert [line.split()[1] for line in graph_lines(dev)] == ["ann", "bob", "zoe"]
+    assert len(graph_lines(graph)) == 1
+
+
+def test_ends_are_looked_up_again_when_their_nodes_have_moved(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inline_load(graph, people("ann", "bob"), mode=APPEND)
+    stage = SparkLoader.stage
+    attempts = []
+
+    def overtaken(
+        self: SparkLoader, load: PreparedLoad, snapshot: Snapshot
+    ) -> dict[str, StagedType]:
+        found = stage(self, load, snapshot)
+        attempts.append(snapshot)
+        if len(attempts) == 1:
+            graph.mutate('query q() { delete Person where name = "bob" }')
+        return found
+
+    monkeypatch.setattr(SparkLoader, "stage", overtaken)
+    with pytest.raises(ValidationError, match="dst 'bob' not found in Person"):
+        inline_load(graph, knows("ann", "bob"), mode=APPEND)
+    assert [line.split()[1] for line in graph_lines(graph)] == ["ann"]
+
+
+def test_a_few_ids_are_looked_up_by_the_index(graph: Graph) -> None:
+    inline_load(graph, people("ann", "bob"), mode=APPEND)
+    jobs = InlineJobs()
+    inline_load(graph, people("cas"), mode=APPEND, jobs=jobs, tuning=IN_TASKS)
+    assert "reading stored ids" not in jobs.stages
+    with pytest.raises(KeyConflictError, match="'bob' of type Person already exists"):
+        inline_load(graph, people("bob"), mode=APPEND, tuning=IN_TASKS)
+
+
+def test_small_fragments_are_written_together(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_commit, "SMALL_FRAGMENTS_MAX", 1)
+    inline_load(graph, people("ann", "bob", "cas"), mode=APPEND)
+    assert len(graph.snapshot().open("node:Person").fragments()) == 1
+
+
+def test_a_load_that_is_done_is_not_failed_by_tidying_up(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class StorageGoneError(UnavailableError):
+        pass
+
+    def fails(*_: Any) -> None:
+        raise StorageGoneError("the storage is gone")
+
+    monkeypatch.setattr("omnigraph.spark.side_files.SideFiles.remove", fails)
+    assert inline_load(graph, people("ann"), mode=APPEND).inserted == 1
+    assert "the storage is gone" in caplog.text
+
+
+def test_the_record_of_a_load_names_its_tables_while_it_runs(graph: Graph) -> None:
+    class Looking(InlineJobs):
+        seen: str = ""
+
+        def rows(self, *args: Any, **named: Any) -> list[Any]:
+            (record,) = Path(graph.uri, "__staging").glob("*.json")
+            self.seen = record.read_text()
+            return super().rows(*args, **named)
+
+    jobs = Looking()
+    inline_load(graph, people("ann"), mode=APPEND, jobs=jobs)
+    assert graph.snapshot().entry("node:Person").location in jobs.seen
+    assert list(Path(graph.uri, "__staging").glob("*.json")) == []
+
+
+def test_lines_are_split_where_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.spark.sources.LINES_BYTES_MIN", 7)
+    path = tmp_path / "in.jsonl"
+    names = [f"p{n}" for n in range(40)]
+    path.write_text("\n".join(f'{{"type": "Person", "data": {{"name": "{n}"}}}}' for n in names))
+    plan = plan_lines([str(path)], parallelism=100)
+    assert len(plan.lines) > 10
+    with Graph.init(str(tmp_path / "graph"), SCHEMA, durability="process") as graph:
+        result = inline_load(graph, path, mode=APPEND)
+        assert result.inserted == 40
+        assert sorted(line.split()[1] for line in graph_lines(graph)) == sorted(names)
+        with path.open("a") as file:
+            file.write('\n{"type": "Person", "data": {"name": 7}}\n')
+        with pytest.raises(ValidationError, match=r"^line 41: "):
+            inline_load(graph, path, mode=MERGE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"paht": "x"}, "unknown entry 'paht'; did you mean 'path'"),
+        ({"format": "csv"}, "expected one of 'path' and 'table'"),
+    ],
+)
+def test_a_description_of_a_source_that_nobody_can_read_is_refused(
+    graph: Graph, spec: dict[str, str], words: str
+) -> None:
+    unused: Any = None
+    with pytest.raises(SourceSpecError, match=words):
+        plan_tables({"Person": spec}, graph.catalog(), unused, parallelism=1)
