@@ -17,6 +17,7 @@ from omnigraph.manifest import Snapshot
 from omnigraph.query.plan.plan import (
     AntiJoin,
     Bm25Ranking,
+    EntityId,
     Expand,
     Filter,
     NodeScan,
@@ -29,6 +30,7 @@ from omnigraph.query.plan.plan import (
 from omnigraph.read.aggregate import GroupedResult, distinct_result
 from omnigraph.read.anti_join import anti_join
 from omnigraph.read.bindings import Bindings
+from omnigraph.read.columns import ID
 from omnigraph.read.context import Context, Embed
 from omnigraph.read.expand import close_cycle, expand_rows
 from omnigraph.read.explain import describe, explain_plan
@@ -293,7 +295,12 @@ class _Run:
         """Return the columns that every row of a scan will need, so that one scan reads all."""
         is_alone = self.plan.pipeline == (scan,)
         is_cut = self.plan.limit is not None and not self.plan.is_aggregate
-        return scan.properties if is_alone and not is_cut else ()
+        if not is_alone or is_cut:
+            return ()
+        values = (column.expression for column in self.plan.columns)
+        # Counting nodes needs no id text; showing them does.
+        is_shown = any(isinstance(value, EntityId) for value in values)
+        return (*scan.properties, ID) if is_shown else scan.properties
 
 
 def _candidates(plan: ReadPlan) -> int | None:

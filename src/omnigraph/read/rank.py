@@ -46,7 +46,7 @@ Arm = NearestRanking | Bm25Ranking
 RRF_K_MIN: Final = 1
 REFINE_FACTOR: Final = 10
 """So many times more rows than wanted are taken from an index before the best are chosen."""
-_TIES: Final = (6, 250)
+_TIES: Final = (32, 500)
 """So many more rows than wanted are asked of a text index, to see ties with the last one."""
 
 

@@ -92,8 +92,7 @@ class LoadOptions:
     on_duplicate: OnDuplicate = OnDuplicate.ERROR
     external_blob_bases: tuple[str, ...] = ()
     persists_topology: bool = False
-    """Whether a first load of edges leaves their adjacency behind. That takes memory with the number
-    of edges, unlike all else."""
+    """Whether a first load of edges leaves their adjacency behind, which takes memory for each."""
     memory_max: int = MEMORY_MAX
     """What a load keeps in memory, in bytes; the rest waits in files."""
 
