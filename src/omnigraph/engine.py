@@ -125,6 +125,7 @@ class EngineMissingError(InvalidInputError):
     """The asked engine is not installed, or cannot do what was asked."""
 
     code = "OG-ENGINE"
+    hint = "`--engine local` runs in this process"
 
     def __init__(self, engine: str, reason: str) -> None:
         self.engine = engine

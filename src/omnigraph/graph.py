@@ -160,6 +160,7 @@ class ReservedActorError(InvalidInputError):
     """A caller used an actor id that belongs to the system."""
 
     code = "OG-ACTOR"
+    hint = "`--as NAME` with a name of your own"
 
     def __init__(self, actor_id: str) -> None:
         self.actor_id = actor_id

@@ -80,6 +80,7 @@ class IllegalNameError(InvalidInputError):
     """A branch or tag name cannot be used."""
 
     code = "OG-NAME"
+    hint = "use letters, digits, `_`, `-`, single dots, and `/` between parts"
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
         self.kind = kind

@@ -12,7 +12,7 @@ import pytest
 
 RECORDS_SMALL, RECORDS_LARGE = 3_250_000, 13_000_000
 """About 250 MB and 1 GB."""
-BYTES_PER_RECORD_MAX = 32
+BYTES_PER_RECORD_MAX = 48
 """What may stay in memory of a record: hashes of ids and ends, while the rules look at them."""
 
 SCHEMA = """

@@ -106,7 +106,7 @@ def resolve_scope(uri: str | None = None) -> Scope:
     named = {flag: value for flag, value in explicit.items() if value}
     if len(named) > 1:
         shown = " and ".join(f"{flag} {value}" for flag, value in named.items())
-        raise ConflictingAddressError(f"{shown} are mutually exclusive")
+        raise ConflictingAddressError(f"{shown} are mutually exclusive: give one of them")
     graph = given.get("graph")
     if named:
         [(flag, value)] = named.items()
@@ -160,7 +160,7 @@ def _explicit(flag: str, value: str, graph: str | None) -> Scope:
         return Scope("cluster", _looked_up("cluster", value), graph)
     if graph is not None:
         raise ConflictingAddressError(
-            f"--graph {graph} does not apply: {value} is already a single graph"
+            f"--graph {graph} does not apply: {value} is already a single graph: leave --graph away"
         )
     if value.startswith(("http://", "https://")):
         words = words_of(click.get_current_context())
@@ -213,6 +213,7 @@ def _default(graph: str | None) -> Scope:
 def _checked(scope: Scope) -> Scope:
     if scope.kind == "store" and scope.graph is not None:
         raise ConflictingAddressError(
-            f"graph '{scope.graph}' does not apply to a store scope: {scope.target} is one graph"
+            f"graph '{scope.graph}' does not apply to a store scope: {scope.target} is one graph;"
+            " leave the graph away"
         )
     return scope

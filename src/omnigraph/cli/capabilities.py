@@ -111,6 +111,7 @@ class FlagDoesNotApplyError(InvalidInputError):
         self.remedy = remedy
         end = f": {remedy}" if remedy else ""
         super().__init__(f"`{command}` is a {capability} command and --{flag} does not apply{end}")
+        self.hint = f"leave --{flag} away"
 
 
 def rule_of(words: tuple[str, ...]) -> Rule | None:

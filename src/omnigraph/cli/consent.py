@@ -14,12 +14,12 @@ class ConsentMissingError(InvalidInputError):
     """A destructive command on remote storage was not confirmed."""
 
     code = "OG-CONSENT"
-    hint = "give --yes"
 
     def __init__(self, command: str, uri: str) -> None:
         self.command = command
         self.uri = uri
         super().__init__(f"refusing destructive `{command}` on {uri} without --yes")
+        self.hint = f"`omnigraph {command} … --yes` consents"
 
 
 def require_consent(command: str, uri: str, *, as_json: bool) -> None:

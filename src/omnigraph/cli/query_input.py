@@ -18,10 +18,12 @@ class QueryInputError(InvalidInputError):
     """The text or the parameters of a query cannot be read."""
 
     code = "OG-QUERY-INPUT"
+    hint = "mend it, then run the command again"
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         self.problem = problem
-        self.hint = hint
+        if hint is not None:
+            self.hint = hint
         super().__init__(problem)
 
 

@@ -1,7 +1,7 @@
-"""What surrounds a run: its three streams, the encoding of a locale, the width of a terminal.
+r"""What surrounds a run: its three streams, the encoding of a locale, the width of a terminal.
 
-1. No character ends a run: what the encoding of a stream lacks is written as `\\uXXXX`, which people
-   can read and which means the same character inside JSON.
+1. No character ends a run: what the encoding of a stream lacks is written as `\uXXXX`, which
+   people can read and which means the same character inside JSON.
 2. A stream that the caller closed is an empty one. Its number must not go to a dataset's file, or
    whatever a library prints would be written into data.
 """

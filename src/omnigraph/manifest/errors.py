@@ -42,6 +42,7 @@ class BranchRefusedError(InvalidInputError):
     """A branch cannot be created or deleted under this name."""
 
     code = "OG-BRANCH-REFUSED"
+    hint = "choose another name; `omnigraph branch list` shows those that exist"
 
     def __init__(self, branch: str, reason: str) -> None:
         self.branch = branch
@@ -53,6 +54,7 @@ class BranchConflictError(ConflictError):
     """The state of other branches forbids this now."""
 
     code = "OG-BRANCH-CONFLICT"
+    hint = "`omnigraph branch list` shows the branches, `omnigraph tag list` the tags"
 
     def __init__(self, branch: str, reason: str) -> None:
         self.branch = branch
@@ -122,6 +124,7 @@ class CommitSettledError(ConflictError):
     """Recovery has settled this operation: its commit id is taken."""
 
     code = "OG-COMMIT-SETTLED"
+    hint = "`omnigraph log` shows what is published; a voided write can be run again"
 
     def __init__(self, commit_id: str, is_published: bool) -> None:
         self.commit_id = commit_id
@@ -173,12 +176,14 @@ class TagExistsError(ConflictError):
     def __init__(self, tag: str) -> None:
         self.tag = tag
         super().__init__(f"tag '{tag}' already exists")
+        self.hint = f"choose another name, or forget it: `omnigraph tag delete {tag}`"
 
 
 class VersionRemovedError(NotFoundError):
     """A version existed and cleanup has removed it, or it never existed."""
 
     code = "OG-VERSION-REMOVED"
+    hint = "`omnigraph commit list` shows what can still be read"
 
     def __init__(self, what: str, version: int, head: int) -> None:
         self.what = what
@@ -206,6 +211,7 @@ class TypeNotFoundError(NotFoundError):
     """A snapshot has no such type."""
 
     code = "OG-TYPE-NOT-FOUND"
+    hint = "`omnigraph snapshot` lists the types"
 
     def __init__(self, table_key: str, version: int) -> None:
         self.table_key = table_key
@@ -233,6 +239,7 @@ class GraphExistsError(ConflictError):
         self.root = root
         self.found = found
         super().__init__(f"{root} already holds {found}")
+        self.hint = f"choose another root; `omnigraph snapshot {root}` shows what is there"
 
 
 class FormatTooNewError(CorruptError):

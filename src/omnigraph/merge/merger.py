@@ -69,6 +69,7 @@ class SameBranchError(InvalidInputError):
     """A branch cannot be merged into itself."""
 
     code = "OG-SAME-BRANCH"
+    hint = "`omnigraph branch merge SOURCE --into TARGET` with two names"
 
     def __init__(self, branch: str) -> None:
         self.branch = branch
@@ -79,6 +80,7 @@ class UnrelatedBranchesError(InvalidInputError):
     """Two branches have no common commit to merge from."""
 
     code = "OG-NO-MERGE-BASE"
+    hint = "`omnigraph export --branch SOURCE`, then `omnigraph load --mode merge`"
 
     def __init__(self, source: str, target: str) -> None:
         self.source = source

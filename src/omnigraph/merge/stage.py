@@ -40,6 +40,7 @@ class MergedRowLostError(CorruptError):
     """A row that a merge should change or remove is not in the target."""
 
     code = "OG-MERGED-ROW-LOST"
+    hint = "keep the files; `omnigraph doctor URI` looks at the whole graph"
 
     def __init__(self, table_key: str, missing: int) -> None:
         self.table_key = table_key

@@ -87,6 +87,7 @@ class QueryKindError(InvalidInputError):
         self.is_mutation = is_mutation
         kind, verb = ("mutation", "mutate") if is_mutation else ("read", "query")
         super().__init__(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
+        self.hint = f"`omnigraph {verb} {name}`"
 
 
 def require_kind(query: QueryDecl, *, expect_mutation: bool | None) -> None:
@@ -157,7 +158,8 @@ class RegistryError(InvalidInputError):
 
     def __init__(self, problems: Iterable[RegistryProblem]) -> None:
         self.problems: tuple[RegistryProblem, ...] = tuple(problems)
-        self.hint = next((problem.hint for problem in self.problems if problem.hint), None)
+        hints = (problem.hint for problem in self.problems if problem.hint)
+        self.hint = next(hints, "mend the registry, then try again")
         lines = (f"stored query '{problem.key}': {problem.message}" for problem in self.problems)
         super().__init__("\n".join(lines))
 

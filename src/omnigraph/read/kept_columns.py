@@ -42,6 +42,7 @@ class ReadMemoryError(InvalidInputError):
     """The environment variable for the memory of kept columns has a value that means nothing."""
 
     code = "OG-READ-MEMORY"
+    hint = "unset it, or give a number such as 1024"
 
     def __init__(self, value: str) -> None:
         self.value = value

@@ -76,6 +76,7 @@ class QueryCancelledError(OmnigraphError):
     """Whoever asked no longer wants the answer."""
 
     code = "OG-QUERY-CANCELLED"
+    hint = "run it again"
 
     def __init__(self) -> None:
         super().__init__("the query was cancelled")

@@ -61,6 +61,7 @@ class TraversalSettingError(InvalidInputError):
     """An environment variable that steers traversal has a value that means nothing."""
 
     code = "OG-TRAVERSAL-SETTING"
+    hint = "unset it, or give such a value"
 
     def __init__(self, *, name: str, value: str, expected: str) -> None:
         self.name = name

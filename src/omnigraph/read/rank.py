@@ -54,6 +54,7 @@ class QueryVectorError(InvalidInputError):
     """A query vector does not fit its property."""
 
     code = "OG-QUERY-VECTOR"
+    hint = "give a list of that many numbers, or a text where a provider is configured"
 
     def __init__(self, *, property_name: str, expected: str, found: str) -> None:
         self.property_name = property_name
@@ -66,6 +67,7 @@ class FusionConstantError(InvalidInputError):
     """The constant of a rank fusion is not a positive whole number."""
 
     code = "OG-QUERY-RRF-K"
+    hint = "leave k away, or give a number such as 60"
 
     def __init__(self, value: int | None) -> None:
         self.value = value
@@ -76,6 +78,7 @@ class FusionWeightError(InvalidInputError):
     """The weights of a rank fusion are no finite numbers from zero on, or both zero."""
 
     code = "OG-QUERY-RRF-WEIGHT"
+    hint = "give two weights such as 1 and 0.5"
 
     def __init__(self, weights: tuple[float | None, ...]) -> None:
         self.weights = weights

@@ -27,6 +27,7 @@ class IdentityDomainError(ConflictError):
     """A schema was compiled for one graph against the accepted schema of another."""
 
     code: ClassVar[str] = "OG-SCHEMA-DOMAIN"
+    hint = "`omnigraph schema plan --schema FILE` compares with the right one"
 
     def __init__(self, *, domain: str, accepted: str) -> None:
         self.domain = domain

@@ -51,6 +51,7 @@ class EmbeddingRequestError(UnavailableError):
     """The provider answered with an error."""
 
     code = "OG-EMBED-REQUEST"
+    hint = "check the key, OMNIGRAPH_EMBED_MODEL and OMNIGRAPH_EMBED_BASE_URL"
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -90,6 +91,7 @@ class EmbeddingResponseError(UnavailableError):
     """The provider's answer cannot be understood."""
 
     code = "OG-EMBED-RESPONSE"
+    hint = "check OMNIGRAPH_EMBED_PROVIDER and OMNIGRAPH_EMBED_BASE_URL"
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -42,6 +42,7 @@ class SourceOptionError(InvalidInputError):
     """An option of the data source is unknown, missing, or has a value that means nothing."""
 
     code = "OG-SPARK-OPTION"
+    hint = "the guide 'Read and write from Spark' lists the options"
 
     def __init__(self, option: str, problem: str) -> None:
         self.option = option

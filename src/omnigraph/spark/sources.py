@@ -46,6 +46,7 @@ class SourceSpecError(InvalidInputError):
     """A source of a load is described in a way that nobody can read."""
 
     code = "OG-SOURCE-SPEC"
+    hint = "the guide 'Load data' lists what a source may be"
 
     def __init__(self, source: str, problem: str) -> None:
         self.source = source

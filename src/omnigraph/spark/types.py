@@ -44,6 +44,7 @@ class MomentOutOfRangeError(InvalidInputError):
     """A stored moment is further away than Spark can count."""
 
     code = "OG-SPARK-RANGE"
+    hint = "leave the column out with the option `columns`"
 
     def __init__(self, column: str, milliseconds: int) -> None:
         self.column = column

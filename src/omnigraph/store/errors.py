@@ -41,6 +41,7 @@ class InvalidLocationError(StorageError, InvalidInputError):
     """A root or a path that cannot be used."""
 
     code = "OG-STORE-LOCATION"
+    hint = "give a path, or a URL with file://, s3://, gs:// or az://"
 
     def __init__(self, *, path: str, reason: str) -> None:
         self.path = path
@@ -52,6 +53,7 @@ class InvalidScanError(StorageError, InvalidInputError):
     """A scan asks for something that this dataset does not have."""
 
     code = "OG-STORE-SCAN"
+    hint = "`omnigraph schema show` lists the types and their properties"
 
     def __init__(self, *, path: str, reason: str) -> None:
         self.path = path
@@ -63,6 +65,7 @@ class ObjectNotFoundError(StorageError, NotFoundError):
     """No object has this path."""
 
     code = "OG-STORE-OBJECT-NOT-FOUND"
+    hint = "`omnigraph doctor URI` looks for what is missing"
 
     def __init__(self, *, path: str) -> None:
         self.path = path
@@ -73,6 +76,7 @@ class DatasetNotFoundError(StorageError, NotFoundError):
     """No dataset, or no branch of it, lies at this location."""
 
     code = "OG-STORE-DATASET-NOT-FOUND"
+    hint = "`omnigraph doctor URI` looks for what is missing"
 
     def __init__(self, *, path: str, branch: str | None) -> None:
         self.path = path
@@ -85,6 +89,7 @@ class DatasetVersionNotFoundError(StorageError, NotFoundError):
     """The dataset is there, this version of it is not."""
 
     code = "OG-STORE-VERSION-NOT-FOUND"
+    hint = "`omnigraph commit list` shows what can still be read"
 
     def __init__(self, *, path: str, branch: str | None, version: int, head: int) -> None:
         self.path = path
@@ -103,6 +108,7 @@ class RefNotFoundError(StorageError, NotFoundError):
     """A dataset branch or tag does not exist."""
 
     code = "OG-STORE-REF-NOT-FOUND"
+    hint = "`omnigraph doctor URI` looks for what is missing"
 
     def __init__(self, *, path: str, kind: str, name: str) -> None:
         self.path = path
@@ -115,6 +121,7 @@ class StoragePermissionError(StorageError, DeniedError):
     """The storage refused the user or the credentials."""
 
     code = "OG-STORE-PERMISSION"
+    hint = "check the owner and mode of the path, or the credentials of the object store"
 
     def __init__(self, *, path: str, reason: str) -> None:
         self.path = path
@@ -126,6 +133,7 @@ class ObjectExistsError(StorageError, ConflictError):
     """An object was to be created and is already there."""
 
     code = "OG-STORE-OBJECT-EXISTS"
+    hint = "run the command again"
 
     def __init__(self, *, path: str) -> None:
         self.path = path
@@ -136,6 +144,7 @@ class ObjectChangedError(StorageError, ConflictError):
     """An object is not the one that the caller had read."""
 
     code = "OG-STORE-OBJECT-CHANGED"
+    hint = "run the command again"
 
     def __init__(self, *, path: str, expected: str) -> None:
         self.path = path
@@ -149,6 +158,7 @@ class DatasetExistsError(StorageError, ConflictError):
     """A dataset was to be created where one is already."""
 
     code = "OG-STORE-DATASET-EXISTS"
+    hint = "run the command again"
 
     def __init__(self, *, path: str) -> None:
         self.path = path
@@ -159,6 +169,7 @@ class RefExistsError(StorageError, ConflictError):
     """A dataset branch or tag of this name exists."""
 
     code = "OG-STORE-REF-EXISTS"
+    hint = "run the command again"
 
     def __init__(self, *, path: str, kind: str, name: str) -> None:
         self.path = path
@@ -171,6 +182,7 @@ class RefInUseError(StorageError, ConflictError):
     """A dataset branch cannot go while something was cut from it."""
 
     code = "OG-STORE-REF-IN-USE"
+    hint = "`omnigraph branch list` shows the branches that may use it"
 
     def __init__(self, *, path: str, name: str, reason: str) -> None:
         self.path = path
@@ -183,6 +195,7 @@ class StaleBaseError(StorageError, ConflictError):
     """A staged transaction no longer fits: the dataset has moved since its base version."""
 
     code = "OG-STORE-STALE-BASE"
+    hint = "run the command again"
 
     def __init__(
         self, *, path: str, branch: str | None, expected: int, actual: int, reason: str
@@ -202,6 +215,7 @@ class StagedFilesLostError(StorageError, ConflictError):
     """Files of a staged transaction are gone or cut short; stage again."""
 
     code = "OG-STORE-STAGED-FILES-LOST"
+    hint = "run the command again"
 
     def __init__(self, *, path: str, problems: tuple[str, ...]) -> None:
         self.path = path
@@ -218,6 +232,7 @@ class WriteOutcomeUnknownError(StorageError, OutcomeUnknownError):
     """The storage failed in the middle of a write."""
 
     code = "OG-STORE-OUTCOME-UNKNOWN"
+    hint = "`omnigraph recovery status` shows it; the next write settles it"
 
     def __init__(self, *, path: str, reason: str) -> None:
         self.path = path
@@ -229,6 +244,7 @@ class MisplacedCommitError(StorageError, OutcomeUnknownError):
     """A commit landed, but not as the one version that was intended."""
 
     code = "OG-STORE-MISPLACED-COMMIT"
+    hint = "`omnigraph recovery status` shows it; the next write settles it"
 
     def __init__(
         self, *, path: str, branch: str | None, uuid: str, intended: int, achieved: int
@@ -249,6 +265,7 @@ class CorruptObjectError(StorageError, CorruptError):
     """Stored bytes are missing, cut short or unreadable."""
 
     code = "OG-STORE-CORRUPT"
+    hint = "keep the files; `omnigraph doctor URI` looks at the whole graph"
 
     def __init__(self, *, path: str, reason: str) -> None:
         self.path = path
@@ -260,6 +277,7 @@ class StorageTimeoutError(StorageError, UnavailableError):
     """The storage did not answer in time; nothing was written."""
 
     code = "OG-STORE-TIMEOUT"
+    hint = "try again; `omnigraph doctor URI` checks the way to the storage"
 
     def __init__(self, *, path: str, reason: str) -> None:
         self.path = path
@@ -283,6 +301,7 @@ class StorageUnavailableError(StorageError, UnavailableError):
     """The storage cannot be reached or refuses to work; nothing was written."""
 
     code = "OG-STORE-UNAVAILABLE"
+    hint = "try again; `omnigraph doctor URI` checks the way to the storage"
 
     def __init__(self, *, path: str, reason: str) -> None:
         self.path = path

@@ -24,6 +24,7 @@ class UnknownChoiceError(InvalidInputError):
     """A setting has none of its values."""
 
     code = "OG-CHOICE"
+    hint = "use one of those"
 
     def __init__(self, what: str, found: str, known: tuple[str, ...]) -> None:
         self.what = what
@@ -36,6 +37,7 @@ class LoadOptionsError(InvalidInputError):
     """Options of a load do not go together."""
 
     code = "OG-LOAD-OPTIONS"
+    hint = "`omnigraph load --help` lists the options"
 
 
 Choice = TypeVar("Choice", bound=StrEnum)

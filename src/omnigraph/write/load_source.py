@@ -33,6 +33,7 @@ class InputUnreadableError(InvalidInputError):
     """The input of a load is not there, or is nothing that can be read."""
 
     code = "OG-INPUT"
+    hint = "give files, folders or globs that exist, or `--data -` for standard input"
 
     def __init__(self, source: str, problem: str) -> None:
         self.source = source

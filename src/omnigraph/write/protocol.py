@@ -53,6 +53,7 @@ class IncompleteWriteError(CorruptError):
     """A table has not reached the version that its transactions should have made."""
 
     code = "OG-INCOMPLETE-WRITE"
+    hint = "`omnigraph recovery status` shows it; the next write settles it"
 
     def __init__(self, table_key: str, intended: int, reached: int) -> None:
         self.table_key = table_key

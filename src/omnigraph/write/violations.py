@@ -142,6 +142,7 @@ class ValidationError(InvalidInputError):
     """
 
     code = "OG-VALIDATION"
+    hint = "mend the rows; a load leaves them out with `--on-error quarantine`"
 
     def __init__(
         self,

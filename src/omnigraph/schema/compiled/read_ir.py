@@ -43,6 +43,7 @@ class MalformedSchemaError(CorruptError):
     """A stored compiled schema is not what we write; `path` says where."""
 
     code: ClassVar[str] = "OG-SCHEMA-MALFORMED"
+    hint = "keep the files, restore `__manifest` from a backup"
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path

@@ -35,6 +35,7 @@ class UnsupportedMigrationError(InvalidInputError):
     """The plan contains a change that cannot be applied; names the first one."""
 
     code: ClassVar[str] = "OG-SCHEMA-UNSUPPORTED"
+    hint = "`omnigraph schema plan --schema FILE` shows every step; take this one out of the file"
 
     def __init__(self, change: UnsupportedChange) -> None:
         self.change = change
