@@ -223,7 +223,7 @@ def test_no_graph_two_graphs_and_a_server_are_refused(omnigraph: Terminal) -> No
         " or set defaults.store\n",
     )
     assert omnigraph("snapshot", "a", "--store", "b") == Result(
-        1, "", "error: URI a and --store b are mutually exclusive\n"
+        1, "", "error: URI a and --store b are mutually exclusive: give one of them\n"
     )
     served = omnigraph("snapshot", "https://graphs.example")
     assert (served.code, served.out) == (1, "")
@@ -301,7 +301,8 @@ def test_a_branch_command_that_cannot_work_changes_nothing(
 def test_init_never_replaces_a_graph(omnigraph: Terminal, graph: str) -> None:
     for flags in ((), ("--force",)):
         result = omnigraph("init", "--schema", "next.pg", graph, *flags)
-        assert result == Result(1, "", f"error: {graph} already holds a graph\n")
+        hint = f"hint: choose another root; `omnigraph snapshot {graph}` shows what is there"
+        assert result == Result(1, "", f"error: {graph} already holds a graph\n{hint}\n")
     assert omnigraph("schema", "show", graph).out == SCHEMA + "\n"
 
 

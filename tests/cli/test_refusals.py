@@ -17,6 +17,7 @@ import omnigraph
 from omnigraph.cli.app import COMMANDS, root
 from omnigraph.cli.capabilities import RULES
 from omnigraph.errors import OmnigraphError
+from omnigraph.syntax import SourceError
 from support.terminal import Terminal
 
 PACKAGE = Path(omnigraph.__file__).parent
@@ -24,6 +25,8 @@ COMMAND = re.compile(r"`omnigraph ([a-z][a-z -]*)")
 
 STEP_IN_THE_MESSAGE = {
     "ConflictingAddressError": "each of its messages names the address that would work",
+    "IdentityResolutionError": "each of its diagnostics has a place and a hint of its own",
+    "SourceError": "each of its diagnostics has a place and, where one is known, a hint",
 }
 """Errors without a hint, because their message ends with the step; the table below shows each."""
 
@@ -43,7 +46,7 @@ def raised_errors() -> list[type[OmnigraphError]]:
     for name in modules():
         import_module(name)
     ours = (kind for kind in below(OmnigraphError) if kind.__module__.startswith("omnigraph."))
-    leaves = (kind for kind in ours if not kind.__subclasses__() or kind.__name__ == "SourceError")
+    leaves = (kind for kind in ours if not kind.__subclasses__() or kind is SourceError)
     return sorted(leaves, key=lambda kind: kind.__name__)
 
 
@@ -80,25 +83,25 @@ def test_every_refusal_has_a_hint(kind: type[OmnigraphError]) -> None:
     assert always or sets_its_hint(kind), f"{kind.__name__} does not say what would work"
 
 
-class WithHint(OmnigraphError):
+class AlwaysHintError(OmnigraphError):
     def __init__(self) -> None:
         super().__init__("no")
         self.hint = "try again"
 
 
-class WithMaybe(OmnigraphError):
+class MaybeHintError(OmnigraphError):
     def __init__(self, hint: str | None = None) -> None:
         self.hint = hint
         super().__init__("no")
 
 
-class WithSometimes(OmnigraphError):
+class SometimesHintError(OmnigraphError):
     def __init__(self, is_known: bool) -> None:
         super().__init__("no")
         self.hint = "try again" if is_known else None
 
 
-class WithBranch(OmnigraphError):
+class BranchHintError(OmnigraphError):
     def __init__(self, is_known: bool) -> None:
         super().__init__("no")
         if is_known:
@@ -108,10 +111,10 @@ class WithBranch(OmnigraphError):
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        (WithHint, True),
-        (WithMaybe, False),
-        (WithSometimes, False),
-        (WithBranch, False),
+        (AlwaysHintError, True),
+        (MaybeHintError, False),
+        (SometimesHintError, False),
+        (BranchHintError, False),
         (OmnigraphError, False),
     ],
 )
@@ -194,7 +197,7 @@ STEPS: list[tuple[str, str]] = [
     ("branch merge draft --into draft --uri g.omni", "with two names"),
     ("commit show XYZ --uri g.omni", "`omnigraph commit list`"),
     ("tag create v1 --uri g.omni", "or forget it: `omnigraph tag delete v1`"),
-    ("tag delete v2 --uri g.omni", "did you mean 'v1'?"),
+    ("tag delete v2 --uri g.omni", "`omnigraph tag list`"),
     ("load g.omni --data no.jsonl --mode append", "or `--data -` for standard input"),
     ("load g.omni --data bad.jsonl --mode append", "`--on-error quarantine`"),
     ("query all --store g.omni", "give the text with `--query FILE` or `-e '…'`"),
@@ -202,10 +205,10 @@ STEPS: list[tuple[str, str]] = [
     ("mutate all --query q.gq --store g.omni", "omnigraph query all`"),
     ("query all --query q.gq --params [] --store g.omni", '`--params \'{{"name": "value"}}\'`'),
     ("query all --query q.gq --params x --store g.omni", "then run the command again"),
-    ("query non --query q.gq --store g.omni", "all, grow"),
+    ("query non --query q.gq --store g.omni", "it has 'all', 'grow'"),
     ("query all --query q.gq --max-rows 0 --store g.omni", "or allow more rows"),
     ("recovery show 01J00000000000000000000000 --uri g.omni", "`omnigraph recovery list`"),
-    ("schema apply g.omni --schema no.pg", "take this one out of the file"),
+    ("schema apply g.omni --schema no.pg", "merge or delete these branches first"),
     ("export g.omni --out full --format parquet", "folder"),
     ("export g.omni --type Persn", "Person"),
     ("changes poll --cursor x --uri g.omni", "baseline"),

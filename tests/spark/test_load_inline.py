@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from omnigraph.write.load_stage import StagedType
 from omnigraph.write.violations import KeyConflictError, ValidationError
 from support.inline_jobs import InlineJobs, inline_load
 from support.loads import graph_lines
+from support.places import Place
+from support.s3 import serve_s3
 
 SCHEMA = """\
 node Person { name: String @key  age: I32? }
@@ -109,6 +112,24 @@ def test_a_few_ids_are_looked_up_by_the_index(graph: Graph) -> None:
     assert "reading stored ids" not in jobs.stages
     with pytest.raises(KeyConflictError, match="'bob' of type Person already exists"):
         inline_load(graph, people("bob"), mode=APPEND, tuning=IN_TASKS)
+
+
+def test_on_an_object_store_a_set_is_fetched_once_per_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with serve_s3() as server:
+        place = Place(f"s3://{server.bucket}/bulk/graph", server.options)
+        with place.init(SCHEMA) as graph:
+            tables = people("ann", "bob") | knows("ann", "bob")
+            with server.requests() as requests:
+                inline_load(graph, tables, mode=APPEND, tuning=IN_TASKS)
+                inline_load(graph, people("bob", age=2), mode=MERGE, tuning=IN_TASKS)
+            assert graph_lines(graph)[-1] == 'Person bob {"age": 2, "name": "bob"}'
+            sets = [one for one in requests if "/set-node-Person" in one.path]
+            fetched = [one.path for one in sets if one.method == "GET" and "?" not in one.path]
+            assert len(fetched) == len(set(fetched)) > 0
+            assert list(tmp_path.glob("omnigraph-sets-*")) == [], "the host is left as it was"
 
 
 def test_small_fragments_are_written_together(

@@ -61,6 +61,7 @@ class Output:
             click.echo(json.dumps(error_json(error), indent=2, ensure_ascii=False), err=True)
             return
         render = getattr(error, "render", None)
-        click.echo(render() if render else f"error: {error}", err=True)
-        if error.hint and render is None and error.hint not in str(error):
+        shown = render() if render else f"error: {error}"
+        click.echo(shown, err=True)
+        if error.hint and error.hint not in shown:
             click.echo(f"hint: {error.hint}", err=True)

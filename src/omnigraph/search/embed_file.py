@@ -45,10 +45,12 @@ class EmbedFileError(InvalidInputError):
     """A file of records, a spec or a selector cannot be used."""
 
     code = "OG-EMBED-FILE"
+    hint = "mend the file, then run the command again"
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         self.problem = problem
-        self.hint = hint
+        if hint is not None:
+            self.hint = hint
         super().__init__(problem)
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.staged_views import StagedViews
     from omnigraph.store.datasets import DatasetStore
     from omnigraph.store.records import WrittenFragment
+    from omnigraph.write.columns import Integers, Mask
 
 SMALL_FRAGMENT_ROWS: Final = 100_000
 SMALL_FRAGMENTS_MAX: Final = 8
@@ -161,26 +162,39 @@ class TableStage:
         fragments = [fragment for part in staged.parts for fragment in part.fragments]
         if not fragments:
             return []
-        tasks = self._rewrites(staged, fragments, leaving)
-        if not tasks:
-            return fragments
+        counts = np.array([fragment.rows for fragment in fragments], np.int64)
+        lost = self._lost(counts, leaving)
+        tasks = self._rewrites(staged, fragments, lost, leaving)
         rewritten = self._run.calls(
             "writing rows again", rewrite_staged, list(tasks.values()), rows=staged.rows
         )
         replaced = {number for numbers in tasks for number in numbers}
-        kept = [part for number, part in enumerate(fragments) if number not in replaced]
+        kept = [
+            part
+            for number, part in enumerate(fragments)
+            if number not in replaced and lost[number] < part.rows
+        ]
         return [*kept, *(part for parts in rewritten for part in parts)]
 
-    def _rewrites(
-        self, staged: StagedType, fragments: Sequence[WrittenFragment], leaving: Sequence[str]
-    ) -> dict[tuple[int, ...], RewriteTask]:
-        """Choose fragments to write again: those that lose rows, and small ones together."""
-        counts = np.array([fragment.rows for fragment in fragments], np.int64)
-        loses = np.zeros(len(fragments), np.bool_)
-        if leaving:
-            rows = self._run.dropped_rows(leaving)
+    def _lost(self, counts: Integers, leaving: Sequence[str]) -> Integers:
+        """Count the rows that leave each fragment; no two files name the same row."""
+        lost = np.zeros(len(counts), np.int64)
+        for path in leaving:
+            rows = self._run.dropped_rows([path])
             owners = np.searchsorted(np.cumsum(counts), rows, side="right")
-            loses[np.unique(owners)] = True
+            lost += np.bincount(owners, minlength=len(counts))
+        return lost
+
+    def _rewrites(
+        self,
+        staged: StagedType,
+        fragments: Sequence[WrittenFragment],
+        lost: Integers,
+        leaving: Sequence[str],
+    ) -> dict[tuple[int, ...], RewriteTask]:
+        """Choose fragments to write again: those that lose some rows, and small ones together."""
+        counts = np.array([fragment.rows for fragment in fragments], np.int64)
+        loses = lost > 0
         base = self._bases[staged.table_key].base
         if any(
             (fragment.base.location, fragment.base.branch) != (base.location, base.branch)
@@ -191,7 +205,8 @@ class TableStage:
         is_small = counts < SMALL_FRAGMENT_ROWS
         if np.count_nonzero(is_small) <= SMALL_FRAGMENTS_MAX:
             is_small[:] = False
-        chosen = loses | is_small
+        # What loses all of its rows just goes.
+        chosen = (loses | is_small) & (lost < counts)
         if not chosen.any():
             return {}
         where = self._views.rows(staged)
@@ -200,11 +215,12 @@ class TableStage:
             numbers = tuple(where.fragment_ids[number] for number in group)
             rows_of = Slice(staged.table_key, where.at, numbers)
             first = where.first_rows[group[0]]
-            tasks[group] = RewriteTask(rows_of, first, tuple(leaving))
+            rows = int(counts[list(group)].sum())
+            tasks[group] = RewriteTask(rows_of, first, rows, tuple(leaving))
         return tasks
 
 
-def _neighbours(chosen: np.ndarray, counts: np.ndarray) -> list[tuple[int, ...]]:
+def _neighbours(chosen: Mask, counts: Integers) -> list[tuple[int, ...]]:
     """Group chosen fragments that follow each other, up to the size of one."""
     groups: list[list[int]] = []
     rows = 0
@@ -219,7 +235,7 @@ def _neighbours(chosen: np.ndarray, counts: np.ndarray) -> list[tuple[int, ...]]
     return [tuple(group) for group in groups]
 
 
-def dropped_file(load: StagedLoad, table_key: str, rows: np.ndarray) -> str:
+def dropped_file(load: StagedLoad, table_key: str, rows: Integers) -> str:
     """Leave the numbers of rows that do not count in a file for tasks."""
     name = table_key.replace(":", "-")
     return load.context.files.write(f"dropped-{name}", pa.table({"row": np.sort(rows)}))

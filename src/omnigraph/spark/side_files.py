@@ -69,7 +69,7 @@ class SideFiles:
         return replace(self.settings, durability="process")
 
     def _fetched_folder(self) -> Path:
-        return Path(tempfile.gettempdir()) / f"omnigraph-load-{self.operation_id}"
+        return Path(tempfile.gettempdir()) / f"omnigraph-sets-{self.operation_id}"
 
     def local(self, path: str) -> Path:
         """Return where a file lies on this host, fetching it when need be."""

@@ -162,11 +162,17 @@ def merge_runs(context: LoadContext, task: MergeTask, number: int) -> str:
     return context.files.write(f"set-{task.name}", merged(runs, task.within))
 
 
-def dropped_rows(context: LoadContext, paths: Sequence[str]) -> Places:
-    """Return the numbers of rows that files name, sorted."""
-    found = [context.files.read(path)["row"].to_numpy() for path in paths]
-    rows: Places = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
-    return rows
+def dropped_rows(
+    context: LoadContext, paths: Sequence[str], *, first: int = 0, end: int | None = None
+) -> Places:
+    """Return the numbers of rows that files name, sorted; those from `first` up to `end`."""
+    found = [np.zeros(0, np.int64)]
+    for path in paths:
+        rows = context.files.read(path)["row"].to_numpy()
+        last = len(rows) if end is None else int(np.searchsorted(rows, end))
+        found.append(rows[int(np.searchsorted(rows, first)) : last])
+    rows_of_all: Places = np.unique(np.concatenate(found))
+    return rows_of_all
 
 
 # -- ends of edges that lie in fragments ----------------------------------------------------------
@@ -345,6 +351,7 @@ class RewriteTask:
 
     rows: Slice
     first_row: int
+    row_count: int
     dropped: tuple[str, ...]
 
 
@@ -354,7 +361,8 @@ def rewrite_staged(
     """Write the rows that stay; return their fragments, none if no row stays."""
     del number
     owner = context.owner(task.rows.table_key)
-    leaving = dropped_rows(context, task.dropped)
+    end = task.first_row + task.row_count
+    leaving = dropped_rows(context, task.dropped, first=task.first_row, end=end)
 
     def staying() -> Iterator[pa.RecordBatch]:
         start = task.first_row

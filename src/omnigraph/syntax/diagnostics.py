@@ -85,7 +85,6 @@ class SourceError(InvalidInputError):
     """
 
     code: ClassVar[str] = "OG-SOURCE"
-    hint = "mend the text at the places shown, then try again"
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         found = sorted(diagnostics, key=lambda d: (d.span.start, d.code))

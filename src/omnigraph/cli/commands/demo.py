@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
+import json
 from pathlib import Path
 from typing import Final
 
 import click
 
+from omnigraph.cli.demo.terminal import Stage
 from omnigraph.cli.flags import ScopedCommand
 
 SCHEMA: Final = """\
-// Python packages, who wrote them and what they need.
-node Package @description("A distribution on the package index") {
+// The packages of a Python environment, who wrote them and what they need.
+node Package {
     name: String @key
     version: String
-    licence: enum(mit, bsd, apache, other)
-    summary: String? @index
-    downloads: I64?
-    @range(downloads, 0..)
-    @check(name, "^[a-z0-9][a-z0-9._-]*$")
+    licence: enum(apache, bsd, mit, mpl, psf, other)
+    note: String?
+    @check(name, "^[a-z0-9][a-z0-9-]*$")
 }
 node Author { name: String @key }
-edge DependsOn: Package -> Package { extra: String? }
-edge WrittenBy: Package -> Author
+edge DependsOn: Package -> Package { optional: Bool }
+edge AuthoredBy: Package -> Author
 """
 
-NEXT_SCHEMA: Final = """\
-// Python packages, who wrote them and what they need.
-node Package @description("A distribution on the package index") {
-    name: String @key
-    version: String
-    licence: enum(mit, bsd, apache, mpl, other)
-    abstract: String? @index @rename_from(summary)
-    downloads: I64?
-    archived: Bool?
-    @range(downloads, 0..)
-    @check(name, "^[a-z0-9][a-z0-9._-]*$")
-}
-node Author { name: String @key }
-edge DependsOn: Package -> Package { extra: String? }
-edge WrittenBy: Package -> Author
+BAD_RECORDS: Final = """\
+{"type": "Package", "data": {"name": "No Good", "version": "1", "licence": "gpl"}}
+{"edge": "DependsOn", "from": "click", "to": "nothing", "data": {"optional": false}}
 """
 
 BAD_QUERIES: Final = """\
@@ -52,46 +38,29 @@ query needs($p: String) {
 """
 
 QUERIES: Final = """\
-query needs($p: String) @description("Everything a package needs, up to three steps away") {
+query needs($p: String) @description("Everything that a package needs, up to three steps away") {
     match { $a: Package { name: $p }  $a dependsOn{1,3} $b }
     return { $b.name, $b.licence }
     order { $b.name }
+    limit 8
 }
-query authors_of_mit() {
-    match { $p: Package { licence: "mit" }  $p writtenBy $a }
-    return { $a.name, count($p) as packages }
-    order { packages desc }
-    limit 10
+query needed_most() {
+    match { $a: Package  $a dependsOn $b }
+    return { $b.name, count($a) as packages }
+    order { packages desc, $b.name }
+    limit 5
 }
-query versions() {
-    match { $p: Package }
-    return { $p.name, $p.version }
-    order { $p.name }
+query note($p: String) {
+    match { $a: Package { name: $p } }
+    return { $a.name, $a.version, $a.note }
 }
-query release($name: String, $version: String) {
-    update Package set { version: $version } where name = $name
-}
-"""
-
-
-RECORDS: Final = """\
-{"type": "Package", "data": {"name": "arrow", "version": "26.0", "licence": "apache"}}
-{"type": "Package", "data": {"name": "lance", "version": "14.0", "licence": "apache"}}
-{"type": "Package", "data": {"name": "graph", "version": "0.1", "licence": "mit"}}
-{"type": "Package", "data": {"name": "spark", "version": "4.3", "licence": "apache"}}
-{"type": "Author", "data": {"name": "Ada"}}
-{"edge": "DependsOn", "from": "graph", "to": "lance"}
-{"edge": "DependsOn", "from": "lance", "to": "arrow"}
-{"edge": "DependsOn", "from": "graph", "to": "spark", "data": {"extra": "spark"}}
-{"edge": "WrittenBy", "from": "graph", "to": "Ada"}
-"""
-
-BAD_RECORDS: Final = """\
-{"type": "Package", "data": {"name": "No Good", "version": "1", "licence": "gpl"}}
-{"type": "Package", "data": {"name": "late", "version": "1", "licence": "mit", "downloads": -1}}
+query review($p: String, $note: String) { update Package set { note: $note } where name = $p }
+query release($p: String, $v: String) { update Package set { version: $v } where name = $p }
 """
 
 GRAPH: Final = "packages.omni"
+SOCIAL: Final = "social.omni"
+ROWS_DEFAULT: Final = 1_000_000
 
 
 @click.command("demo", cls=ScopedCommand)
@@ -103,86 +72,142 @@ GRAPH: Final = "packages.omni"
     type=click.Path(file_okay=False, path_type=Path),
     help="Where to put the files; what an earlier demo left there is replaced.",
 )
-def command(folder: Path) -> None:
-    """Walk through what omnigraph does, end to end, and leave the graph for you to go on."""
-    demo = _Demo(folder)
-    demo.step("Write a schema: node types, edge types, and the rules that every row must obey.")
-    demo.write("packages.pg", SCHEMA)
-    demo.run("init", "--schema", "packages.pg", GRAPH)
-    demo.step("Load records. What breaks a rule is reported, all of it, and nothing is written.")
-    demo.write("bad.jsonl", BAD_RECORDS)
-    demo.run("load", GRAPH, "--data", "bad.jsonl", "--mode", "append")
-    demo.step("Good records become one commit, nodes and edges together.")
-    demo.write("packages.jsonl", RECORDS)
-    demo.run("load", GRAPH, "--data", "packages.jsonl", "--mode", "append")
-    demo.step("Write queries. Mistakes are all found at once, before anything runs.")
-    demo.write("queries.gq", BAD_QUERIES)
-    demo.run("lint", GRAPH, "--query", "queries.gq")
-    demo.step("Correct them, and ask.")
-    demo.write("queries.gq", QUERIES)
-    demo.ask("needs", '{"p": "graph"}')
-    demo.step("Branch the whole graph. It costs the same for ten types or a thousand.")
-    demo.run("branch", "create", "review", "--uri", GRAPH, "--as", "ada")
-    demo.run(
-        *("mutate", "release", "--store", GRAPH, "--query", "queries.gq", "--branch", "review"),
-        *("--params", '{"name": "lance", "version": "15.0"}', "--as", "ada"),
+@click.option(
+    "--rows",
+    type=click.IntRange(min=10),
+    default=ROWS_DEFAULT,
+    show_default=True,
+    help="Edges of the generated network; it has a fifth as many nodes.",
+)
+@click.option("--no-spark", is_flag=True, help="Load the network in this process.")
+def command(folder: Path, rows: int, no_spark: bool) -> None:
+    """Walk through what omnigraph does, end to end, and leave the graphs for you to go on."""
+    stage = Stage(folder)
+    stage.clear(GRAPH, SOCIAL, "network", "conflicts.jsonl")
+    graph = folder / GRAPH
+    _model_and_load(stage, graph)
+    _ask(stage, graph)
+    _branch_and_merge(stage, graph)
+    _travel_in_time(stage, graph)
+    _crash(stage, graph)
+    _bulk(stage, rows, no_spark=no_spark)
+    click.secho(f"\nThe graphs are in {folder}. Go on with:", bold=True)
+    click.echo(f"  omnigraph shell {graph}")
+    click.echo(f"  omnigraph log {graph} --graph")
+    click.echo("  omnigraph --help")
+
+
+def _model_and_load(stage: Stage, graph: Path) -> None:
+    from omnigraph.cli.demo.installed import installed_records  # noqa: PLC0415 reads the machine
+
+    stage.step("Write a schema: types of nodes and edges, and the rules that every row must obey.")
+    schema = stage.write("packages.pg", SCHEMA)
+    stage.run("init", "--schema", schema, graph)
+    stage.step("Load data that this machine has: its own Python environment, as one commit.")
+    records = stage.folder / "packages.jsonl"
+    records.write_text("".join(f"{line}\n" for line in installed_records()), encoding="utf-8")
+    stage.run("load", graph, "--data", records, "--mode", "append")
+    stage.step("What breaks a rule is reported, all of it, and nothing is written.")
+    bad = stage.write("bad.jsonl", BAD_RECORDS)
+    stage.run("load", graph, "--data", bad, "--mode", "append")
+
+
+def _ask(stage: Stage, graph: Path) -> None:
+    stage.step("Write queries. Mistakes are all found at once, before anything runs.")
+    queries = stage.write("queries.gq", BAD_QUERIES)
+    stage.run("lint", graph, "--query", queries)
+    stage.step("Correct them, and ask.")
+    stage.write("queries.gq", QUERIES)
+    stage.run("query", "needed_most", "--store", graph, "--query", queries)
+    needs = ("query", "needs", "--store", graph, "--query", queries)
+    stage.run(*needs, "--params", '{"p": "pylance"}')
+
+
+def _branch_and_merge(stage: Stage, graph: Path) -> None:
+    write = ("mutate", "--store", graph, "--query", stage.folder / "queries.gq")
+    stage.step("Branch the whole graph, and change it there. Main does not see it.")
+    stage.run("branch", "create", "review", "--uri", graph, "--as", "ada")
+    reviewed = '{"p": "click", "note": "reviewed"}'
+    stage.run(*write, "review", "--branch", "review", "--as", "ada", "--params", reviewed)
+    stage.run("diff", "main", "review", "--uri", graph)
+    stage.step("Meanwhile main moves on. Merging finds the rows that both have changed.")
+    stage.run(*write, "release", "--as", "bo", "--params", '{"p": "click", "v": "99.0"}')
+    stage.run("branch", "merge", "review", "--uri", graph)
+    stage.step("The two changed different properties of one row: they can be combined.")
+    stage.run(
+        "branch", "conflicts", "review", "--uri", graph, "--out", stage.folder / "conflicts.jsonl"
     )
-    demo.step("The branch has the new version, main has the old one.")
-    demo.ask("versions", "{}", "--branch", "review")
-    demo.ask("versions", "{}")
-    demo.run("commit", "list", GRAPH, "--branch", "review")
-    demo.step("Plan a schema change. Names move, data stays; the plan says what each step costs.")
-    demo.write("next.pg", NEXT_SCHEMA)
-    demo.run("schema", "plan", GRAPH, "--schema", "next.pg")
-    demo.finish()
+    stage.run("branch", "merge", "review", "--strategy", "property", "--uri", graph, "--as", "ada")
+    asked = ("query", "note", "--store", graph, "--query", stage.folder / "queries.gq")
+    stage.run(*asked, "--params", '{"p": "click"}')
 
 
-_FILES: Final = (GRAPH, "packages.pg", "next.pg", "queries.gq", "packages.jsonl", "bad.jsonl")
+def _travel_in_time(stage: Stage, graph: Path) -> None:
+    from omnigraph.graph import Graph, OpenMode  # noqa: PLC0415 loads Lance
+
+    stage.step("Every commit stays readable. Tags name some of them, and cleanup keeps those.")
+    stage.run("log", graph, "--graph")
+    with Graph.open(str(graph), mode=OpenMode.READ_ONLY) as opened:
+        first = next(c for c in opened.list_commits() if c.operation == "load").graph_commit_id
+    stage.run("tag", "create", "as-installed", first, "--uri", graph)
+    asked = ("query", "note", "--store", graph, "--query", stage.folder / "queries.gq")
+    stage.run(*asked, "--snapshot", first, "--params", '{"p": "click"}')
 
 
-class _Demo:
-    """Runs commands of the real command line inside one folder and shows them."""
+def _crash(stage: Stage, graph: Path) -> None:
+    from omnigraph.cli.demo.crash import killed_load  # noqa: PLC0415 starts a process
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        for name in _FILES:
-            _remove(folder / name)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._number = 0
-
-    def step(self, text: str) -> None:
-        """Say what comes next."""
-        self._number += 1
-        click.secho(f"\n{self._number}. {text}", bold=True)
-
-    def write(self, name: str, text: str) -> None:
-        """Write a file and show it."""
-        (self._folder / name).write_text(text, encoding="utf-8")
-        click.secho(f"$ cat {self._folder / name}", fg="cyan")
-        click.echo(text.rstrip())
-
-    def run(self, *args: str) -> None:
-        """Show a command and run it."""
-        from omnigraph.cli.app import run  # noqa: PLC0415 the root command lists this module
-
-        placed = [str(self._folder / arg) if arg in _FILES else arg for arg in args]
-        click.secho(f"$ omnigraph {shlex.join(placed)}", fg="cyan")
-        run(placed)
-
-    def ask(self, name: str, params: str, *more: str) -> None:
-        """Run one of the queries."""
-        where = ("--store", GRAPH, "--query", "queries.gq")
-        self.run("query", name, *where, "--params", params, *more)
-
-    def finish(self) -> None:
-        """Say where the graph is and how to go on."""
-        click.secho(f"\nThe graph is in {self._folder}. Go on with:", bold=True)
-        click.echo(f"  omnigraph snapshot {self._folder / GRAPH}")
-        click.echo("  omnigraph --help")
+    stage.step("Kill a load in the middle of its commit. The next write settles what it left.")
+    made_up = ({"name": f"made-up-{n}", "version": "1", "licence": "mit"} for n in range(2_000))
+    lines = (json.dumps({"type": "Package", "data": data}) + "\n" for data in made_up)
+    records = stage.write("more.jsonl", "".join(lines), shown=False)
+    stage.show(
+        f"omnigraph load {graph} --data {records} --mode merge &  # and kill -9 while it commits"
+    )
+    if not killed_load(graph, records):
+        stage.say("It was faster than the kill, twenty times; it is there as a whole.")
+        return
+    stage.run("recovery", "status", graph)
+    write = ("mutate", "review", "--store", graph, "--query", stage.folder / "queries.gq")
+    stage.run(*write, "--params", '{"p": "pip", "note": "after the crash"}')
+    stage.run("recovery", "list", graph)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _bulk(stage: Stage, rows: int, *, no_spark: bool) -> None:
+    from omnigraph.cli.demo.people import SCHEMA as NETWORK  # noqa: PLC0415 loads NumPy
+    from omnigraph.cli.demo.people import write_people  # noqa: PLC0415 loads NumPy
+    from omnigraph.spark import java_problem  # noqa: PLC0415 starts Java
+
+    social = stage.folder / SOCIAL
+    problem = None if no_spark else java_problem()
+    engine = "local" if no_spark or problem else "spark"
+    stage.step(f"The same at scale: {rows:,} edges from parquet files become one commit.")
+    schema = stage.write("social.pg", NETWORK)
+    stage.run("init", "--schema", schema, social)
+    people, knows = write_people(stage.folder / "network", rows)
+    if problem:
+        stage.say(f"{problem} Until then the load runs in this process.")
+    stage.run(
+        *("load", social, "--node", f"Person={people}", "--edge", f"Knows={knows}"),
+        *("--mode", "append", "--engine", engine),
+    )
+    if engine == "spark":
+        _read_with_spark(stage, social)
+    query = (
+        "query known_best() { match { $p: Person $p knows $q }"
+        " return { $q.name, count($p) as n } order { n desc, $q.name } limit 3 }"
+    )
+    stage.run("query", "--store", social, "-e", query)
+
+
+def _read_with_spark(stage: Stage, social: Path) -> None:
+    from omnigraph.spark import get_spark  # noqa: PLC0415 starts a JVM
+
+    stage.step("And Spark reads it back: no jar, the package registers the format by itself.")
+    stage.show(
+        f"python -c \"spark.read.format('omnigraph').option('node', 'Person')"
+        f".load('{social}').groupBy('city').count().orderBy('city').show()\""
+    )
+    frame = get_spark().read.format("omnigraph").option("node", "Person").load(str(social))
+    for row in frame.groupBy("city").count().orderBy("city").collect():
+        stage.say(f"{row['city']:8} {row['count']:>8}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,8 +67,7 @@ def command(
     target = ReadTarget.branch(branch)
     if out is None:
         for line in graph.export_lines(types=types, target=target):
-            sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
+            click.echo(line.decode(), nl=False)
         return
     session = None
     if engine != "local" and (spark_master or spark_remote):

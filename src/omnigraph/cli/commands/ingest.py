@@ -8,10 +8,11 @@ import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
 from omnigraph.cli.commands.load_output import load_text
+from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output
 
 
-@click.command("ingest", hidden=True)
+@click.command("ingest", hidden=True, cls=ScopedCommand)
 @graph_address(positional=True)
 @click.option("--data", required=True, metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--mode", default="merge", type=click.Choice(["overwrite", "append", "merge"]))

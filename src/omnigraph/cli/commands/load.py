@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -12,18 +10,13 @@ from omnigraph.cli.address import acting, graph_address, open_graph, resolve_add
 from omnigraph.cli.commands.load_output import load_text
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.flags import ScopedCommand, flags
+from omnigraph.cli.load_input import input_options, load_input
 from omnigraph.cli.output import Output
 
 
 @click.command("load", cls=ScopedCommand)
 @graph_address(positional=True)
-@click.option(
-    "--data",
-    required=True,
-    multiple=True,
-    metavar="FILE",
-    help="Graph records, one JSON object per line: files, folders, globs, or - for standard input.",
-)
+@input_options
 @click.option(
     "--mode",
     required=True,
@@ -73,6 +66,10 @@ from omnigraph.cli.output import Output
 def command(
     uri: str | None,
     data: tuple[str, ...],
+    nodes: tuple[str, ...],
+    edges: tuple[str, ...],
+    form: str | None,
+    mapping: tuple[str, ...],
     mode: str,
     branch: str,
     base: str | None,
@@ -85,13 +82,14 @@ def command(
     as_json: bool,
 ) -> None:
     """Load files of nodes and edges as one commit, or not at all."""
+    source = load_input(data=data, nodes=nodes, edges=edges, form=form, mapping=mapping)
     if mode == "overwrite":
         require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
     graph = open_graph(uri, read_only=False)
     out = Output(as_json=as_json)
     out.write_target("load", graph.uri)
     result = graph.load(
-        _input(data),
+        source,
         mode=mode,
         branch=branch,
         from_branch=base,
@@ -110,8 +108,3 @@ def command(
         del shape["base_branch"]
     shape.pop("actor_id", None)
     out.result(load_text(result), shape)
-
-
-def _input(data: tuple[str, ...]) -> BinaryIO | list[str]:
-    """Return what `--data` names; a dash alone is standard input."""
-    return sys.stdin.buffer if data == ("-",) else list(data)
