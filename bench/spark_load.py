@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import resource
 import shutil
 import statistics
@@ -46,36 +47,47 @@ edge Knows: Person -> Person { since: I32? }
 BARS = {"files": 2.0, "frame": 3.0, "jsonl": 1.5, "merge": 0.25}
 
 
+def write_inputs(folder: Path, size: str) -> None:
+    """Write the tables of one size as parquet files."""
+    data = social(size)
+    person = data.person.rename_columns(
+        ["id_" if name == "id" else name for name in data.person.schema.names]
+    )
+    known = [name for name in ("id_", "age", "city", "bio", "name") if name in person.schema.names]
+    knows = data.knows
+    columns = {name: knows[name] for name in ("src", "dst", "since")}
+    numbers = pa.array(np.char.add("k", np.arange(knows.num_rows).astype(str)), pa.utf8())
+    numbered = pa.table({"id": numbers, **columns})
+    chosen = np.random.default_rng(1).choice(knows.num_rows, knows.num_rows // 100, False)
+    few = numbered.take(pa.array(chosen))
+    later = pa.array(np.full(few.num_rows, 2_099, np.int32))
+    changed = few.set_column(few.schema.get_field_index("since"), "since", later)
+    tables = {
+        "person": person.select(known),
+        "knows": pa.table(columns),
+        "numbered": numbered,
+        "changed": changed,
+    }
+    for name, table in tables.items():
+        groups = max(100_000, table.num_rows // 16)
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=groups)
+
+
 class Work:
     """The inputs of one size, and graphs to load them into."""
 
     def __init__(self, spark: SparkSession, folder: Path, size: str) -> None:
         self.spark = spark
         self._folder = folder
-        data = social(size)
-        person = data.person.rename_columns(
-            ["id_" if name == "id" else name for name in data.person.schema.names]
+        # In a process of its own, so that it is not taken for memory of a load.
+        context = multiprocessing.get_context("spawn")
+        maker = context.Process(target=write_inputs, args=(folder, size))
+        maker.start()
+        maker.join()
+        names = ("person", "knows", "numbered", "changed")
+        self.person, self.knows, self.numbered, self.changed = (
+            str(folder / f"{name}.parquet") for name in names
         )
-        known = [
-            name for name in ("id_", "age", "city", "bio", "name") if name in person.schema.names
-        ]
-        self.person = self._write("person", person.select(known))
-        knows = data.knows
-        columns = {name: knows[name] for name in ("src", "dst", "since")}
-        self.knows = self._write("knows", pa.table(columns))
-        numbers = pa.array(np.char.add("k", np.arange(knows.num_rows).astype(str)), pa.utf8())
-        self.numbered = self._write("numbered", pa.table({"id": numbers, **columns}))
-        few = pa.table({"id": numbers, **columns}).take(
-            pa.array(np.random.default_rng(1).choice(knows.num_rows, knows.num_rows // 100, False))
-        )
-        later = pa.array(np.full(few.num_rows, 2_099, np.int32))
-        place = few.schema.get_field_index("since")
-        self.changed = self._write("changed", few.set_column(place, "since", later))
-
-    def _write(self, name: str, table: pa.Table) -> str:
-        path = self._folder / f"{name}.parquet"
-        pq.write_table(table, path, row_group_size=max(100_000, table.num_rows // 16))
-        return str(path)
 
     def fresh(self) -> Graph:
         """Make an empty graph."""

@@ -219,7 +219,6 @@ class _Changes:
                 self._handle,
                 given,
                 row_ids=own.row_ids,
-                addresses=own.addresses,
             )
             if not differs.any():
                 continue
@@ -236,11 +235,10 @@ def compared(
     given: pa.RecordBatch,
     *,
     row_ids: Hashes,
-    addresses: Hashes,
 ) -> tuple[Mask, list[pa.Array]]:
     """Say which rows differ from the stored ones, and return the columns to write for those."""
     plain = [name for name in given.schema.names if name not in owner.blob_properties]
-    stored = handle.take_addresses(pa.array(addresses), columns=plain)
+    stored = handle.take(pa.array(row_ids), columns=plain)
     before = {name: _as(flat(stored[name]), given[name].type) for name in plain}
     equal = {name: equal_rows(given[name], before[name]) for name in plain}
     columns = dict(zip(given.schema.names, given.columns, strict=True))
