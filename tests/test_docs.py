@@ -28,7 +28,8 @@ from support.pages import DOCS, ROOT, PageRun, anchors_of, links_of, matches
 
 PACKAGE = ROOT / "src" / "omnigraph"
 PAGES = sorted(DOCS.rglob("*.md"))
-ENTRANCES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+ENTRANCES = sorted({*ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md")})
+"""Pages outside the site: those beside the source tree, and the templates of the forge."""
 ERRORS = DOCS / "reference" / "errors.md"
 ENVIRONMENT = DOCS / "reference" / "environment.md"
 PYTHON = DOCS / "reference" / "python.md"
@@ -261,21 +262,33 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert broken_links(page) == []
 
 
-def linked_pages(page: Path) -> set[Path]:
+def linked_pages(page: Path, folder: Path) -> set[Path]:
     paths = (link.partition("#")[0] for link in links_of(page))
     targets = {(page.parent / path).resolve() for path in paths if path.endswith(".md")}
-    return {target for target in targets if target.is_relative_to(DOCS) and target.exists()}
+    return {target for target in targets if target.is_relative_to(folder) and target.exists()}
 
 
-def test_every_page_can_be_reached_from_the_first_one() -> None:
+def reachable_from(first: Path, folder: Path) -> set[Path]:
+    """Return the pages of a folder that links lead to."""
     seen: set[Path] = set()
-    waiting = [DOCS / "index.md"]
+    waiting = [first]
     while waiting:
         page = waiting.pop()
         if page not in seen:
             seen.add(page)
-            waiting += linked_pages(page)
+            waiting += linked_pages(page, folder)
+    return seen
+
+
+def test_every_page_can_be_reached_from_the_first_one() -> None:
+    seen = reachable_from(DOCS / "index.md", DOCS)
     assert sorted(name_of(page) for page in set(PAGES) - seen) == []
+
+
+def test_every_document_beside_the_source_can_be_reached_from_the_readme() -> None:
+    documents = {page for page in [*PAGES, *ENTRANCES] if ".github" not in page.parts}
+    seen = reachable_from(ROOT / "README.md", ROOT)
+    assert sorted(name_of(page) for page in documents - seen) == []
 
 
 def listed_pages(entry: Navigation) -> list[str]:

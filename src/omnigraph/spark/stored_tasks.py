@@ -255,7 +255,9 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
     for batch in staged.to_batches(max_chunksize=_COMPARED_ROWS):
         own = slice(start, start + batch.num_rows)
         start += batch.num_rows
-        differs, columns = compared(owner, handle, batch, row_ids=row_ids[own])
+        differs, columns = compared(
+            owner, handle, batch, row_ids=row_ids[own], addresses=addresses[own]
+        )
         if differs.any():
             mask = pa.array(differs)
             removed.append(pa.array(addresses[own][differs]))

@@ -219,6 +219,7 @@ class _Changes:
                 self._handle,
                 given,
                 row_ids=own.row_ids,
+                addresses=own.addresses,
             )
             if not differs.any():
                 continue
@@ -235,6 +236,7 @@ def compared(
     given: pa.RecordBatch,
     *,
     row_ids: Hashes,
+    addresses: Hashes,
 ) -> tuple[Mask, list[pa.Array]]:
     """Say which rows differ from the stored ones, and return the columns to write for those."""
     plain = [name for name in given.schema.names if name not in owner.blob_properties]
