@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TypeAlias
 
 import draw_architecture
+import draw_concepts
 import pytest
 import write_cli_reference
 import yaml
@@ -186,6 +187,12 @@ def test_the_command_line_reference_is_what_the_help_says() -> None:
 def test_the_picture_of_the_architecture_is_up_to_date() -> None:
     picture = draw_architecture.PICTURE.read_text(encoding="utf-8")
     assert picture == draw_architecture.draw(), "run `make docs`"
+
+
+@pytest.mark.parametrize("picture", sorted(draw_concepts.DRAWINGS), ids=lambda path: path.name)
+def test_a_picture_of_a_concept_is_up_to_date(picture: Path) -> None:
+    drawn = draw_concepts.DRAWINGS[picture]()
+    assert picture.read_text(encoding="utf-8") == drawn, "run `make docs`"
 
 
 def test_the_table_of_rooms_is_up_to_date() -> None:

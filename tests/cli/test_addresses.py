@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
-from omnigraph.cli.app import COMMANDS
+from omnigraph.cli.app import COMMANDS, root
 from omnigraph.cli.capabilities import RULES, rule_of
+from omnigraph.cli.flags import ScopedCommand
 from support.terminal import Terminal
 
 
@@ -227,3 +229,10 @@ def test_quiet_leaves_the_target_line_out(omnigraph: Terminal, graph: str) -> No
     assert omnigraph("branch", "create", "a", "--uri", graph).err.startswith("omnigraph branch")
     assert omnigraph("branch", "create", "b", "--uri", graph, "--quiet").err == ""
     assert omnigraph("--quiet", "branch", "delete", "b", "--uri", graph).err == ""
+
+
+def test_every_command_takes_the_global_flags() -> None:
+    for name in COMMANDS:
+        command = root.get_command(click.Context(root), name)
+        found = command.commands.values() if isinstance(command, click.Group) else [command]
+        assert {type(each) for each in found} == {ScopedCommand}, name

@@ -17,7 +17,7 @@ from omnigraph.cli.output import Output
 from omnigraph.cli.streams import prepare_streams
 from omnigraph.errors import OmnigraphError
 from omnigraph.names import nearest_name
-from omnigraph.wire import EXIT_INTERRUPTED, outcome_of
+from omnigraph.wire import EXIT_FAILURE, EXIT_INTERRUPTED, outcome_of
 
 COMMANDS: Final = {
     "branch": ("omnigraph.cli.commands.branch", "Create, list, merge and delete branches."),
@@ -65,6 +65,9 @@ INTERRUPTED: Final = (
     "interrupted: a write that had begun to publish is settled by the next write,"
     " everything else left nothing; see `omnigraph recovery status`"
 )
+
+_TRACEBACK: Final = "OMNIGRAPH_TRACEBACK"
+"""The variable that shows where an unexpected failure came from."""
 
 OLD_SPELLINGS: Final = {"change": "mutate", "read": "query"}
 """Old names of commands: they still work, with a warning."""
@@ -153,6 +156,16 @@ def _failed(error: OmnigraphError, args: list[str] | None) -> int:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; also what nobody thought of ends in a message, not in a stack trace."""
     prepare_streams()
-    sys.exit(run())
+    try:
+        sys.exit(run())
+    except KeyboardInterrupt:
+        click.echo(INTERRUPTED, err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        if os.environ.get(_TRACEBACK):
+            raise
+        click.echo(f"error: {type(error).__name__}: {error}", err=True)
+        click.echo(f"hint: please report this bug, with what {_TRACEBACK}=1 shows", err=True)
+        sys.exit(EXIT_FAILURE)

@@ -1,6 +1,7 @@
 """What crosses a boundary: JSON shapes, HTTP statuses, exit codes."""
 
 from omnigraph.wire.outcomes import (
+    EXIT_FAILURE,
     EXIT_INTERRUPTED,
     Outcome,
     error_json,
@@ -8,4 +9,11 @@ from omnigraph.wire.outcomes import (
     precondition_json,
 )
 
-__all__ = ["EXIT_INTERRUPTED", "Outcome", "error_json", "outcome_of", "precondition_json"]
+__all__ = [
+    "EXIT_FAILURE",
+    "EXIT_INTERRUPTED",
+    "Outcome",
+    "error_json",
+    "outcome_of",
+    "precondition_json",
+]
