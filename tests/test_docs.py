@@ -204,7 +204,8 @@ def test_the_table_of_rooms_is_up_to_date() -> None:
 
 
 def public_members(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
+    bases = [base for base in kind.__mro__ if base.__module__.startswith("omnigraph.")]
+    return {name for base in bases for name in vars(base) if not name.startswith("_")}
 
 
 def listed_members(text: str) -> dict[str, str | None]:

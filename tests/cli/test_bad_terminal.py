@@ -173,6 +173,29 @@ def test_a_path_without_permission_is_one_message_with_a_next_step(
     assert sorted(closed.iterdir()) == [closed / "in.jsonl"]
 
 
+def test_a_graph_that_may_only_be_read_can_be_read_and_says_why_it_cannot_be_written(
+    people: str, closed: Path
+) -> None:
+    paths = [Path(people), *Path(people).rglob("*")]
+    for path in paths:
+        path.chmod(path.stat().st_mode & ~0o222)
+    try:
+        read = outside(
+            "query", "-e", NAMES, "--format", "csv", "--store", people, first=WITHOUT_PRIVILEGES
+        )
+        bob = 'query q() { insert Person { name: "bob" } }'
+        written = outside("mutate", "-e", bob, "--store", people, first=WITHOUT_PRIVILEGES)
+    finally:
+        for path in paths:
+            path.chmod(path.stat().st_mode | 0o200)
+    assert (read.returncode, read.stderr) == (0, b"")
+    assert read.stdout.decode().splitlines() == ["p.name", "Zoë", "→", "😀"]
+    assert (written.returncode, written.stdout) == (1, b"")
+    assert is_one_message(written.stderr.decode())
+    assert b"ermission denied" in written.stderr
+    assert sorted(Path(people).rglob("*")) == sorted(paths[1:])
+
+
 @pytest.mark.parametrize("args", [("snapshot",), ("load", "--data", "d.jsonl", "--mode", "append")])
 def test_a_graph_from_the_future_is_refused_and_stays_as_it_is(
     omnigraph: Terminal, graph: str, args: tuple[str, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -346,6 +345,8 @@ def test_queries_that_are_not_utf_8_are_a_report(omnigraph: Terminal) -> None:
     ("args", "message"),
     [
         (("snpshot",), "no such command 'snpshot'; did you mean `omnigraph snapshot`?"),
+        (("serve",), "no such command 'serve'; see `omnigraph --help`"),
+        (("graphs", "list"), "`graphs` is not in this release; `omnigraph --help` lists what is"),
         (("frobnicate",), "no such command 'frobnicate'; see `omnigraph --help`"),
         (("branch", "crate"), "No such command 'crate'. Did you mean 'create'?"),
         (
@@ -367,6 +368,26 @@ def test_wrong_usage_ends_with_2_and_says_what_was_meant(
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("Usage: omnigraph ")
     assert result.err.rstrip("\n").endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "warning"),
+    [
+        ("check g.omni --query q.gq", "lint g.omni --query q.gq", "check` is now `omnigraph lint"),
+        ("query lint g.omni --query q.gq", "lint g.omni --query q.gq", "query lint` is now"),
+        ("query check g.omni --query q.gq", "lint g.omni --query q.gq", "query check` is now"),
+        ("read all --query q.gq --store g.omni", "query all --query q.gq --store g.omni", "read`"),
+        ("schema get g.omni", "schema show g.omni", ""),
+        ("--store g.omni schema get", "schema show g.omni", ""),
+    ],
+)
+def test_old_names_of_commands_work(
+    omnigraph: Terminal, graph: str, old: str, new: str, warning: str
+) -> None:
+    before, after = omnigraph(*old.split()), omnigraph(*new.split())
+    assert (before.code, before.out) == (after.code, after.out)
+    assert warning in before.err
+    assert before.err.count("\n") == (1 if warning else 0)
 
 
 def test_no_error_shows_a_stack_trace(omnigraph: Terminal) -> None:
@@ -411,32 +432,3 @@ def test_a_reader_that_is_gone_causes_no_noise(graph: str, args: list[str]) -> N
     finally:
         os.close(writing)
     assert (child.returncode, child.stderr) == (1, b"")
-
-
-def on_a_terminal(args: list[str], folder: Path, **environment: str) -> str:
-    """Run the command line with a terminal as its output and return what it shows."""
-    ours, theirs = pty.openpty()
-    plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    child = subprocess.Popen(
-        [*OMNIGRAPH, *args], stdout=theirs, stderr=theirs, cwd=folder, env=plain | environment
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while part := os.read(ours, 4096):
-            shown += part
-    except OSError:
-        pass  # Linux reports the end of a terminal as an error.
-    finally:
-        os.close(ours)
-    assert child.wait(timeout=60) == 0
-    return shown.decode()
-
-
-def test_a_terminal_gets_colours_unless_no_color_is_set(tmp_path: Path) -> None:
-    assert "\x1b[" in on_a_terminal(["demo"], tmp_path)
-    assert "\x1b[" not in on_a_terminal(["demo"], tmp_path, NO_COLOR="1")
-
-
-def test_output_that_goes_elsewhere_has_no_colours(omnigraph: Terminal) -> None:
-    assert "\x1b[" not in omnigraph("demo").out

@@ -44,14 +44,21 @@ def test_load_has_its_fields_as_json(root: str, capfd: pytest.CaptureFixture[str
     assert run(["load", root, "--data", data(root), "--mode", "merge", "--json"]) == 0
     shape = json.loads(capfd.readouterr().out)
     assert shape.pop("commit")["graph_manifest_version"] == 2
+    assert shape.pop("bytes_written") > 0
+    assert set(shape.pop("seconds")) == {"read", "validate", "write", "commit"}
+    counters = {"updated": 0, "unchanged": 0, "rejected": 0}
     assert shape == {
         "uri": root,
         "branch": "main",
         "branch_created": False,
         "mode": "merge",
-        "nodes": [{"name": "Person", "entities_loaded": 2}],
-        "edges": [{"name": "Knows", "entities_loaded": 1}],
+        "engine": "local",
+        "durability": "full",
+        "nodes": [{"name": "Person", "entities_loaded": 2, "inserted": 2, **counters}],
+        "edges": [{"name": "Knows", "entities_loaded": 1, "inserted": 1, **counters}],
         "total_entities": 3,
+        "inserted": 3,
+        **counters,
     }
 
 

@@ -279,3 +279,9 @@ def test_results_on_an_object_store_have_the_same_shapes(workplace: Path, bucket
     session.check(WRITES)
     session.check(READS)
     session.check("branch delete draft --uri URI  # exit 1\nbranch delete draft --yes --uri URI")
+    with bucket.refusing("people.omni"):
+        code, out, err = session.run("snapshot", session.uri, "--json")
+    refused = json.loads(err)
+    assert (code, out, problems("error", refused)) == (1, "", [])
+    assert refused["code"] == "OG-STORE-PERMISSION"
+    assert "credentials" in refused["hint"]

@@ -24,7 +24,7 @@ SCHEMA = """\
 node N { key: String @key  text: String?  body: String? @index  vec: Vector(8)? }
 edge Link: N -> N
 """
-NODES = 1_000
+NODES = 2_000
 MIB = 2**20
 MEMORY_MAX = 64 * MIB
 GROWTH_MAX = 512 * MIB

@@ -119,8 +119,9 @@ def test_a_torn_head_is_corrupt_and_can_be_discarded(store: Store, kept: int) ->
     assert set(ages(reopened, again)) == {"p0", "p1", "y"}
 
 
-def test_a_head_of_zeros_is_corrupt_and_not_another_version(store: Store) -> None:
+def test_a_head_of_zeros_is_corrupt_and_not_another_version(local_store: Store) -> None:
     """Lance reads it as version 0 and says that the one it was asked for does not exist."""
+    store = local_store
     head = append(store, create(store, numbered(2)), people(["x"])).at
     path = manifest_path(LOCATION, None, head.version)
     store.objects.put(path, bytes(len(store.objects.get(path).data)))

@@ -21,6 +21,7 @@ from omnigraph.store.errors import (
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StorageFullError,
     StoragePermissionError,
     StorageTimeoutError,
     StorageUnavailableError,
@@ -235,7 +236,7 @@ def test_a_put_without_durability_flushes_nothing(
         (PermissionError(13, "Permission denied"), StoragePermissionError),
         (OSError(30, "Read-only file system"), StoragePermissionError),
         (OSError(5, "Input/output error"), CorruptObjectError),
-        (OSError(28, "No space left on device"), StorageUnavailableError),
+        (OSError(28, "No space left on device"), StorageFullError),
         (TimeoutError(110, "Connection timed out"), StorageTimeoutError),
     ],
 )

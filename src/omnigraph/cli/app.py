@@ -69,8 +69,42 @@ INTERRUPTED: Final = (
 _TRACEBACK: Final = "OMNIGRAPH_TRACEBACK"
 """The variable that shows where an unexpected failure came from."""
 
-OLD_SPELLINGS: Final = {"change": "mutate", "read": "query"}
-"""Old names of commands: they still work, with a warning."""
+OLD_SPELLINGS: Final = {
+    ("change",): ("mutate",),
+    ("check",): ("lint",),
+    ("query", "check"): ("lint",),
+    ("query", "lint"): ("lint",),
+    ("read",): ("query",),
+    ("schema", "get"): ("schema", "show"),
+}
+"""Old names of commands, by their first words: they still work, with a warning."""
+
+SILENT_SPELLINGS: Final = frozenset({("schema", "get")})
+"""Old names that are as good as the new ones."""
+
+
+def in_new_words(args: list[str]) -> list[str]:
+    """Return the words of a call with an old name replaced, and warn about it.
+
+    >>> in_new_words(["schema", "get", "papers.omni"])
+    ['schema', 'show', 'papers.omni']
+    """
+    for old, new in OLD_SPELLINGS.items():
+        if tuple(args[: len(old)]) == old:
+            if old not in SILENT_SPELLINGS:
+                was, now = " ".join(old), " ".join(new)
+                click.echo(f"warning: `omnigraph {was}` is now `omnigraph {now}`", err=True)
+            return [*new, *args[len(old) :]]
+    return args
+
+
+def is_planned(name: str) -> bool:
+    """Whether a word is a command of a later release.
+
+    >>> is_planned("graphs"), is_planned("query"), is_planned("frobnicate")
+    (True, False, False)
+    """
+    return name not in COMMANDS and name in {words.partition(" ")[0] for words in RULES}
 
 
 class LazyGroup(click.Group):
@@ -110,12 +144,11 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command for a typo."""
+        args = in_new_words(args)
         name = args[0]
-        if name in OLD_SPELLINGS:
-            now = OLD_SPELLINGS[name]
-            click.echo(f"warning: `omnigraph {name}` is now `omnigraph {now}`", err=True)
-            args = [now, *args[1:]]
-        elif name not in COMMANDS and not name.startswith("-"):
+        if is_planned(name):
+            ctx.fail(f"`{name}` is not in this release; `omnigraph --help` lists what is")
+        if name not in COMMANDS and not name.startswith("-"):
             near = nearest_name(name, COMMANDS)
             remedy = f"did you mean `omnigraph {near}`?" if near else "see `omnigraph --help`"
             ctx.fail(f"no such command '{name}'; {remedy}")

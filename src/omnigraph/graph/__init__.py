@@ -1,0 +1,138 @@
+"""The public face: a graph at a root, bound to one branch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnigraph.changes.commit_changes import (
+    CommitPage,
+)
+from omnigraph.changes.diff import Difference
+from omnigraph.changes.feed import FeedPage, FeedRequest
+from omnigraph.changes.selection import Selection
+from omnigraph.clock import SystemClock
+from omnigraph.manifest import (
+    GraphCommit,
+    OpenMode,
+    ReadTarget,
+    Snapshot,
+    Tag,
+)
+from omnigraph.merge.merger import MergeResult
+from omnigraph.query import SchemaSource, lint_queries
+from omnigraph.query.stored import QueryKindError
+from omnigraph.read.limits import MEMORY_MAX_DEFAULT
+from omnigraph.read.result import QueryResult
+from omnigraph.recovery import PendingRecovery, RecoveryRecord
+from omnigraph.schema import compile_schema
+from omnigraph.search.embed_file import (
+    EmbedFileRequest,
+    EmbedFileResult,
+    EmbedSpec,
+    Selector,
+    embed_file,
+)
+from omnigraph.search.embedding import LazyEmbeddingClient
+from omnigraph.syntax.grammar import decode_source
+from omnigraph.write.cleanup import CleanupResult, DatasetCleanup
+from omnigraph.write.embed import EmbedMode
+from omnigraph.write.embed_stored import EmbedResult
+from omnigraph.write.export import (
+    ExportResult,
+)
+from omnigraph.write.health import Finding, Health
+from omnigraph.write.load import (
+    LoadResult,
+)
+from omnigraph.write.mutate import MutationResult
+from omnigraph.write.optimize import TableReport, UpkeepReport
+from omnigraph.write.repair import RepairReport, TableRepair
+from omnigraph.write.schema_apply import SchemaApplied
+
+if TYPE_CHECKING:
+    from omnigraph.query import LintReport
+from omnigraph.graph.changes import ChangeCalls
+from omnigraph.graph.core import ReadOnlyGraphError, ReservedActorError
+from omnigraph.graph.history import HistoryCalls
+from omnigraph.graph.reads import ReadCalls
+from omnigraph.graph.upkeep import UpkeepCalls
+from omnigraph.graph.writes import WriteCalls
+
+__all__ = [
+    "MEMORY_MAX_DEFAULT",
+    "CleanupResult",
+    "CommitPage",
+    "DatasetCleanup",
+    "Difference",
+    "EmbedFileRequest",
+    "EmbedFileResult",
+    "EmbedMode",
+    "EmbedResult",
+    "EmbedSpec",
+    "ExportResult",
+    "FeedPage",
+    "FeedRequest",
+    "Finding",
+    "Graph",
+    "GraphCommit",
+    "Health",
+    "LoadResult",
+    "MergeResult",
+    "MutationResult",
+    "OpenMode",
+    "PendingRecovery",
+    "QueryKindError",
+    "QueryResult",
+    "ReadOnlyGraphError",
+    "ReadTarget",
+    "RecoveryRecord",
+    "RepairReport",
+    "ReservedActorError",
+    "SchemaApplied",
+    "Selection",
+    "Selector",
+    "Snapshot",
+    "TableRepair",
+    "TableReport",
+    "Tag",
+    "UpkeepReport",
+    "embed_records",
+    "init_from_file",
+    "lint_files",
+]
+
+
+class Graph(HistoryCalls, ChangeCalls, WriteCalls, ReadCalls, UpkeepCalls):
+    """A graph, bound to one of its branches. Safe to share between threads.
+
+    ```python
+    with Graph.init("brain.omni", "node Person { name: String @key }") as graph:
+        graph.branch_create("draft")
+        print(graph.branch_list())
+    ```
+    """
+
+
+def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph:
+    """Make a new graph with the schema in a file."""
+    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
+    return Graph.init(uri, schema, force=force)
+
+
+def embed_records(request: EmbedFileRequest) -> EmbedFileResult:
+    """Make the vectors of records in a file, with the provider of the environment."""
+    return embed_file(request, LazyEmbeddingClient(SystemClock(), environ=os.environ).get)
+
+
+def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:
+    """Check a file of queries against a schema file, without a graph."""
+    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
+    catalog = compile_schema(schema, domain=SystemClock().ulid()).catalog
+    return lint_queries(
+        query_path.read_bytes(),
+        catalog,
+        schema_source=SchemaSource("file", str(schema_path)),
+        query_path=str(query_path),
+    )

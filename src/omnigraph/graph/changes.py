@@ -1,0 +1,85 @@
+"""Differences, the changes of a commit, the change feed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.changes.commit_changes import (
+    PAGE_CHANGES_DEFAULT,
+    CommitPage,
+    changes_between,
+    commit_page,
+)
+from omnigraph.changes.diff import Difference, difference
+from omnigraph.changes.feed import Feed, FeedPage, FeedRequest
+from omnigraph.changes.selection import Selection
+from omnigraph.manifest import (
+    ReadTarget,
+)
+from omnigraph.write.export import (
+    stream_lines,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+from omnigraph.graph.core import GraphCore
+
+
+class ChangeCalls(GraphCore):
+    """Calls about what changed."""
+
+    def diff_between(
+        self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
+    ) -> Difference:
+        """Return the net difference of two states of the graph, on whatever branches they are."""
+        old, new = self.snapshot_of(before), self.snapshot_of(after)
+        return difference(old, new, selection or Selection())
+
+    def changes_between(
+        self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what differs between two states, with the rows of both sides."""
+        old, new = self.snapshot_of(before), self.snapshot_of(after)
+        return changes_between(old, new, selection or Selection())
+
+    def commit_changes(
+        self,
+        commit_id: str,
+        selection: Selection | None = None,
+        *,
+        limit: int = PAGE_CHANGES_DEFAULT,
+        page_token: str | None = None,
+    ) -> CommitPage:
+        """Return a page of what one commit changed, with the rows before and after."""
+        history = self._repository.history
+        return commit_page(
+            history,
+            history.get(commit_id),
+            selection or Selection(),
+            graph=self.uri,
+            limit=limit,
+            page_token=page_token,
+        )
+
+    def poll_changes(self, request: FeedRequest, *, branch: str | None = None) -> FeedPage:
+        """Return a page of what happened on a branch since a cursor."""
+        snapshot = self._repository.history.snapshot(self._incarnation_of(branch))
+        feed = Feed(self._repository.history, snapshot, request.selection, graph=self.uri)
+        return feed.poll(request)
+
+    def baseline(
+        self, *, branch: str | None = None, selection: Selection | None = None
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        """Return every entity of a branch as lines of JSON, and where the feed goes on after them.
+
+        The second part holds `snapshot_commit_id` and `resume_cursor`: use it only after all lines.
+        """
+        selection = selection or Selection()
+        snapshot = self._repository.history.snapshot(self._incarnation_of(branch))
+        lines = stream_lines(
+            snapshot, sorted(selection.types or ()), kinds=selection.kinds or ("node", "edge")
+        )
+        feed = Feed(self._repository.history, snapshot, selection, graph=self.uri)
+        cursor = feed.cursor_at(snapshot.commit_id)
+        return lines, {"snapshot_commit_id": snapshot.commit_id, "resume_cursor": cursor}

@@ -1,0 +1,236 @@
+"""What every call of a graph rests on: the open repository, the bound branch, snapshots."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Self
+
+from omnigraph.clock import SystemClock
+from omnigraph.errors import InvalidInputError
+from omnigraph.manifest import (
+    OpenMode,
+    ReadTarget,
+    Snapshot,
+    init_repository,
+    open_repository,
+)
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.repository import check_contract, reconcile_commits
+from omnigraph.names import MAIN, BranchName
+from omnigraph.read.reader import Reader
+from omnigraph.recovery import Recovery
+from omnigraph.schema import compile_schema, compile_stored, read_ir
+from omnigraph.search.embedding import LazyEmbeddingClient
+from omnigraph.search.topology_cache import Topologies
+from omnigraph.search.topology_store import TopologyStore
+from omnigraph.store import connect
+from omnigraph.store.filters import Comparison
+from omnigraph.store.records import ScanRequest
+from omnigraph.write.auto_optimize import AutoOptimize
+from omnigraph.write.optimize import Upkeep
+from omnigraph.write.protocol import Committer
+from omnigraph.write.staging_record import StagingRecords
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from omnigraph.clock import Clock
+    from omnigraph.manifest import Repository
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.schema import Catalog
+    from omnigraph.store.durability import Durability
+    from omnigraph.syntax import SourceText
+
+
+SYSTEM_ACTOR_PREFIX: Final = "omnigraph:"
+
+
+class ReservedActorError(InvalidInputError):
+    """A caller used an actor id that belongs to the system."""
+
+    code = "OG-ACTOR"
+    hint = "`--as NAME` with a name of your own"
+
+    def __init__(self, actor_id: str) -> None:
+        self.actor_id = actor_id
+        super().__init__(
+            f"actor id '{actor_id}' is reserved: ids starting with '{SYSTEM_ACTOR_PREFIX}' belong"
+            " to the system"
+        )
+
+
+class ReadOnlyGraphError(InvalidInputError):
+    """The graph was opened for reading only."""
+
+    code = "OG-READ-ONLY"
+    hint = "open it with mode=OpenMode.READ_WRITE"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(f"{operation} needs a graph that was opened for writing")
+
+
+class GraphCore:
+    """A graph that is open, bound to one of its branches."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        mode: OpenMode,
+        incarnation: Incarnation,
+        auto_optimize: bool = True,
+    ) -> None:
+        self._repository = repository
+        self._mode = mode
+        self._incarnation = incarnation
+        self._guard = threading.Lock()
+        self._recovery = Recovery(repository)
+        self._committer = Committer(repository, self._recovery, owner_id=repository.clock.ulid())
+        self._upkeep = Upkeep(repository, self._recovery, self._committer)
+        self._staging = StagingRecords(repository.store.objects, repository.clock)
+        self._auto_optimize = AutoOptimize(repository, self._upkeep, enabled=auto_optimize)
+        self._committer.on_commit = self._auto_optimize.note
+        self._committer.on_published = self._auto_optimize.record
+        is_writable = mode is OpenMode.READ_WRITE
+        self._topologies = Topologies(TopologyStore(repository.store, is_writable=is_writable))
+        self._embeddings = LazyEmbeddingClient(repository.clock, environ=os.environ)
+        self._reader = Reader(self._topologies, repository.clock, embeddings=self._embeddings)
+
+    @classmethod
+    def init(
+        cls,
+        uri: str | os.PathLike[str],
+        schema: str | SourceText,
+        *,
+        actor_id: str | None = None,
+        force: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+        auto_optimize: bool = True,
+    ) -> Self:
+        """Make a new graph with this schema; the root must not hold one.
+
+        `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
+        tidying after small writes to calls of `optimize`.
+        """
+        check_actor(actor_id)
+        clock = clock or SystemClock()
+        compiled = compile_schema(schema, domain=clock.ulid())
+        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        repository = init_repository(store, clock, compiled, actor_id=actor_id, force=force)
+        return cls(
+            repository,
+            mode=OpenMode.READ_WRITE,
+            incarnation=Incarnation(MAIN),
+            auto_optimize=auto_optimize,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        branch: str = MAIN,
+        mode: OpenMode = OpenMode.READ_WRITE,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+        auto_optimize: bool = True,
+    ) -> Self:
+        """Open a graph and bind to a branch."""
+        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        repository = open_repository(
+            store,
+            clock or SystemClock(),
+            mode=mode,
+            mend=lambda repository: Recovery(repository).mend(),
+            heal=lambda repository: Recovery(repository).sweep(),
+        )
+        incarnation = repository.branches.resolve(BranchName.parse(branch))
+        if mode is OpenMode.READ_WRITE:
+            Recovery(repository).mend_branch(incarnation)
+            if not incarnation.is_main:
+                reconcile_commits(repository, incarnation)
+        return cls(repository, mode=mode, incarnation=incarnation, auto_optimize=auto_optimize)
+
+    def close(self) -> None:
+        """Let go of the graph, after tidying up behind many small writes.
+
+        Nothing is lost without it: every write was finished by its call.
+        """
+        self._auto_optimize.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        """The root of the graph."""
+        return self._repository.root
+
+    @property
+    def branch(self) -> str:
+        """The branch that this handle is bound to."""
+        return str(self._bound().branch)
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot of the bound branch."""
+        return self._repository.history.snapshot(self._bound())
+
+    def snapshot_of(self, target: ReadTarget) -> Snapshot:
+        """Return the snapshot of a branch, a commit, a tag or a moment."""
+        return self._repository.history.snapshot_of(target, self._bound())
+
+    def snapshot_at_version(self, version: int) -> Snapshot:
+        """Return the snapshot of one manifest version of the bound branch."""
+        return self._repository.history.snapshot_at_version(self._bound(), version)
+
+    def entity_at(self, table_key: str, entity_id: str, version: int) -> pa.Table:
+        """Return one entity at one manifest version: a table of one row, or of none."""
+        handle = self._repository.history.table_at_version(self._bound(), version, table_key)
+        request = ScanRequest(row_filter=Comparison("id", "=", entity_id), limit=1)
+        return handle.scan(request).read_all()
+
+    def refresh(self) -> Snapshot:
+        """Look at storage again: settle dead writes, check the schema, update derived tables."""
+        if self._mode is OpenMode.READ_WRITE:
+            self._recovery.sweep()
+        snapshot = self.snapshot()
+        check_contract(snapshot.state)
+        if self._mode is OpenMode.READ_WRITE:
+            reconcile_commits(self._repository, snapshot.incarnation)
+        return snapshot
+
+    def catalog(self) -> Catalog:
+        """Return what the accepted schema of the bound branch declares."""
+        schema = self.snapshot().schema
+        return compile_stored(schema.source, read_ir(schema.ir)).catalog
+
+    def _bound(self) -> Incarnation:
+        with self._guard:
+            return self._incarnation
+
+    def _state_of(self, branch: str | None) -> ManifestState:
+        return self._repository.reader.latest(self._incarnation_of(branch))
+
+    def _incarnation_of(self, branch: str | None) -> Incarnation:
+        if branch is None:
+            return self._bound()
+        return self._repository.branches.resolve(BranchName.parse(branch))
+
+    def _require_writable(self, operation: str) -> None:
+        if self._mode is OpenMode.READ_ONLY:
+            raise ReadOnlyGraphError(operation)
+
+
+def check_actor(actor_id: str | None) -> None:
+    """Refuse an actor id that belongs to the system."""
+    if actor_id is not None and actor_id.startswith(SYSTEM_ACTOR_PREFIX):
+        raise ReservedActorError(actor_id)

@@ -1,0 +1,134 @@
+"""Schema changes, maintenance, recovery."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnigraph.query import SchemaSource, lint_queries
+from omnigraph.recovery import PendingRecovery, RecoveryRecord
+from omnigraph.schema import plan_schema, read_ir
+from omnigraph.syntax.grammar import decode_source
+from omnigraph.write.cleanup import Cleanup, CleanupResult
+from omnigraph.write.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
+from omnigraph.write.health import Finding, examine
+from omnigraph.write.optimize import UpkeepReport
+from omnigraph.write.repair import Repair, RepairReport
+from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
+
+if TYPE_CHECKING:
+    from omnigraph.query import LintReport
+    from omnigraph.schema import PlannedSchema
+    from omnigraph.syntax import SourceText
+from omnigraph.graph.core import GraphCore, check_actor
+
+
+class UpkeepCalls(GraphCore):
+    """Calls that keep a graph in order."""
+
+    def schema_source(self) -> str:
+        """Return the accepted schema text of the bound branch."""
+        return self.snapshot().schema.source
+
+    def plan_schema(
+        self, desired: str | SourceText, *, allow_data_loss: bool = False
+    ) -> PlannedSchema:
+        """Plan the way from the accepted schema to a desired one; touches no data."""
+        snapshot = self.snapshot()
+        return plan_schema(
+            desired,
+            accepted=read_ir(snapshot.schema.ir),
+            allow_data_loss=allow_data_loss,
+            row_counts={key: entry.row_count for key, entry in snapshot.entries.items()},
+        )
+
+    def plan_schema_file(self, path: Path, *, allow_data_loss: bool = False) -> PlannedSchema:
+        """Plan the way to the schema in a file."""
+        desired = decode_source(path.read_bytes(), str(path), "S")
+        return self.plan_schema(desired, allow_data_loss=allow_data_loss)
+
+    def apply_schema(
+        self,
+        desired: str | SourceText,
+        *,
+        allow_data_loss: bool = False,
+        actor_id: str | None = None,
+    ) -> SchemaApplied:
+        """Make a desired schema the accepted one of `main`, with what it means for stored rows.
+
+        `allow_data_loss` makes drops hard: what they remove is purged from older snapshots too.
+        """
+        self._require_writable("schema apply")
+        check_actor(actor_id)
+        work = SchemaApply(self._repository, self._recovery, self._committer)
+        return work.apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+
+    def apply_schema_file(
+        self, path: Path, *, allow_data_loss: bool = False, actor_id: str | None = None
+    ) -> SchemaApplied:
+        """Make the schema in a file the accepted one."""
+        desired = decode_source(path.read_bytes(), str(path), "S")
+        return self.apply_schema(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+
+    def lint(self, queries: bytes, *, query_path: str) -> LintReport:
+        """Check the queries of one file against the accepted schema."""
+        source = SchemaSource("graph", self.uri)
+        return lint_queries(queries, self.catalog(), schema_source=source, query_path=query_path)
+
+    def ensure_indices(self, branch: str | None = None) -> UpkeepReport:
+        """Build the declared indexes that are missing, and fold in rows that they do not cover."""
+        self._require_writable("ensure_indices")
+        return self._upkeep.ensure_indices(self._incarnation_of(branch))
+
+    def optimize(self) -> UpkeepReport:
+        """Compact and index every table of `main` in one commit; removes no version."""
+        self._require_writable("optimize")
+        return self._upkeep.optimize()
+
+    def examine(self, *, try_writing: bool = True) -> list[Finding]:
+        """Look for what is wrong or slow, and say what helps; see `omnigraph doctor`."""
+        return examine(self._repository, self._recovery, self.snapshot(), try_writing=try_writing)
+
+    def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
+        """Show versions that came from outside; `confirm` publishes upkeep, `force` the rest."""
+        if confirm:
+            self._require_writable("repair")
+        work = Repair(self._repository, self._recovery, self._committer)
+        return work.run(confirm=confirm, force=force)
+
+    def cleanup(
+        self,
+        *,
+        keep_versions: int | None = None,
+        older_than_s: int | None = None,
+        orphan_age_s: int = ORPHAN_AGE_S,
+        confirm: bool = False,
+    ) -> CleanupResult:
+        """Remove old versions and leftovers that nothing needs; without `confirm` only count them.
+
+        With both options a version goes only if neither keeps it.
+        """
+        if confirm:
+            self._require_writable("cleanup")
+        policy = CleanupPolicy(keep_versions, older_than_s, orphan_age_s)
+        work = Cleanup(self._repository, self._recovery, self._staging)
+        return work.run(policy, confirm=confirm)
+
+    def recovery_list(self) -> list[RecoveryRecord]:
+        """Return what recovery has done, newest first."""
+        return self._recovery.log.rows()
+
+    def recovery_show(self, operation_id: str) -> RecoveryRecord:
+        """Return what recovery did about one operation."""
+        return self._recovery.show(operation_id)
+
+    def recovery_status(self) -> list[PendingRecovery]:
+        """Return the records of unfinished writes and what recovery would do; changes nothing."""
+        return self._recovery.status()
+
+    def recovery_quarantine(self, operation_id: str) -> str:
+        """Set the record of an operation aside that recovery cannot settle; return where it is.
+
+        Works on a graph that was opened for reading only: such a record stops every other open.
+        """
+        return self._recovery.quarantine(operation_id)
