@@ -20,7 +20,7 @@ from omnigraph.manifest.turn import LocalTurns
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.records import FragmentInfo
 from omnigraph.write import auto_optimize
-from omnigraph.write.auto_optimize import SMALL_MAX, URGENT_COMMITS, tail_to_compact
+from omnigraph.write.auto_optimize import SMALL_MAX, UNCOVERED_MAX, URGENT_COMMITS, tail_to_compact
 from omnigraph.write.optimize import Upkeep
 from support.places import PERSON, Place, ids, repository_of
 
@@ -151,6 +151,18 @@ def test_short_lived_handles_tidy_up_when_they_are_closed(place: Place, impatien
             write(graph, number)
     assert counts(graph)[0] == 1
     assert len(ids(place.open().snapshot())) == impatient + 1
+
+
+@pytest.mark.parametrize(("tail", "indexed"), [(100_000, True), (UNCOVERED_MAX, False)])
+def test_what_a_large_load_left_is_not_indexed_when_a_handle_is_closed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tail: int, indexed: bool
+) -> None:
+    monkeypatch.setattr("omnigraph.write.auto_optimize.TAIL_ROWS_MAX", tail)
+    graph = place.init()
+    for number in range(UNCOVERED_MAX + 1):
+        write(graph, number)
+    graph.close()
+    assert bool(graph.snapshot().open(PERSON).indexes()) == indexed
 
 
 def test_tidying_can_be_switched_off(place: Place, impatient: int) -> None:

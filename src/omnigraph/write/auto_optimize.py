@@ -10,8 +10,9 @@ or `PAUSE_S` after the first, and
 While writes keep coming that is all: a look at the fragments costs nothing, and what one run costs
 is spread over `SMALL_MAX` writes. Indexes are extended when more than `UNCOVERED_ROWS_MAX` rows lie
 outside of them, or, once a handle has been quiet for a pause, more than `UNCOVERED_MAX` fragments:
-every probe has to read those. Then the thread ends. Closing the handle does the rest in the
-caller's thread.
+every probe has to read those. What a large load has left without an index is not touched: that
+would keep a process from ending for as long as the load took. Then the thread ends. Closing the
+handle does the rest in the caller's thread.
 
 Small is relative: fragments are sorted into sizes by powers of `_TIER_FACTOR`, and only fragments
 up to the size of which there are too many are rewritten. So a table of a million rows is not
@@ -53,6 +54,8 @@ UNCOVERED_MAX: Final = 8
 """A probe reads every fragment that its index does not cover: more than this cost too much."""
 UNCOVERED_ROWS_MAX: Final = 2_048
 """Nor may a probe read more rows than this beside its index."""
+TAIL_ROWS_MAX: Final = 100_000
+"""More rows than this are no tail of small writes: indexing a load is for `optimize`."""
 URGENT_COMMITS: Final = 32
 """So many commits of its own wake a handle up before its pause is over."""
 PAUSE_S: Final = 0.25
@@ -208,7 +211,7 @@ class AutoOptimize:
         datasets, reader = self._repository.store.datasets, self._repository.reader
         entries = reader.latest(incarnation).entries
         due: dict[str, CompactionOptions | None] = {}
-        with_indexes = is_quiet
+        wants_indexes, is_small = is_quiet, True
         for key in keys:
             entry = entries.get(key)
             if entry is None or entry.owner != incarnation.text:
@@ -218,10 +221,13 @@ class AutoOptimize:
             )
             options = tail_to_compact(handle.fragments())
             fragments, rows = uncovered(handle) if options or is_quiet else (0, 0)
-            if options is not None or fragments > UNCOVERED_MAX:
+            is_tail = rows <= TAIL_ROWS_MAX
+            if options is not None or (fragments > UNCOVERED_MAX and is_tail):
                 due[key] = options
-                with_indexes |= rows > UNCOVERED_ROWS_MAX
+                wants_indexes |= rows > UNCOVERED_ROWS_MAX
+                is_small &= is_tail
         if due:
+            with_indexes = wants_indexes and is_small
             self._upkeep.compact_tail(incarnation, due, with_indexes=with_indexes)
         self._tidy_manifest(incarnation)
         for location in (COMMITS, COMMIT_ACTORS):

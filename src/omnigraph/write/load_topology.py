@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,8 +77,11 @@ def _topology(
     states = TopologyStates(*(TableState.of(handle) for handle in handles))
     counts = sources.count, targets.count
     same_type = states.same_type
-    out = build_csr(starts, ends, counts=counts, same_type=same_type)
-    incoming = build_csr(ends, starts, counts=counts[::-1], same_type=same_type)
+    # Most of it is sorting, which runs outside of the interpreter's lock.
+    with ThreadPoolExecutor(max_workers=1) as other:
+        later = other.submit(build_csr, ends, starts, counts=counts[::-1], same_type=same_type)
+        out = build_csr(starts, ends, counts=counts, same_type=same_type)
+        incoming = later.result()
     return Topology(states, sources, targets, edges, out, incoming, 0)
 
 
