@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.changes.compare import Mask, differing_values
+from omnigraph.changes.compare import Mask, differing_values, to_mask
 
 if TYPE_CHECKING:
     from omnigraph.store.datasets import DatasetHandle
@@ -35,13 +35,13 @@ def differing_blobs(
     """
     old, old_ids = left
     new, new_ids = right
-    differ: Mask = _mask(old.is_valid()) != _mask(new.is_valid())
+    differ: Mask = to_mask(old.is_valid()) != to_mask(new.is_valid())
     differ |= differing_values(_uris(old), _uris(new))
-    is_external = _mask(_uris(old).is_valid())
+    is_external = to_mask(_uris(old).is_valid())
     for part in ("position", "size"):
         differs = differing_values(pc.struct_field(old, part), pc.struct_field(new, part))
         differ |= differs if part == "size" else differs & is_external
-    unread = np.flatnonzero(_mask(old.is_valid()) & ~is_external & ~differ)
+    unread = np.flatnonzero(to_mask(old.is_valid()) & ~is_external & ~differ)
     sizes = pc.struct_field(old, "size").fill_null(0).to_numpy(zero_copy_only=False)
     for rows in _parts(unread, sizes):
         taken = pa.array(rows)
@@ -65,8 +65,3 @@ def _parts(
         return
     groups = np.cumsum(sizes[rows].astype(np.int64)) // BYTES_AT_ONCE
     yield from np.split(rows, np.flatnonzero(np.diff(groups)) + 1)
-
-
-def _mask(column: pa.Array) -> Mask:
-    mask: Mask = column.to_numpy(zero_copy_only=False)
-    return mask

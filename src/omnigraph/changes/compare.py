@@ -37,5 +37,11 @@ def differing_values(left: pa.Array, right: pa.Array) -> Mask:
     return ~equal_rows(left, right)
 
 
+def to_mask(column: pa.Array) -> Mask:
+    """Return a boolean column without nulls as a mask."""
+    mask: Mask = column.to_numpy(zero_copy_only=False)
+    return mask
+
+
 def _flat(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -108,17 +108,12 @@ class TypeChanges:
 def type_pairs(before: Snapshot, after: Snapshot) -> list[TypePair]:
     """Pair the types of two snapshots by identity: by key, edges first, older ones first."""
     old, new = _owners(before), _owners(after)
-    pairs = [
-        TypePair(old_entry, new_entry, old.get(location, (None, None))[1], new_owner)
-        for location in old.keys() | new.keys()
-        for old_entry, new_entry, new_owner in [
-            (
-                old.get(location, (None, None))[0],
-                new.get(location, (None, None))[0],
-                new.get(location, (None, None))[1],
-            )
-        ]
-    ]
+    nowhere = (None, None)
+    pairs = []
+    for location in old.keys() | new.keys():
+        old_entry, old_owner = old.get(location, nowhere)
+        new_entry, new_owner = new.get(location, nowhere)
+        pairs.append(TypePair(old_entry, new_entry, old_owner, new_owner))
     return sorted(pairs, key=lambda pair: (pair.table_key, pair.after is not None))
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.changes.blobs import differing_blobs
-from omnigraph.changes.compare import Mask, differing_rows
+from omnigraph.changes.compare import Mask, differing_rows, to_mask
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def table_changes(
     """
     gone, came = candidates(before, after)
     place_in_came = pc.index_in(gone.ids, value_set=came.ids)
-    in_both = _mask(place_in_came.is_valid())
-    is_new = ~_mask(pc.is_in(came.ids, value_set=gone.ids))
+    in_both = to_mask(place_in_came.is_valid())
+    is_new = ~to_mask(pc.is_in(came.ids, value_set=gone.ids))
     old, new = gone.where(in_both), came.at(place_in_came.drop_null().to_numpy())
     differ = np.zeros(len(old), np.bool_)
     if before is not None and after is not None:
@@ -254,8 +254,3 @@ def _taken(handle: DatasetHandle, row_ids: Numbers, columns: Sequence[str]) -> p
 def _described(handle: DatasetHandle, row_ids: Numbers, name: str) -> tuple[pa.Array, pa.Array]:
     column = _taken(handle, row_ids, [name]).combine_chunks()[name].chunk(0)
     return column, pa.array(row_ids, pa.uint64())
-
-
-def _mask(column: pa.Array) -> Mask:
-    mask: Mask = column.to_numpy(zero_copy_only=False)
-    return mask

@@ -75,8 +75,8 @@ class HistoryCalls(GraphCore):
         check_actor(actor_id)
         resolve = self._repository.branches.resolve
         request = MergeRequest(
-            resolve(BranchName.parse(source)),
-            resolve(BranchName.parse(target)),
+            source=resolve(BranchName.parse(source)),
+            target=resolve(BranchName.parse(target)),
             actor_id=actor_id,
             decisions=self._decisions(strategy, prefer, resolve_file),
             dry_run=dry_run,
@@ -90,8 +90,8 @@ class HistoryCalls(GraphCore):
         """Yield a line of JSON for every row in conflict, with its images on all sides."""
         resolve = self._repository.branches.resolve
         request = MergeRequest(
-            resolve(BranchName.parse(source)),
-            resolve(BranchName.parse(target)),
+            source=resolve(BranchName.parse(source)),
+            target=resolve(BranchName.parse(target)),
             decisions=self._decisions(strategy, None, None),
         )
         return conflict_lines(Merger(self._repository, self._committer).conflicts(request))
@@ -114,7 +114,9 @@ class HistoryCalls(GraphCore):
             prefer=None if prefer is None else choice(Prefer, prefer, "preference")
         )
         target = self._incarnation_of(branch)
-        request = RevertRequest(commit_id, target, actor_id=actor_id, decisions=decisions)
+        request = RevertRequest(
+            commit_id=commit_id, target=target, actor_id=actor_id, decisions=decisions
+        )
         return Merger(self._repository, self._committer).revert(request)
 
     def sync_branch(self, branch: str | None = None) -> None:

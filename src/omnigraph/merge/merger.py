@@ -88,28 +88,29 @@ class UnrelatedBranchesError(InvalidInputError):
         super().__init__(f"'{source}' and '{target}' have no commit in common")
 
 
-@dataclass(frozen=True)
-class MergeRequest:
-    """What to merge, into what, and on whose behalf."""
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """What merges and reverts have in common: the branch to change, and on whose behalf."""
+
+    target: Incarnation
+    actor_id: str | None = None
+    decisions: Decisions = field(default_factory=Decisions)
+    dry_run: bool = False
+    message: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeRequest(_Request):
+    """Which branch to merge into the target."""
 
     source: Incarnation
-    target: Incarnation
-    actor_id: str | None = None
-    decisions: Decisions = field(default_factory=Decisions)
-    dry_run: bool = False
-    message: str | None = None
 
 
-@dataclass(frozen=True)
-class RevertRequest:
-    """Which commit to undo, on which branch, and on whose behalf."""
+@dataclass(frozen=True, kw_only=True)
+class RevertRequest(_Request):
+    """Which commit to undo on the target."""
 
     commit_id: str
-    target: Incarnation
-    actor_id: str | None = None
-    decisions: Decisions = field(default_factory=Decisions)
-    dry_run: bool = False
-    message: str | None = None
 
 
 @dataclass(frozen=True)

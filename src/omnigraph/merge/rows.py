@@ -31,7 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.changes.compare import Mask
+from omnigraph.changes.compare import Mask, to_mask
 from omnigraph.changes.table_changes import RowChanges, RowRefs
 from omnigraph.merge.conflicts import ConflictKind
 
@@ -128,7 +128,7 @@ class _Both:
 def _apart(mine: RowRefs, theirs: RowRefs) -> tuple[RowRefs, _Both]:
     """Split my rows into those that the other side has not, and those that it has."""
     places = pc.index_in(mine.ids, value_set=theirs.ids)
-    in_both: Mask = places.is_valid().to_numpy(zero_copy_only=False)
+    in_both = to_mask(places.is_valid())
     found: npt.NDArray[np.int64] = places.drop_null().to_numpy().astype(np.int64)
     return mine.where(~in_both), _Both(mine.where(in_both), theirs.at(found))
 

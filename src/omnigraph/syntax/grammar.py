@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from lark import Lark, TextSlice, Token, Transformer, v_args
+from lark import Lark, TextSlice, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from omnigraph.names import nearest_name
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lark.tree import Meta
 
-__all__ = ["Grammar", "Parsed", "Token", "TreeBuilder", "decode_source", "span_of", "with_span"]
+__all__ = ["Grammar", "Parsed", "Token", "TreeBuilder", "decode_source", "span_of"]
 
 NESTING_MAX: Final = 64
 _ERRORS_PER_DECLARATION_MAX: Final = 8
@@ -54,9 +54,6 @@ Declaration = TypeVar("Declaration")
 
 TreeBuilder = Transformer
 """Base class of tree builders: one method per grammar rule, named like it, without state."""
-
-with_span = v_args(meta=True)
-"""Decorator of tree builder methods that need the rule's place: `method(self, meta, children)`."""
 
 
 def span_of(place: Token | Meta) -> Span:
