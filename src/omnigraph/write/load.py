@@ -38,7 +38,8 @@ from omnigraph.recovery import WriterKind
 from omnigraph.write.attempts import attempts
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.load_checks import Findings, LoadJudge, LoadTerms, fold
+from omnigraph.write.load_checks import LoadJudge, fold
+from omnigraph.write.load_findings import LoadTerms
 from omnigraph.write.load_intake import Intake
 from omnigraph.write.load_parts import TableBases
 from omnigraph.write.load_result import (
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.state import ManifestState
     from omnigraph.schema import Catalog
     from omnigraph.write.embed import RowEmbedder
+    from omnigraph.write.load_findings import Findings
     from omnigraph.write.load_sink import LoadSource
     from omnigraph.write.protocol import Committer
 
