@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.repository import assemble
 from omnigraph.recovery import failpoints
 from omnigraph.store import Store, connect
+from omnigraph.store.beside import InTurn
 from support.places import Place
 from support.power import Image, Loss, Shadow
 from support.sweeps import JOBS, JOBS_BY_NAME, Job, Sweep, check_heads, content_of, copies, prepare
@@ -45,7 +46,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def durable_graph(place: Place) -> tuple[Store, Graph]:
-    store = connect(place.uri, durability="full")
+    # In one order, so that a phase has an end at which everything before it is flushed.
+    store = replace(connect(place.uri, durability="full"), beside=InTurn())
     repository = assemble(store, SystemClock())
     graph = Graph(
         repository,

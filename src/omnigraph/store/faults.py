@@ -34,6 +34,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from omnigraph.clock import Clock, SystemClock
+from omnigraph.store.beside import InTurn
 from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import StorageUnavailableError, WriteOutcomeUnknownError
@@ -189,11 +190,12 @@ def sweep(mode: FaultMode, *, effects_max: int = _EFFECTS_MAX) -> Iterator[Fault
 
 
 def faulty(store: Store, plan: FaultPlan) -> Store:
-    """Return the same store with both halves under a plan."""
+    """Return the same store with both halves under a plan, and its effects in one order."""
     return replace(
         store,
         objects=FaultyObjectStore(store.objects, plan),
         datasets=FaultyDatasetStore(store.datasets, plan),
+        beside=InTurn(),
     )
 
 
