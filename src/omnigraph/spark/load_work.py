@@ -16,7 +16,7 @@ from omnigraph.spark.places import InputPlaces, places_in_files
 from omnigraph.spark.sources import FrameSource
 from omnigraph.spark.staged_views import StagedViews
 from omnigraph.write.delta import WriteMode
-from omnigraph.write.hashing import Hasher
+from omnigraph.write.hashing import HashScheme
 from omnigraph.write.load_checks import fold
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class SparkWork:
                 views=self._views,
                 snapshot=snapshot,
                 bases=self._load.bases,
-                hasher=Hasher(self._context.files.operation_id),
+                hasher=HashScheme(self._context.files.operation_id),
                 room=self._room,
                 is_overwrite=self._mode is WriteMode.OVERWRITE,
             )

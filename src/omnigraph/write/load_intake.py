@@ -13,7 +13,7 @@ from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.hashing import Hasher
+from omnigraph.write.hashing import HashScheme
 from omnigraph.write.load_parts import Destination
 from omnigraph.write.load_quarantine import Quarantine, graph_records
 from omnigraph.write.load_result import LoadOptions
@@ -59,7 +59,7 @@ class Intake:
         self._place = place
         self._embedder = embedder
         self._stored = StoredRows(snapshot)
-        self._hasher = Hasher(clock.uuid())
+        self._hasher = HashScheme(clock.uuid())
         self._rules: dict[str, RowRules] = {}
         self._refused: dict[int, tuple[object, list[Violation]]] = {}
         self._batch_start = 0

@@ -24,9 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType, NodeType
-from omnigraph.schema.values.ids import spell
 from omnigraph.write.columns import Integers, Mask, flat
-from omnigraph.write.hashing import Hasher, Hashes, HashIndex, Pairs
+from omnigraph.write.hashing import Hashes, HashIndex, HashScheme, Pairs
 from omnigraph.write.load_parts import Destination, RowPart
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class LoadedType:
         self,
         owner: Owner,
         destination: Destination,
-        hasher: Hasher,
+        hasher: HashScheme,
         room: SpoolRoom,
         *,
         may_stream: bool,
@@ -289,7 +288,7 @@ class LoadedType:
 
     def tuple_hashes(self, rows: pa.RecordBatch | pa.Table, members: Sequence[str]) -> Hashes:
         """Hash the tuples of some rows."""
-        return self.hasher.tuples([spell(flat(rows[name])) for name in members])
+        return self.hasher.tuples([flat(rows[name]) for name in members])[0]
 
     def index(self) -> RowIndex:
         """Return an index over the ids of the live rows; it is kept until rows are dropped."""
