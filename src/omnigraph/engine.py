@@ -26,6 +26,7 @@ from omnigraph.write.load_source import files_of
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.protocol import Committer
@@ -67,6 +68,8 @@ class LoadRequest:
     session: object | None = None
     order_by: tuple[str, ...] = ()
     shows_progress: bool = False
+    embedder: RowEmbedder | None = None
+    """Fills the vectors that `@embed` asks for."""
 
 
 @dataclass(frozen=True)

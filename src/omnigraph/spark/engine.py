@@ -63,6 +63,7 @@ class SparkEngine:
             jobs,
             operation_id=operation_id,
             tuning=self.tuning,
+            embedder=request.embedder,
         )
         return loader.load(source_of(request, spark), request.options)
 
