@@ -24,7 +24,8 @@ from omnigraph.recovery import failpoints
 from omnigraph.store.errors import StorageFullError, StoragePermissionError
 from omnigraph.write.protocol import WriteUnsettledError
 from support.places import Place
-from support.sweeps import JOBS_BY_NAME, Job, Sweep, attempt, check_heads, content_of, prepare
+from support.sweep_jobs import JOBS_BY_NAME, Job, prepare
+from support.sweeps import Sweep, attempt, check_heads, content_of
 
 _SIZE = "24m"
 _CHUNKS = (1 << 20, 1 << 12, 1)

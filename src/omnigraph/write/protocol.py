@@ -322,7 +322,9 @@ class Committer:
         with self._repository.store.flusher.together():
             reached = self._phase_b(job)
         hit("write.phase_b_done")
-        if mode_of(job.kind, SIDECAR_VERSION) is Mode.CONFIRMED:
+        # Without a table there is nothing to confirm, and recovery publishes from the record on: a
+        # confirmation that failed would tell the caller of a merge that is done that it is not.
+        if job.tables and mode_of(job.kind, SIDECAR_VERSION) is Mode.CONFIRMED:
             self._objects.put(sidecar.path, sidecar.confirmed(reached).to_json())
             hit("write.sidecar_confirmed")
         try:
