@@ -103,6 +103,7 @@ class WriteCalls(GraphCore):
             max_errors=max_errors,
             on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
         )
+        embedder = self._embedder(embed)
         request = LoadRequest(
             self._repository,
             self._committer,
@@ -111,13 +112,8 @@ class WriteCalls(GraphCore):
             session=spark,
             order_by=tuple(order_by),
             shows_progress=progress,
+            embedder=embedder,
         )
-
-        embedder = self._embedder(embed)
-        asked = choice(EngineChoice, engine, "engine")
-        if asked is EngineChoice.AUTO and embedder.is_active and self._has_embeddings():
-            # Only this process makes vectors.
-            asked = EngineChoice.LOCAL
 
         def local() -> LoadResult:
             source: LoadSource = (
@@ -127,7 +123,7 @@ class WriteCalls(GraphCore):
             )
             return Loader(self._repository, self._committer, embedder).load(source, options)
 
-        return run_load(asked, request, local)
+        return run_load(choice(EngineChoice, engine, "engine"), request, local)
 
     def load_tables(
         self,
@@ -227,9 +223,6 @@ class WriteCalls(GraphCore):
             self._embedder(chosen, is_asked_for=True),
             model=self._embeddings.get().model,
         ).run(request)
-
-    def _has_embeddings(self) -> bool:
-        return any(node.embed_sources for node in self.catalog().node_types.values())
 
     def _load_target(self, branch: str | None) -> Incarnation | BranchName:
         return self._bound() if branch is None else BranchName.parse(branch)

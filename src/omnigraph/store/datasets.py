@@ -18,7 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -92,8 +92,8 @@ class DatasetHandle(Protocol):
         """Read blob contents by stable id, in the order given."""
         ...
 
-    def fragments(self) -> tuple[FragmentInfo, ...]:
-        """Describe the fragments, from the manifest alone."""
+    def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
+        """Describe the fragments, or those whose number is wanted, from the manifest alone."""
         ...
 
     def row_ids(self, fragment_id: int) -> pa.Array:

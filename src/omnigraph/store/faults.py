@@ -30,6 +30,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.store.beside import InTurn
 from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.fault_plan import (
@@ -81,11 +82,12 @@ _Answer = TypeVar("_Answer")
 
 
 def faulty(store: Store, plan: FaultPlan) -> Store:
-    """Return the same store with both halves under a plan."""
+    """Return the same store with both halves under a plan, and its effects in one order."""
     return replace(
         store,
         objects=FaultyObjectStore(store.objects, plan),
         datasets=FaultyDatasetStore(store.datasets, plan),
+        beside=InTurn(),
     )
 
 

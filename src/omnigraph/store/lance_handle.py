@@ -145,9 +145,16 @@ class LanceHandle:
         contents = dict(zip(distinct, (content for _, content in found), strict=True))
         return tuple(contents[row_id] for row_id in row_ids)
 
-    def fragments(self) -> tuple[FragmentInfo, ...]:
-        """Describe the fragments."""
-        return self._fragments
+    def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
+        """Describe the fragments, or those whose number is wanted."""
+        if wanted is None:
+            return self._fragments
+        # Describing a fragment costs much more than naming it.
+        return tuple(
+            _fragment_info(self._fragment(number).metadata)
+            for number in self._dataset.fragment_ids()
+            if wanted(number)
+        )
 
     @cached_property
     def _fragments(self) -> tuple[FragmentInfo, ...]:

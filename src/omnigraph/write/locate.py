@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.write.columns import Column, Mask, flat, is_in, places_in, slabs
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Entry, Snapshot
+    from omnigraph.manifest import Entry
     from omnigraph.store.datasets import DatasetHandle
 
 PROBES_MAX: Final = 2_048
@@ -51,10 +51,22 @@ class Located:
         return int(np.count_nonzero(self.found))
 
 
+class PublishedTables(Protocol):
+    """Some tables at their published versions: a snapshot, or the part of one that a task got."""
+
+    def entry(self, table_key: str) -> Entry:
+        """Return the published entry of a table."""
+        ...
+
+    def open(self, table_key: str) -> DatasetHandle:
+        """Open a table at its published version."""
+        ...
+
+
 class StoredRows:
     """Looks up the rows of one snapshot."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: PublishedTables) -> None:
         self.snapshot = snapshot
         self._places: dict[str, dict[str, _Place | None]] = {}
         self._announced: dict[str, set[str]] = {}
