@@ -152,7 +152,8 @@ class HashPart:
         """Return all hashes once, sorted."""
         parts = [np.unique(hashes) for hashes, _ in self.slabs()]
         found: Hashes = np.unique(np.concatenate([*parts, np.zeros(0, np.uint64)]))
-        return found[found != NO_HASH]
+        kept: Hashes = found[found != NO_HASH]
+        return kept
 
 
 class StoredHashes:

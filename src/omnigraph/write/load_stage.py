@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from omnigraph.write.load_types import LoadedType
     from omnigraph.write.locate import StoredRows
 
+_DECLARED_ROWS_MIN: Final = 10_000
+"""Fewer rows are written and committed in a moment."""
+
 
 @dataclass(frozen=True)
 class StagedType:
@@ -50,6 +53,7 @@ class StagedType:
     inserted: int = 0
     updated: int = 0
     unchanged: int = 0
+    removed: int = 0
 
     @property
     def bytes_written(self) -> int:
@@ -63,6 +67,8 @@ def stage_type(
 ) -> StagedType:
     """Stage all live rows of a type on top of a snapshot."""
     entry = stored.entry(loaded.table_key)
+    if loaded.row_count >= _DECLARED_ROWS_MIN:
+        bases.declare(bases.of(entry))
     if mode is WriteMode.OVERWRITE:
         base = bases.of(entry)
         fragments = _all_fragments(loaded, base)
@@ -79,6 +85,35 @@ def stage_type(
         write = TableWrite(loaded.table_key, (staged,), entry.row_count + count, base)
         return StagedType(write, inserted=count)
     return _stage_update(loaded, stored, bases, matches)
+
+
+def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> StagedType:
+    """Count what staging would do, and write nothing."""
+    entry = stored.entry(loaded.table_key)
+    if mode is WriteMode.OVERWRITE or not (loaded.given.row_count and entry.row_count):
+        return StagedType(None, inserted=loaded.live_count)
+    matches = _matches(loaded, stored)
+    changes = _Changes(loaded, stored.snapshot.open(loaded.table_key), matches)
+    for _ in changes.reader() or ():
+        pass
+    return StagedType(
+        None,
+        inserted=loaded.live_count - matches.count,
+        updated=changes.count,
+        unchanged=matches.count - changes.count,
+    )
+
+
+def stage_cascade(
+    table_key: str, addresses: Hashes, stored: StoredRows, bases: TableBases
+) -> StagedType:
+    """Remove the stored edges whose nodes go."""
+    entry = stored.entry(table_key)
+    base = bases.of(entry)
+    deletions = bases.datasets.write_deletions(base.base, pa.array(addresses))
+    staged = bases.datasets.stage_update(base.base, fragments=(), deletions=deletions)
+    write = TableWrite(table_key, (staged,), entry.row_count - len(addresses), base)
+    return StagedType(write, removed=len(addresses))
 
 
 def _all_fragments(loaded: LoadedType, base: WriteBase) -> tuple[WrittenFragment, ...]:
