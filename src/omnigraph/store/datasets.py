@@ -68,6 +68,14 @@ class DatasetHandle(Protocol):
         """Stream rows. The caller reads to the end or lets the reader go."""
         ...
 
+    def find(self, column: str, values: Sequence[str]) -> pa.Table:
+        """Find rows by a column in which every value is once, with row ids and addresses.
+
+        For a few values that are asked for again and again while the dataset grows: what has been
+        read of small new fragments is remembered.
+        """
+        ...
+
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
         """Read rows and say what that has cost."""
         ...
