@@ -268,7 +268,9 @@ def run_load(
 
 
 def _only_local(request: LoadRequest) -> str | None:
-    """Say why only this process can read an input."""
+    """Say why only this process can do a load."""
+    if request.options.is_dry_run:
+        return "dry runs are done in this process only"
     data = request.data
     if isinstance(data, Mapping | str | os.PathLike):
         pass

@@ -98,6 +98,9 @@ class Intake:
         """Fill the vectors that `@embed` asks for."""
         if self._embedder is None or not isinstance(owner, NodeType) or not owner.embed_sources:
             return judged
+        if self._options.is_dry_run:
+            # Vectors cost money, and nobody would keep them.
+            return judged
         rows = pa.Table.from_batches([judged.rows])
         filled = self._embedder.fill(owner, rows, self._stored).combine_chunks()
         return replace(judged, rows=next(iter(filled.to_batches()), judged.rows))
@@ -214,6 +217,7 @@ class Intake:
                 self._hasher,
                 self._room,
                 may_stream=self.quarantine is None
+                and not self._options.is_dry_run
                 and (is_final or not isinstance(owner, EdgeType)),
                 is_merge=self._options.mode is WriteMode.MERGE,
             )

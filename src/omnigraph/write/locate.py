@@ -138,11 +138,14 @@ class StoredRows:
             return handle.scan(request).read_all()
         return _joined(handle, column, distinct, columns=columns, with_rows=with_rows)
 
-    def scan(self, table_key: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    def scan(
+        self, table_key: str, columns: tuple[str, ...], *, with_addresses: bool = False
+    ) -> Iterator[pa.Table]:
         """Read columns of the whole table, slab by slab."""
         if not self.row_count(table_key):
             return
-        reader = self.snapshot.open(table_key).scan(ScanRequest(columns=columns))
+        request = ScanRequest(columns=columns, with_row_address=with_addresses)
+        reader = self.snapshot.open(table_key).scan(request)
         yield from slabs(reader, reader.schema)
 
     def _places_of(self, table_key: str, ids: Column) -> list[_Place | None]:
