@@ -22,6 +22,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
@@ -165,10 +166,16 @@ class PathChooser:
     tables: TableReader
     topologies: Topologies
     indexes: IndexFacts
-    settings: TraversalSettings
+    given: TraversalSettings | None
+    """None reads the environment, once per query that has a hop."""
     guard: Guard
     profile: Profile
     spent: Spent = field(default_factory=Spent)
+
+    @cached_property
+    def settings(self) -> TraversalSettings:
+        """What steers the choice."""
+        return self.given or TraversalSettings.from_environment()
 
     def hops(self, expand: Expand, frontier: int) -> Hops:
         """Return the edges that an expansion from `frontier` rows follows."""
