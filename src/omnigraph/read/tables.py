@@ -187,9 +187,10 @@ class TableReader:
     def row_ids_of(self, table_key: str, ids: pa.Array) -> RowIds:
         """Return the row id of each id text, `NULL` where there is no such row."""
         distinct = pc.unique(ids)
-        if len(distinct) > LOOKUP_MAX:
-            found = self._whole(table_key, [ID])
-            known, row_ids = found.columns[ID], found.row_ids
+        share = len(distinct) * TAKE_SHARE_MAX
+        if len(distinct) > LOOKUP_MAX or share > self.row_count(table_key):
+            row_ids, columns = self.whole(table_key, [ID])
+            known = columns[ID]
         else:
             row_filter = OneOf(ID, tuple(distinct.to_pylist()))
             table = self._matching(table_key, [ID], row_filter)
