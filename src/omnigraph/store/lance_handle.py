@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import serialize_row_addrs
 from lance.fragment import RowIdSequence
+from lance.query import FullTextQuery
 
 from omnigraph.names import nearest_name
 from omnigraph.store.errors import InvalidScanError, StorageError
@@ -39,6 +40,15 @@ from omnigraph.store.records import (
 _VIRTUAL_COLUMNS: Final = frozenset(
     {ROW_ID, ROW_ADDRESS, ROW_CREATED, ROW_UPDATED, DISTANCE, SCORE}
 )
+_SCAN_DEFAULTS: Final[dict[str, Any]] = {
+    "prefilter": False,
+    "scan_in_order": True,
+    "use_stats": True,
+    "fast_search": False,
+    "strict_batch_size": False,
+    "disable_scoring_autoprojection": False,
+}
+"""What the library's builder says when nobody else does."""
 _ADDRESSES_AS_FILTER_MAX: Final = 10_000
 """Above this, reading the touched fragments' addresses beats parsing a long list."""
 
@@ -224,13 +234,15 @@ class LanceHandle:
     def _scanner(self, request: ScanRequest, **extra: Any) -> lance.LanceScanner:
         names = None if request.columns is None else self._names(request.columns)
         options: dict[str, Any] = {
+            **_SCAN_DEFAULTS,
             "columns": names,
             "limit": request.limit,
             "offset": request.offset,
-            "with_row_id": request.with_row_id or None,
-            "with_row_address": request.with_row_address or None,
+            "with_row_id": request.with_row_id,
+            "with_row_address": request.with_row_address,
             "batch_size": request.batch_rows,
             "use_scalar_index": request.use_scalar_indexes,
+            **extra,
         }
         if request.row_filter is not None:
             self._check_columns(filter_columns(request.row_filter))
@@ -242,10 +254,17 @@ class LanceHandle:
         if request.blobs_as_bytes:
             options["blob_handling"] = "all_binary"
         options |= self._search_options(request)
-        scanner: lance.LanceScanner = self._guarded(
-            lambda: self._dataset.scanner(**options, **extra)
-        )
+        is_plain = request.fragment_ids is None and request.nearest is None
+        make = self._native_scanner if is_plain else self._dataset.scanner
+        scanner: lance.LanceScanner = self._guarded(lambda: make(**options))
         return scanner
+
+    def _native_scanner(self, **options: Any) -> lance.LanceScanner:
+        """Skip the library's builder, whose copies of the options take longer than a look-up."""
+        text: FullTextQuery | None = options.pop("full_text_query", None)
+        if text is not None:
+            options["full_text_query"] = text.inner
+        return lance.LanceScanner(self._dataset._ds.scanner(**options), self._dataset)
 
     def _search_options(self, request: ScanRequest) -> dict[str, object]:
         if request.nearest is None and request.text is None:
@@ -287,9 +306,13 @@ class LanceHandle:
         self._check_columns(columns)
         return list(columns)
 
-    def _check_columns(self, columns: Sequence[str] | frozenset[str]) -> None:
+    @cached_property
+    def _known_columns(self) -> frozenset[str]:
+        return frozenset(self.schema.names) | _VIRTUAL_COLUMNS
+
+    def _check_columns(self, columns: Iterable[str]) -> None:
         for name in columns:
-            if name in _VIRTUAL_COLUMNS or self.schema.get_field_index(name) >= 0:
+            if name in self._known_columns:
                 continue
             near = nearest_name(name, self.schema.names)
             hint = f"; did you mean `{near}`?" if near else ""

@@ -312,7 +312,9 @@ class LanceOpener:
         return None
 
     def _has_version(self, location: str, branch: str | None, version: int) -> bool:
-        return self._root.local_path(manifest_path(location, branch, version)).exists()
+        # Looked at for every read of the graph: a path object would cost more than the look, and
+        # so would the exception by which `stat` says no.
+        return os.access(f"{self._root.prefix}/{manifest_path(location, branch, version)}", os.F_OK)
 
     def _remote_head(self, location: str, branch: str | None) -> int:
         dataset = self._any_of_lineage(location, branch)
