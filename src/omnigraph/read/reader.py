@@ -9,7 +9,7 @@ from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.cache import TextCache
 from omnigraph.query.compile import compile_query
-from omnigraph.query.language.parse import parse_queries
+from omnigraph.query.language.parse import QueryText, parse_queries
 from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
@@ -68,7 +68,7 @@ class Reader:
     def run(
         self,
         snapshot: Snapshot,
-        text: str,
+        text: QueryText,
         *,
         name: str | None,
         params: object,
