@@ -72,7 +72,12 @@ class Disk:
         """Lay a read-only view of itself over the disk; open files stay writable below it."""
         _run("mount", "--bind", str(self.root), str(self.root))
         self._layers += 1
-        _run("mount", "-o", "remount,bind,ro", str(self.root))
+        # Refused for as long as somebody has a file open for writing in the new view.
+        for _ in range(1_000):
+            with suppress(subprocess.CalledProcessError):
+                _run("mount", "-o", "remount,bind,ro", str(self.root))
+                return
+        raise AssertionError("the disk is never at rest")
 
     def relent(self) -> None:
         """Take the cause away."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.recovery import failpoints
 from omnigraph.store import Store, connect
+from omnigraph.store.beside import InTurn
 from support.places import Place
 from support.power import Image, Loss, Shadow
 from support.sweep_jobs import JOBS, JOBS_BY_NAME, Job
@@ -37,7 +38,8 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
 
 
 def durable_graph(place: Place, branch: str) -> tuple[Store, Graph]:
-    store = connect(place.uri, durability="full")
+    # In one order, so that a phase has an end at which everything before it is flushed.
+    store = replace(connect(place.uri, durability="full"), beside=InTurn())
     return store, unswept(store, branch)
 
 

@@ -191,7 +191,7 @@ STATES: dict[str, tuple[str, int]] = {
     "record written": ("insert", 0),
     "first table moved": ("insert", 1),
     "all tables moved": ("insert", 2),
-    "published": ("insert", 4),
+    "published": ("insert", 3),
     "fork moved": ("insert on a branch", 1),
     "types renamed and moved": ("schema apply", 3),
     "chain half done": ("optimize", 1),

@@ -68,6 +68,7 @@ def inline_load(
     *,
     tuning: Tuning | None = None,
     jobs: InlineJobs | None = None,
+    embed: str = "off",
     **options: Any,
 ) -> LoadResult:
     """Load as `Graph.load(engine="spark")` does, with tasks that run in this process."""
@@ -90,5 +91,6 @@ def inline_load(
         jobs or InlineJobs(),
         operation_id=repository.clock.ulid(),
         tuning=tuning,
+        embedder=graph._embedder(embed),
     )
     return loader.load(source, LoadOptions(**options))

@@ -30,6 +30,8 @@ _NODES_PER_VALUE_MAX: Final = 32
 _MARKS_MAX: Final = 1 << 25
 """Bytes of marks that a search from several nodes at once may use."""
 _ROWS_PER_CHUNK_MAX: Final = 1 << 22
+_STEPS_AT_ONCE_MAX: Final = 1 << 20
+"""Steps that a search takes between two looks at its guard."""
 
 
 class Guard(Protocol):
@@ -520,12 +522,9 @@ def _search(
     marks[frontier] = True
     try:
         for _ in range(hops.max_hops):
-            found = _next_keys(adjacency, frontier, width, guard)
-            found = found[~marks[found]]
-            if not len(found):
+            frontier = _next_level(adjacency, frontier, marks, len(starts) * width, guard)
+            if not len(frontier):
                 break
-            frontier = _distinct(found, len(starts) * width)
-            marks[frontier] = True
             levels.append(frontier)
     finally:
         for level in levels:
@@ -538,9 +537,28 @@ def _search(
     return _ascending_union(kept, len(starts) * width) if kept else frontier[:0]
 
 
-def _next_keys(adjacency: Adjacency, frontier: Ints, width: int, guard: Guard) -> NDArray[np.int64]:
-    guard.check()
+def _next_level(
+    adjacency: Adjacency, frontier: Ints, marks: Mask, bound: int, guard: Guard
+) -> Ints:
+    """Return the keys one step further that have no mark, ascending, and mark them."""
+    width = adjacency.target_count
     rows, nodes = np.divmod(frontier, width)
+    level: list[Ints] = []
+    # In pieces: a level around a hub may hold a step from every row to every node.
+    for piece in chunks(adjacency, nodes, rows_max=_STEPS_AT_ONCE_MAX):
+        keys = _next_keys(adjacency, rows[piece], nodes[piece], guard)
+        keys = keys[~marks[keys]]
+        if len(keys):
+            level.append(_distinct(keys, bound))
+            marks[level[-1]] = True
+    if not level:
+        return frontier[:0]
+    return level[0] if len(level) == 1 else np.sort(np.concatenate(level))
+
+
+def _next_keys(adjacency: Adjacency, rows: Ints, nodes: Ints, guard: Guard) -> NDArray[np.int64]:
+    guard.check()
+    width = adjacency.target_count
     found = []
     for part in adjacency.parts:
         guard.expect(int(_part_degrees(part, nodes).sum()))

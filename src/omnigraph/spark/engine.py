@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.engine import (
     BulkTable,
+    DiffRequest,
     EngineMissingError,
     FrameRequest,
     LoadRequest,
     register,
 )
+from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
 from omnigraph.spark.frames import PinnedGraph, graphframe, to_spark
 from omnigraph.spark.jobs import Jobs
@@ -23,7 +25,7 @@ from omnigraph.spark.session import get_spark, java_problem
 from omnigraph.spark.sources import expand, plan_lines, plan_tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.manifest import Repository
     from omnigraph.write.export import ExportPlan, ExportResult
@@ -63,6 +65,7 @@ class SparkEngine:
             jobs,
             operation_id=operation_id,
             tuning=self.tuning,
+            embedder=request.embedder,
         )
         return loader.load(source_of(request, spark), request.options)
 
@@ -75,6 +78,17 @@ class SparkEngine:
         return to_spark(
             pinned, spark, request.subject, columns=request.columns, where=request.where
         )
+
+    def changes(self, request: DiffRequest) -> Iterator[dict[str, Any]]:
+        """Yield what differs, one partition of it at a time in the driver."""
+        return ordered_changes(self.changes_frame(request))
+
+    def changes_frame(self, request: DiffRequest) -> DataFrame:
+        """Return what differs as a DataFrame."""
+        spark = get_spark() if request.session is None else spark_session(request.session)
+        settings = request.repository.store.settings
+        plan = plan_diff(request.before, request.after, request.selection, settings)
+        return diff_frame(plan, spark)
 
     def export(
         self,

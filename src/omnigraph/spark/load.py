@@ -14,19 +14,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.schema import NodeType
 from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load_plan import LoadContext
 from omnigraph.spark.load_run import DRIVER_ROWS_MAX, LoadRun
 from omnigraph.spark.load_work import SparkWork
 from omnigraph.spark.side_files import SideFiles
 from omnigraph.write.delta import WriteMode
+from omnigraph.write.embed_tasks import EmbedOrder, order_for
 from omnigraph.write.load import Loader, PreparedLoad
 from omnigraph.write.load_checks import LoadJudge
 from omnigraph.write.load_result import LoadOptions, LoadResult, OnError
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.jobs import JobRunner
     from omnigraph.spark.load_plan import Owner
     from omnigraph.spark.sources import LoadPlan
+    from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.load_sink import LoadSink, LoadSource
     from omnigraph.write.load_stage import StagedType
     from omnigraph.write.protocol import Committer
@@ -85,8 +88,9 @@ class SparkLoader(Loader):
         *,
         operation_id: str,
         tuning: Tuning | None = None,
+        embedder: RowEmbedder | None = None,
     ) -> None:
-        super().__init__(repository, committer)
+        super().__init__(repository, committer, embedder)
         self._jobs = jobs
         self._tuning = tuning or Tuning()
         self._operation_id = operation_id
@@ -127,6 +131,8 @@ class SparkLoader(Loader):
                     load, plan=plan, run=run, context=context, snapshot=snapshot, room=room
                 )
                 self._closing.callback(_quietly, self._work.close)
+                if self._embedder is not None:
+                    self._work.note_vectors(self._embedder)
         except BaseException:
             load.intake.close()
             raise
@@ -150,7 +156,18 @@ class SparkLoader(Loader):
             external_blob_bases=load.options.external_blob_bases,
             keeps_rejected=load.options.on_error is OnError.QUARANTINE,
             ends=frozenset(f"node:{name}" for edge in edges for _, name in edge_ends(edge)),
+            embed=self._embed_order(written, snapshot),
         )
+
+    def _embed_order(self, written: Sequence[Owner], snapshot: Snapshot) -> EmbedOrder | None:
+        if self._embedder is None:
+            return None
+        keys = [
+            owner.table_key
+            for owner in written
+            if isinstance(owner, NodeType) and owner.embed_sources
+        ]
+        return order_for(self._embedder, {key: snapshot.entry(key) for key in keys})
 
     def _seed(self) -> int:
         return int.from_bytes(blake2b(self._operation_id.encode(), digest_size=8).digest())

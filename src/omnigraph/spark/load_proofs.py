@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.schema import EdgeType, NodeType
-from omnigraph.spark.hash_runs import common, counted, hash_ranges, is_among, repeated
+from omnigraph.spark.hash_runs import common, counted, hash_ranges, repeated
 from omnigraph.spark.load_plan import CARDINALITY, ID, Owner, has_cardinality, unique_runs
 from omnigraph.spark.load_run import LoadRun, StagedLoad, stored_slices
 from omnigraph.spark.stored_tasks import EndsTask, count_missing_ends
 from omnigraph.write.delta import WriteMode
+from omnigraph.write.hashing import is_among
 from omnigraph.write.locate import PROBES_MAX, StoredRows
 from omnigraph.write.validate_endpoints import edge_ends
 

@@ -148,6 +148,8 @@ class LoadRun:
             if outcome.unreadable is not None:
                 path, reason = outcome.unreadable
                 raise InputUnreadableError(path, f"cannot be read: {reason}")
+            if outcome.failure is not None:
+                raise outcome.failure
             load.staged.add(outcome.parts)
             load.problems.absorb(outcome.problems)
             load.lines.update(outcome.lines)

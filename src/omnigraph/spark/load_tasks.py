@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from omnigraph.clock import SystemClock
+from omnigraph.errors import OmnigraphError
 from omnigraph.schema import EdgeType
 from omnigraph.spark.key_set import sorted_run
 from omnigraph.spark.load_plan import (
@@ -39,6 +41,7 @@ from omnigraph.spark.load_plan import (
     runs_of,
     unique_runs,
 )
+from omnigraph.spark.load_vectors import stage_vectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.write.columns import flat
 from omnigraph.write.external_blobs import ExternalBlobs
@@ -68,6 +71,8 @@ def stage_files(context: LoadContext, task: FileTask, number: int) -> TaskOutcom
         return _stage_parquet(context, context.owner(task.table_key), task, number)
     except _UnreadableError as error:
         return TaskOutcome((), ViolationLog(), unreadable=(error.path, error.reason))
+    except OmnigraphError as error:
+        return TaskOutcome((), ViolationLog(), failure=error)
 
 
 def stage_batches(
@@ -87,7 +92,10 @@ def stage_batches(
             row += batch.num_rows
 
     stage = TypeStage(context, owner)
-    part = stage.write(columns(), number)
+    try:
+        part = stage.write(columns(), number)
+    except OmnigraphError as error:
+        return TaskOutcome((), ViolationLog(), failure=error)
     return _outcome(context, (part,), stage.rejects)
 
 
@@ -283,13 +291,16 @@ class TypeStage:
         self._owner = owner
         storage_options = context.files.settings.storage_options
         external = ExternalBlobs(context.external_blob_bases, storage_options)
+        self._vectors = stage_vectors(context, owner)
         self._rules = RowRules(
             owner,
             context.conversion,
             external,
             copies_external=not context.replaces,
             violations_max=VIOLATIONS_ALL if context.keeps_rejected else VIOLATIONS_MAX,
+            filled=frozenset() if self._vectors is None else self._vectors.targets,
         )
+        self._failure: Exception | None = None
         self._clock = SystemClock()
         self._records = 0
         self._ids_are_new = True
@@ -313,17 +324,11 @@ class TypeStage:
 
     def write(self, batches: Iterator[ColumnBatch], order: int) -> StagedPart:
         """Write the good rows; the others go to `rejects`."""
-        good = (rows for rows in map(self._judged, batches) if rows.num_rows)
+        good = self._good(batches)
         first = next(good, None)
         fragments: tuple[WrittenFragment, ...] = ()
         if first is not None:
-            schema = self._owner.arrow_schema
-            reader = pa.RecordBatchReader.from_batches(schema, chain([first], good))
-            fragments = task_store(self._context.files).datasets.write_fragments(
-                self._context.bases[self._owner.table_key],
-                reader,
-                replacing_schema=schema if self._context.replaces else None,
-            )
+            fragments = self._fragments(chain([first], good))
         positions = [part.to_numpy() for part in self._positions]
         return StagedPart(
             table_key=self._owner.table_key,
@@ -334,11 +339,39 @@ class TypeStage:
             positions=runs_of(np.concatenate(positions) if positions else np.zeros(0, np.int64)),
             side_files=self._side_files(),
             missing=self._missing,
+            embedded=None if self._vectors is None else self._vectors.noted(),
         )
+
+    def _good(self, batches: Iterator[ColumnBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in batches:
+                rows = self._judged(batch)
+                if rows.num_rows:
+                    yield rows
+        except Exception as error:
+            # Arrow hands errors of a stream on as text; who drives it raises this one.
+            self._failure = error
+            raise
+
+    def _fragments(self, batches: Iterator[pa.RecordBatch]) -> tuple[WrittenFragment, ...]:
+        schema = self._owner.arrow_schema
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        try:
+            return task_store(self._context.files).datasets.write_fragments(
+                self._context.bases[self._owner.table_key],
+                reader,
+                replacing_schema=schema if self._context.replaces else None,
+            )
+        except Exception:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
 
     def _judged(self, batch: ColumnBatch) -> pa.RecordBatch:
         self._records += len(batch.positions)
         judged = judge_rows(self._rules, batch, self._clock)
+        if self._vectors is not None and judged.rows.num_rows:
+            judged = replace(judged, rows=self._vectors.fill(judged.rows))
         self.rejects.take(self._owner, batch, judged)
         self._ids_are_new &= judged.ids_are_new
         self._positions.append(judged.positions)

@@ -12,11 +12,12 @@ from omnigraph.spark.load_commit import TableStage, dropped_file
 from omnigraph.spark.load_judge import loaded_types
 from omnigraph.spark.load_plan import FRAME_SOURCE, LoadContext
 from omnigraph.spark.load_proofs import Proofs
+from omnigraph.spark.load_vectors import notes_in
 from omnigraph.spark.places import InputPlaces, places_in_files
 from omnigraph.spark.sources import FrameSource
 from omnigraph.spark.staged_views import StagedViews
 from omnigraph.write.delta import WriteMode
-from omnigraph.write.hashing import Hasher
+from omnigraph.write.hashing import HashScheme
 from omnigraph.write.load_checks import fold
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.spark.load_run import LoadRun
     from omnigraph.spark.sources import LoadPlan
+    from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.load import PreparedLoad
     from omnigraph.write.load_stage import StagedType
     from omnigraph.write.spool import SpoolRoom
@@ -113,6 +115,14 @@ class SparkWork:
             ]
             quarantine.add(owner, record, found)
 
+    def note_vectors(self, embedder: RowEmbedder) -> None:
+        """Say which vectors the tasks have made; it is recorded once the load is published."""
+        for staged in self._staged.types().values():
+            for part in staged.parts:
+                if part.embedded is not None:
+                    for notes in notes_in(self._context.files, part.embedded, staged.owner.name):
+                        embedder.note(notes)
+
     # -- judging ----------------------------------------------------------------------------------
 
     def proofs(self, snapshot: Snapshot) -> Proofs:
@@ -137,7 +147,7 @@ class SparkWork:
                 views=self._views,
                 snapshot=snapshot,
                 bases=self._load.bases,
-                hasher=Hasher(self._context.files.operation_id),
+                hasher=HashScheme(self._context.files.operation_id),
                 room=self._room,
                 is_overwrite=self._mode is WriteMode.OVERWRITE,
             )
