@@ -48,6 +48,7 @@ from omnigraph.merge.rows import Clash, TableMerge, three_way
 from omnigraph.merge.stage import TableWork, stage_table
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.sidecar import Adoption
+from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.protocol import WriteJob
 
@@ -103,6 +104,8 @@ class _Request:
     decisions: Decisions = field(default_factory=Decisions)
     dry_run: bool = False
     message: str | None = None
+    external_blob_bases: tuple[str, ...] = ()
+    """Below which places the bytes of external blobs may be read, when their rows are copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,14 +326,16 @@ class Merger:
 
     def _commit(self, job: _Job, plan: _Plan, validated: Validated) -> GraphCommit | None:
         clock, request = self._repository.clock, job.request
-        operation_id = clock.ulid()
+        operation_id, store = clock.ulid(), self._repository.store
+        external = ExternalBlobs(request.external_blob_bases, store.settings.storage_options)
         tables = tuple(
             stage_table(
                 work,
                 validated.stored,
                 job.into,
-                self._repository.store.datasets,
+                store.datasets,
                 operation_id=operation_id,
+                external_blobs=external,
             )
             for work in plan.work.values()
         )

@@ -5,6 +5,8 @@
    versions go by exact address. Removed rows go by exact address.
 3. All of it is one transaction, so a table is never merged in part.
 4. Rows are streamed: memory follows a batch, not the difference.
+5. External blobs of rows that are written become bytes of the graph; only objects below an allowed
+   base are read, and a row that names another one is refused.
 """
 
 from __future__ import annotations
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import WrittenFragment
+    from omnigraph.write.external_blobs import ExternalBlobs
     from omnigraph.write.locate import Located, StoredRows
 
 _BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS_MAX: Final = 8_192
 _BATCH_ROWS_MIN: Final = 64
+_EXTERNAL_ROWS_AT_ONCE: Final = 16
+"""How many rows with external blobs are in memory at once: their sizes are not known before."""
 
 
 class MergedRowLostError(CorruptError):
@@ -118,17 +123,19 @@ def stage_table(
     datasets: DatasetStore,
     *,
     operation_id: str,
+    external_blobs: ExternalBlobs,
 ) -> TableWrite:
     """Write the files of a merge into one table, and stage them as one transaction."""
     key = work.owner.table_key
     base = write_base(datasets, incarnation, stored.entry(key), operation_id=operation_id)
     fragments: list[WrittenFragment] = []
     if any(len(part.ids) for part in work.inserted):
-        fragments += datasets.write_fragments(base.base, _reader(work.owner, work.inserted))
+        rows = _reader(work.owner, work.inserted, external_blobs)
+        fragments += datasets.write_fragments(base.base, rows)
     updated_ids = _joined([part.ids for part in work.updated])
     located = _located(stored, key, updated_ids)
     if len(updated_ids):
-        rows = _reader_with_row_ids(work, updated_ids, located)
+        rows = _reader_with_row_ids(work, updated_ids, located, external_blobs)
         fragments += datasets.write_fragments(base.base, rows, row_id_column=ROW_ID)
     removed = _located(stored, key, work.deleted)
     addresses = np.concatenate([located.addresses, removed.addresses])
@@ -165,20 +172,51 @@ def _located(stored: StoredRows, table_key: str, ids: pa.Array) -> Located:
     return located
 
 
-def _reader(owner: NodeType | EdgeType, parts: Sequence[Part]) -> pa.RecordBatchReader:
-    batches = (batch for part in parts for batch in part.batches(owner))
+def _batches(
+    owner: NodeType | EdgeType, parts: Sequence[Part], external_blobs: ExternalBlobs
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some parts, with all blobs as the graph's own."""
+    for part in parts:
+        for batch in part.batches(owner):
+            yield from _owned(batch, owner, external_blobs)
+
+
+def _owned(
+    batch: pa.RecordBatch, owner: NodeType | EdgeType, external_blobs: ExternalBlobs
+) -> Iterator[pa.RecordBatch]:
+    names = [
+        name
+        for name in owner.blob_properties
+        if pc.struct_field(batch[name], "uri").null_count < batch.num_rows
+    ]
+    step = _EXTERNAL_ROWS_AT_ONCE if names else max(1, batch.num_rows)
+    for start in range(0, batch.num_rows, step):
+        part = batch.slice(start, step)
+        for name in names:
+            column = external_blobs.owned(part[name])
+            part = part.set_column(
+                part.schema.get_field_index(name), part.schema.field(name), column
+            )
+        yield part
+
+
+def _reader(
+    owner: NodeType | EdgeType, parts: Sequence[Part], external_blobs: ExternalBlobs
+) -> pa.RecordBatchReader:
+    batches = _batches(owner, parts, external_blobs)
     return pa.RecordBatchReader.from_batches(owner.arrow_schema, batches)
 
 
-def _reader_with_row_ids(work: TableWork, ids: pa.Array, located: Located) -> pa.RecordBatchReader:
+def _reader_with_row_ids(
+    work: TableWork, ids: pa.Array, located: Located, external_blobs: ExternalBlobs
+) -> pa.RecordBatchReader:
     schema = work.owner.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for part in work.updated:
-            for batch in part.batches(work.owner):
-                places = pc.index_in(batch["id"], value_set=ids).to_numpy()
-                row_ids = pa.array(located.row_ids[places], pa.uint64())
-                yield pa.RecordBatch.from_arrays([*batch.columns, row_ids], schema=schema)
+        for batch in _batches(work.owner, work.updated, external_blobs):
+            places = pc.index_in(batch["id"], value_set=ids).to_numpy()
+            row_ids = pa.array(located.row_ids[places], pa.uint64())
+            yield pa.RecordBatch.from_arrays([*batch.columns, row_ids], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
