@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest import (
     GraphCommit,
     ReadTarget,
@@ -62,13 +63,16 @@ class HistoryCalls(GraphCore):
         dry_run: bool = False,
         message: str | None = None,
         actor_id: str | None = None,
+        engine: str = "auto",
+        spark: object | None = None,
     ) -> MergeResult:
         """Merge a branch into another one as one commit with two parents, or not at all.
 
         With `strategy="property"` two sides may change different properties of one row. Conflicts
         of rows are settled by `resolve_file` (lines of `merge_conflicts`, edited) and by `prefer`
         (`source` or `target`); those that stay are an error that lists all of them. `dry_run` says
-        what would happen and writes nothing.
+        what would happen and writes nothing. Large differences are compared and written by Spark
+        tasks; the outcome is the same.
         """
         if not dry_run:
             self._require_writable("branch merge")
@@ -82,7 +86,16 @@ class HistoryCalls(GraphCore):
             dry_run=dry_run,
             message=message,
         )
-        return Merger(self._repository, self._committer).merge(request)
+        merger = Merger(self._repository, self._committer)
+        chosen = choose_by_size(
+            EngineChoice(engine), lambda: merger.work_bytes(request), session=spark
+        )
+        note(chosen)
+        if chosen.engine is EngineChoice.LOCAL:
+            return merger.merge(request)
+        bulk, read = engine_named(chosen.engine), merger.snapshots(request)
+        with bulk.merge_workers(self._repository, read, session=spark) as workers:
+            return Merger(self._repository, self._committer, workers).merge(request)
 
     def merge_conflicts(
         self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW
