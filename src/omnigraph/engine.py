@@ -26,13 +26,16 @@ from omnigraph.write.load_source import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from omnigraph.changes.selection import Selection
     from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.merge.workers import MergeWorkers
     from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.protocol import Committer
+    from omnigraph.write.upkeep_workers import UpkeepWorkers
 
 _log = logging.getLogger(__name__)
 
@@ -132,6 +135,18 @@ class BulkEngine(Protocol):
 
     def changes_frame(self, request: DiffRequest) -> Any:
         """Return what differs between two snapshots as a table of the engine's own."""
+        ...
+
+    def upkeep_workers(
+        self, repository: Repository, *, session: object | None, shows_progress: bool
+    ) -> AbstractContextManager[UpkeepWorkers]:
+        """Lend workers that rewrite fragments and build index segments for one run."""
+        ...
+
+    def merge_workers(
+        self, repository: Repository, snapshots: Sequence[Snapshot], *, session: object | None
+    ) -> AbstractContextManager[MergeWorkers]:
+        """Lend workers that compare and write rows for one merge of some snapshots."""
         ...
 
     def export(

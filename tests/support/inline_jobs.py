@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from omnigraph.graph import Graph
 from omnigraph.names import BranchName
+from omnigraph.spark.diff_tasks import CANDIDATES
 from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
 from omnigraph.spark.sources import plan_lines, plan_tables
 from omnigraph.write.load import LoadOptions, LoadResult
@@ -48,6 +49,25 @@ class InlineJobs:
         partitions = [table.to_batches() for table in frame.partitions if table.num_rows]
         answers = [sent(iter(batches), number) for number, batches in enumerate(partitions)]
         return list(_travelled(answers))
+
+    def bucketed(
+        self,
+        stage: str,
+        read: Any,
+        buckets: int,
+        function: Callable[[Iterable[pa.RecordBatch], int], Any],
+    ) -> list[Any]:
+        numbers = pa.record_batch({"id": pa.array(range(len(read.tasks)), pa.int64())})
+        rows = pa.Table.from_batches(_travelled(read)(iter([numbers])), CANDIDATES)
+        parts = [rows.filter(pa.compute.equal(rows["bucket"], n)) for n in range(buckets)]
+        return self.rows(stage, InlinePartitions(parts), function)
+
+
+class InlinePartitions:
+    """Tables that partitions hold."""
+
+    def __init__(self, partitions: Sequence[pa.Table]) -> None:
+        self.partitions = partitions
 
 
 class InlineFrame:

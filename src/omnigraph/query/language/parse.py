@@ -80,6 +80,11 @@ QueryText: TypeAlias = SourceText | str | bytes
 """A text of queries; with a name that messages use, or without one."""
 
 
+def text_length(source: QueryText) -> int:
+    """Say how long a text is, whatever form it has."""
+    return len(source.text if isinstance(source, SourceText) else source)
+
+
 def parse_queries(source: QueryText) -> QueryFile:
     """Return the queries of a text, or raise `SourceError` with everything that is wrong in it.
 
