@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import UnavailableError
 from omnigraph.graph import Graph, Snapshot
 from omnigraph.names import BranchName
-from omnigraph.spark import load_commit
+from omnigraph.spark import load_commit, load_proofs
 from omnigraph.spark.load import SparkLoader, Tuning
+from omnigraph.spark.load_run import LoadRun
 from omnigraph.spark.sources import SourceSpecError, plan_lines, plan_tables
+from omnigraph.store.records import ScanRequest
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load import PreparedLoad
 from omnigraph.write.load_stage import StagedType
@@ -112,6 +115,41 @@ def test_a_few_ids_are_looked_up_by_the_index(graph: Graph) -> None:
     assert "reading stored ids" not in jobs.stages
     with pytest.raises(KeyConflictError, match="'bob' of type Person already exists"):
         inline_load(graph, people("bob"), mode=APPEND, tuning=IN_TASKS)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("probes", [2_048, 0])
+def test_the_ends_of_few_edges_are_looked_for_among_the_stored_nodes(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probes: int, *, is_known: bool
+) -> None:
+    inline_load(graph, people(*(f"p{n}" for n in range(9))), mode=APPEND)
+    monkeypatch.setattr(load_proofs, "PROBES_MAX", probes)
+    monkeypatch.setattr(LoadRun, "node_sets", None)
+    own = people("new") | knows("p3", "new" if is_known else "nobody")
+    paths = {name: str(tmp_path / f"{name}.parquet") for name in own}
+    for name, table in own.items():
+        pq.write_table(table, paths[name])
+    if is_known:
+        assert inline_load(graph, paths, mode=MERGE).inserted == 2
+        return
+    with pytest.raises(ValidationError, match="dst 'nobody' not found in Person"):
+        inline_load(graph, paths, mode=MERGE)
+
+
+def test_a_merge_of_few_rows_leaves_equal_ones_alone_and_keeps_row_ids(graph: Graph) -> None:
+    names = [f"p{n}" for n in range(40)]
+    inline_load(graph, people(*names), mode=APPEND)
+    before = row_ids(graph)
+    few = pa.table({"name": ["p7", "p8", "q"], "age": pa.array([1, 2, 3], pa.int32())})
+    result = inline_load(graph, {"Person": few}, mode=MERGE, tuning=IN_TASKS)
+    assert (result.inserted, result.updated, result.unchanged) == (1, 1, 1)
+    assert {name: row for name, row in row_ids(graph).items() if name != "q"} == before
+
+
+def row_ids(graph: Graph) -> dict[str, int]:
+    request = ScanRequest(columns=("id",), with_row_id=True)
+    rows = graph.snapshot().open("node:Person").scan(request).read_all()
+    return dict(zip(rows["id"].to_pylist(), rows["_rowid"].to_pylist(), strict=True))
 
 
 def test_on_an_object_store_a_set_is_fetched_once_per_host(

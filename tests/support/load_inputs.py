@@ -81,11 +81,11 @@ def records(draw: st.DrawFn, schema: str, *, is_tidy: bool) -> list[Record]:
     return found
 
 
-def as_lines(given: list[Record], path: Path, *, broken: bool) -> Path:
-    """Write graph records, with blank lines between some; `broken` adds lines that are none."""
+def as_lines(given: list[Record], path: Path, *, broken: bool, spaced: bool = False) -> Path:
+    """Write graph records; `spaced` adds blank lines, `broken` lines that are no records."""
     lines = []
     for number, record in enumerate(given):
-        if number % 3 == 2:
+        if spaced and number % 3 == 2:
             lines.append("")
         lines.append(json.dumps(record))
     if broken:

@@ -196,6 +196,23 @@ def count_missing_ends(context: LoadContext, task: EndsTask, number: int) -> int
     return missing
 
 
+@dataclass(frozen=True)
+class FoundTask:
+    """Stored nodes among which ids are looked for; the set has each of them once."""
+
+    rows: Slice
+    ids: KeySet
+
+
+def count_found(context: LoadContext, task: FoundTask, number: int) -> int:
+    """Count the ids of the set that are stored here."""
+    del number
+    found = 0
+    for slab in task.rows.slabs(context, ("id",)):
+        found += int(np.count_nonzero(task.ids.rows_of_some(flat(slab["id"])) >= 0))
+    return found
+
+
 # -- upserts --------------------------------------------------------------------------------------
 
 
@@ -222,6 +239,8 @@ class MatchTask:
     stored: Slice
     staged: StagedRows
     ids: KeySet
+    is_sieved: bool = False
+    """Whether few of the stored ids are staged."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +297,8 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
 def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np.ndarray]:
     found: list[tuple[Places, np.ndarray, np.ndarray]] = []
     for slab in task.stored.slabs(context, ("id",), with_rows=True):
-        rows = task.ids.rows_of(flat(slab["id"]))
+        ids = flat(slab["id"])
+        rows = task.ids.rows_of_some(ids) if task.is_sieved else task.ids.rows_of(ids)
         hits = rows >= 0
         if hits.any():
             own, places = (flat(slab[name]).to_numpy()[hits] for name in (ROW_ID, "_rowaddr"))
