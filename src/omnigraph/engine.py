@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.load_result import LoadOptions, LoadOptionsError, LoadResult
 from omnigraph.write.load_source import files_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.changes.selection import Selection
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.export import ExportPlan, ExportResult
@@ -88,6 +90,17 @@ class FrameRequest:
     edges: tuple[str, ...] | None = None
 
 
+@dataclass(frozen=True)
+class DiffRequest:
+    """Two snapshots to be compared."""
+
+    repository: Repository
+    before: Snapshot
+    after: Snapshot
+    selection: Selection
+    session: object | None = None
+
+
 class BulkEngine(Protocol):
     """An engine beside this process."""
 
@@ -112,6 +125,14 @@ class BulkEngine(Protocol):
         """Return rows as a table of the engine's own."""
         ...
 
+    def changes(self, request: DiffRequest) -> Iterator[dict[str, Any]]:
+        """Yield what differs between two snapshots, in the order and form of this process."""
+        ...
+
+    def changes_frame(self, request: DiffRequest) -> Any:
+        """Return what differs between two snapshots as a table of the engine's own."""
+        ...
+
     def export(
         self,
         plan: ExportPlan,
@@ -134,6 +155,12 @@ class EngineMissingError(InvalidInputError):
         self.engine = engine
         self.reason = reason
         super().__init__(f"engine '{engine}': {reason}")
+
+
+class EngineDeclinedError(EngineMissingError):
+    """The engine has met something that only this process can do; nothing was committed."""
+
+    code = "OG-ENGINE-DECLINED"
 
 
 _engines: dict[str, BulkEngine] = {}
@@ -188,11 +215,29 @@ def choose(
         return Choice(EngineChoice.SPARK, "the caller handed a table or session of Spark")
     if place is not None:
         return Choice(EngineChoice.SPARK, f"{place} is set")
-    return _by_size(data, environ)
+    return _by_size(input_bytes(data), environ)
 
 
-def _by_size(data: object, environ: Mapping[str, str]) -> Choice:
-    size = input_bytes(data)
+def choose_by_size(
+    asked: EngineChoice,
+    size: Callable[[], int],
+    *,
+    session: object | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Choice:
+    """Choose an engine for work on stored data; `size` is asked only when it matters.
+
+    A configured place alone is no reason to start a job for what this process does in a moment.
+    """
+    environ = os.environ if environment is None else environment
+    if asked is not EngineChoice.AUTO:
+        return Choice(asked)
+    if session is not None:
+        return Choice(EngineChoice.SPARK, "the caller handed a session of Spark")
+    return _by_size(size(), environ)
+
+
+def _by_size(size: int, environ: Mapping[str, str]) -> Choice:
     limit = _min_bytes(environ)
     if size <= limit:
         return Choice(EngineChoice.LOCAL)
@@ -201,9 +246,15 @@ def _by_size(data: object, environ: Mapping[str, str]) -> Choice:
     except EngineMissingError as error:
         problem = str(error)
     if problem is not None:
-        note = f"the input has {size} bytes, and Spark cannot run here: {problem}"
-        return Choice(EngineChoice.LOCAL, note)
-    return Choice(EngineChoice.SPARK, f"the input has more than {limit} bytes")
+        reason = f"the work has {size} bytes, and Spark cannot run here: {problem}"
+        return Choice(EngineChoice.LOCAL, reason)
+    return Choice(EngineChoice.SPARK, f"the work has more than {limit} bytes")
+
+
+def note(chosen: Choice) -> None:
+    """Tell people why an engine was chosen, when it was not their own choice."""
+    if chosen.reason:
+        _log.info("engine %s: %s", chosen.engine, chosen.reason)
 
 
 def run_load(
@@ -213,24 +264,29 @@ def run_load(
 ) -> LoadResult:
     """Load with the engine that fits; `local` does it in this process."""
     chosen = choose(asked, request.data, session=request.session, only_local=_only_local(request))
-    if chosen.reason:
-        _log.info("engine %s: %s", chosen.engine, chosen.reason)
+    note(chosen)
     if chosen.engine is EngineChoice.LOCAL:
         if request.order_by:
             raise LoadOptionsError("`order_by` is for tables of Spark")
         return local()
-    return engine_named(chosen.engine).load(request)
+    try:
+        return engine_named(chosen.engine).load(request)
+    except EngineDeclinedError as error:
+        if request.order_by or _has_foreign_table(request.data):
+            raise
+        note(Choice(EngineChoice.LOCAL, error.reason))
+        return local()
 
 
 def _only_local(request: LoadRequest) -> str | None:
-    """Say why only this process can read an input."""
+    """Say why only this process can do a load."""
+    if request.options.is_dry_run:
+        return "dry runs are done in this process only"
     data = request.data
     if isinstance(data, Mapping | str | os.PathLike):
         pass
     elif isinstance(data, bytes) or not isinstance(data, Sequence):
         return "it reads files and tables; write the records to a file first"
-    if not isinstance(data, Mapping) and request.options.conversion is not ConversionMode.STRICT:
-        return "the compatible reader runs in this process only"
     return None
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph.graph import Graph, ReadTarget
-from omnigraph.merge.conflicts import ConflictKind, MergeConflictError
+from omnigraph.manifest import Snapshot
+from omnigraph.manifest.history import History
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.merge.conflicts import ConflictKind, MergeConflictError, ReadSetConflictError
 from omnigraph.merge.decision_file import DecisionFileError
 from omnigraph.merge.merger import SameBranchError
+from omnigraph.merge.stage import stage_table
 from omnigraph.recovery.failpoints import FailpointError, arm, disarm
 from omnigraph.write.export import stream_lines
 
@@ -338,6 +344,71 @@ def test_what_was_changed_again_since_stands_in_the_way(graph: Graph) -> None:
     assert [each.kind for each in caught.value.conflicts] == [ConflictKind.DIVERGENT_UPDATE]
     graph.commit_revert(undone, prefer="source")
     assert docs(graph, "main") == {"a": {"note": "one"}}
+
+
+# -- races -----------------------------------------------------------------------------------------
+
+
+def merge_back(other: Graph) -> None:
+    other.branch_merge("main", "draft")
+
+
+def merge_newer(other: Graph) -> None:
+    delete(other, "draft", "b")
+    other.branch_merge("draft", "main")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "expected"), [(merge_back, {"a", "b", "c", "z"}), (merge_newer, {"a", "c", "z"})]
+)
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_a_merge_between_two_looks_of_another_one_takes_nothing_back(
+    graph: Graph,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[Graph], None],
+    expected: set[str],
+    looks: int,
+) -> None:
+    put(graph, "main", doc("a"), doc("b"))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("c"))
+    put(graph, "main", doc("z"))
+    other = Graph.open(graph.uri, durability="process", auto_optimize=False)
+    look, seen = History.snapshot, []
+
+    def interrupted(history: History, incarnation: Incarnation) -> Snapshot:
+        found = look(history, incarnation)
+        seen.append(incarnation)
+        if len(seen) == looks:
+            meanwhile(other)
+        return found
+
+    monkeypatch.setattr(History, "snapshot", interrupted)
+    with suppress(ReadSetConflictError):
+        graph.branch_merge("draft")
+    monkeypatch.undo()
+    assert len(seen) >= looks
+    graph.branch_merge("draft")
+    assert set(docs(graph, "main")) == expected
+
+
+def test_a_source_that_was_made_again_is_not_merged(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(graph, "main", doc("a"))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("b"))
+
+    def recreated(*arguments: Any, **options: Any) -> Any:
+        other = Graph.open(graph.uri, durability="process", auto_optimize=False)
+        other.branch_delete("draft")
+        other.branch_create("draft")
+        return stage_table(*arguments, **options)
+
+    monkeypatch.setattr("omnigraph.merge.merger.stage_table", recreated)
+    with pytest.raises(ReadSetConflictError, match="branch_merge_source_incarnation:draft"):
+        graph.branch_merge("draft")
+    assert set(docs(graph, "main")) == {"a"}
 
 
 # -- crashes ---------------------------------------------------------------------------------------

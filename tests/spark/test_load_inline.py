@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from omnigraph.engine import EngineDeclinedError
 from omnigraph.errors import UnavailableError
 from omnigraph.graph import Graph, Snapshot
 from omnigraph.names import BranchName
+from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark import load_commit, load_proofs
 from omnigraph.spark.load import SparkLoader, Tuning
 from omnigraph.spark.load_run import LoadRun
@@ -144,6 +146,63 @@ def test_a_merge_of_few_rows_leaves_equal_ones_alone_and_keeps_row_ids(graph: Gr
     result = inline_load(graph, {"Person": few}, mode=MERGE, tuning=IN_TASKS)
     assert (result.inserted, result.updated, result.unchanged) == (1, 1, 1)
     assert {name: row for name, row in row_ids(graph).items() if name != "q"} == before
+
+
+@pytest.mark.parametrize("branch", ["main", "dev"])
+@pytest.mark.parametrize("tuning", [None, IN_TASKS])
+def test_tasks_take_edges_along_with_the_nodes_that_an_overwrite_removes(
+    graph: Graph, tuning: Tuning | None, branch: str
+) -> None:
+    names = [f"p{n}" for n in range(6)]
+    ring = pa.table({"src": names, "dst": [*names[1:], names[0]]})
+    inline_load(graph, people(*names) | {"Knows": ring}, mode=APPEND)
+    if branch != "main":
+        graph.branch_create(branch)
+    target = BranchName(branch)
+    with pytest.raises(ValidationError, match="not found in Person"):
+        inline_load(graph, people("p1", "p2"), mode=OVERWRITE, target=target, tuning=tuning)
+    jobs = InlineJobs()
+    result = inline_load(
+        graph,
+        people("p1", "p2", "p3"),
+        mode=OVERWRITE,
+        cascade=True,
+        target=target,
+        tuning=tuning,
+        jobs=jobs,
+    )
+    assert result.cascaded == {"Knows": 4}
+    assert ("removing edges" in jobs.stages) is (tuning is IN_TASKS)
+    with Graph.open(graph.uri, branch=branch) as changed:
+        edges = [line for line in graph_lines(changed) if line.startswith("Knows")]
+        assert [line.split()[2] for line in edges] == ["p1->p2", "p2->p3"]
+
+
+def test_edges_that_must_stay_are_counted_before_others_go(tmp_path: Path) -> None:
+    schema = SCHEMA + "edge Must: Person -> Person @card(1..)"
+    with Graph.init(str(tmp_path / "must"), schema, durability="process") as graph:
+        must = {"Must": pa.table({"src": ["ann", "ann"], "dst": ["bob", "cas"]})}
+        inline_load(graph, people("ann", "bob", "cas") | must, mode=APPEND)
+        kept = inline_load(graph, people("ann", "bob"), mode=OVERWRITE, cascade=True)
+        assert kept.cascaded == {"Must": 1}
+        with pytest.raises(ValidationError, match="source 'ann' has 0 edges"):
+            inline_load(graph, people("ann"), mode=OVERWRITE, cascade=True)
+
+
+def test_ids_in_another_spelling_are_left_to_one_process(tmp_path: Path) -> None:
+    schema = "node Item { n: I32 @key }\nedge Next: Item -> Item"
+    path = tmp_path / "in.json"
+    path.write_text('{"type": "Item", "data": {"id": "007", "n": 7}} {"type": "Item",\n')
+    with path.open("a") as file:
+        file.write('"data": {"n": 8}}')
+    compatible = ConversionMode.COMPATIBLE
+    with Graph.init(str(tmp_path / "spelled"), schema, durability="process") as graph:
+        # Without edges nobody needs the other spelling.
+        assert inline_load(graph, path, mode=APPEND, conversion=compatible).inserted == 2
+        with path.open("a") as file:
+            file.write('{"edge": "Next", "from": "007", "to": "8"}')
+        with pytest.raises(EngineDeclinedError, match="spells ids of Item in its own way"):
+            inline_load(graph, path, mode=MERGE, conversion=compatible)
 
 
 def row_ids(graph: Graph) -> dict[str, int]:

@@ -94,6 +94,19 @@ def as_lines(given: list[Record], path: Path, *, broken: bool, spaced: bool = Fa
     return path
 
 
+def as_values(given: list[Record], path: Path, *, broken: bool) -> Path:
+    """Write records over and beside lines, with what the compatible reader lets pass."""
+    texts = [
+        json.dumps(record | {"more": number}, indent=1 if number % 2 else None)
+        for number, record in enumerate(given)
+    ]
+    if broken:
+        texts[1:1] = ['{"type": 7}', '{"type": "Nobody"}', '{"edge": "Link", "from": 1}']
+        texts.append('{"type": ')
+    path.write_text("".join(text + "  \n"[number % 3] for number, text in enumerate(texts)))
+    return path
+
+
 _COLUMNS: Mapping[str, Mapping[str, pa.DataType]] = {
     "Keyed": {"k": pa.utf8(), "n": pa.int32(), "u": pa.utf8()},
     "Free": {"id": pa.utf8(), "p": pa.int32(), "q": pa.int64()},

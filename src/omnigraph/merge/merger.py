@@ -1,6 +1,8 @@
 """Merges one branch into another: base, rows, rules, one commit with two parents.
 
-1. The snapshots of base, source and target are taken once; everything is computed from them.
+1. The snapshots of target, source and base are taken once, in this order; everything, the base
+   included, is computed from them. A source that is another branch of the same name by the time
+   of the commit is refused.
 2. A table that the source has not changed since the base is not looked at. One that the target has
    not changed takes the source's state as a whole, by pointer where the source's entry lies on the
    main lineage, else as the rows that differ. Every other one is merged row by row.
@@ -28,7 +30,11 @@ from omnigraph.changes.table_changes import RowChanges, RowRefs, differing_refs,
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import CommitDraft
 from omnigraph.manifest.catalogs import catalog_of
-from omnigraph.manifest.errors import ExpectedVersionMismatchError, PreconditionFailedError
+from omnigraph.manifest.errors import (
+    BranchGoneError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+)
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.merge.conflicts import (
     Conflict,
@@ -241,8 +247,11 @@ class Merger:
     def _merge_job(self, request: MergeRequest) -> _Job | None:
         """Take the snapshots of a merge; None when there is nothing to merge."""
         history = self._repository.history
-        source, target = history.snapshot(request.source), history.snapshot(request.target)
-        base_commit = history.merge_base(request.source, request.target)
+        # The target first: it is published onto only if it has not moved since, so it cannot hold
+        # a newer state of the source than the one that is taken here.
+        target = history.snapshot(request.target)
+        source = history.snapshot(request.source)
+        base_commit = history.merge_base_of(source=source, target=target)
         if base_commit is None:
             raise UnrelatedBranchesError(str(source.branch), str(target.branch))
         if base_commit.graph_commit_id == source.commit_id:
@@ -288,6 +297,9 @@ class Merger:
                 if attempt >= ATTEMPTS_MAX or not self._only_upkeep_since(head, request.target):
                     member = f"graph_head:{request.target.branch}"
                     raise ReadSetConflictError(member) from error
+            except BranchGoneError as error:
+                member = f"branch_identifier:{request.target.branch}"
+                raise ReadSetConflictError(member) from error
             attempt += 1
 
     def _run(self, job: _Job) -> MergeResult:
@@ -345,7 +357,14 @@ class Merger:
             merged_into=job.sides.target.commit_id,
             adopted=tuple(plan.adopted),
         )
+        self._require_source(request)
         return self._committer.commit(write, revalidate=validated.revalidate).commit
+
+    def _require_source(self, request: MergeRequest | RevertRequest) -> None:
+        if isinstance(request, RevertRequest):
+            return
+        if not self._repository.branches.is_alive(request.source):
+            raise ReadSetConflictError(f"branch_merge_source_incarnation:{request.source.branch}")
 
     def _only_upkeep_since(self, head: str, target: Incarnation) -> bool:
         """Whether every commit after a head left the content as it was."""

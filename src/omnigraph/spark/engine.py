@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.engine import (
     BulkTable,
+    DiffRequest,
     EngineMissingError,
     FrameRequest,
     LoadRequest,
     register,
 )
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
 from omnigraph.spark.frames import PinnedGraph, graphframe, to_spark
 from omnigraph.spark.jobs import Jobs
 from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
-from omnigraph.spark.sources import expand, plan_lines, plan_tables
+from omnigraph.spark.sources import expand, plan_lines, plan_tables, plan_values
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.manifest import Repository
     from omnigraph.write.export import ExportPlan, ExportResult
@@ -77,6 +80,17 @@ class SparkEngine:
             pinned, spark, request.subject, columns=request.columns, where=request.where
         )
 
+    def changes(self, request: DiffRequest) -> Iterator[dict[str, Any]]:
+        """Yield what differs, one partition of it at a time in the driver."""
+        return ordered_changes(self.changes_frame(request))
+
+    def changes_frame(self, request: DiffRequest) -> DataFrame:
+        """Return what differs as a DataFrame."""
+        spark = get_spark() if request.session is None else spark_session(request.session)
+        settings = request.repository.store.settings
+        plan = plan_diff(request.before, request.after, request.selection, settings)
+        return diff_frame(plan, spark)
+
     def export(
         self,
         plan: ExportPlan,
@@ -123,6 +137,8 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
             folds_free_ids=False,
         )
     paths = record_files(data)
+    if request.options.conversion is ConversionMode.COMPATIBLE:
+        return SparkSource(lambda _: plan_values(paths), place="record", folds_free_ids=True)
     return SparkSource(
         lambda _: plan_lines(paths, parallelism=parallelism), place="line", folds_free_ids=True
     )

@@ -227,7 +227,7 @@ def _sieve(paths: tuple[Path, ...], scheme: HashScheme) -> Mask:
 
 
 def _slots(scheme: HashScheme, ids: pa.Array) -> Places:
-    return (scheme.ends(ids) >> np.uint64(_BITS - _SIEVE_BITS)).astype(np.int64)
+    return (scheme.endings(ids) >> np.uint64(_BITS - _SIEVE_BITS)).astype(np.int64)
 
 
 @lru_cache(maxsize=_SETS_OPEN_MAX)

@@ -21,11 +21,13 @@ from omnigraph.spark.key_set import SIEVED_ROWS_MAX
 from omnigraph.spark.load_plan import ID
 from omnigraph.spark.load_run import LoadRun, StagedLoad, slices
 from omnigraph.spark.stored_tasks import (
+    EndsTask,
     MatchOutcome,
     MatchTask,
     RewriteTask,
     Slice,
     match_stored,
+    remove_orphans,
     rewrite_staged,
 )
 from omnigraph.write.delta import WriteMode
@@ -98,6 +100,20 @@ class TableStage:
             key: self._table(staged, dropped.get(key), matches.get(key, _Matched()))
             for key, staged in types.items()
         }
+
+    def without_orphans(self, orphaned: Mapping[str, Sequence[EndsTask]]) -> dict[str, StagedTable]:
+        """Take stored edges out of their tables whose nodes go."""
+        staged = {}
+        for key, tasks in orphaned.items():
+            base = self._bases[key]
+            rows = base.entry.row_count
+            found = self._run.calls("removing edges", remove_orphans, tasks, rows=rows)
+            deletions = [part for removal in found for part in removal.deletions]
+            removed = sum(removal.rows for removal in found)
+            update = self._datasets.stage_update(base.base, fragments=(), deletions=deletions)
+            write = TableWrite(key, (update,), rows - removed, base)
+            staged[key] = StagedTable(write, removed=removed)
+        return staged
 
     # -- merge ------------------------------------------------------------------------------------
 

@@ -23,12 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.schema import EdgeType, NodeType
-from omnigraph.spark.hash_runs import common, counted, hash_ranges, is_among, repeated
+from omnigraph.spark.hash_runs import common, counted, hash_ranges, repeated
 from omnigraph.spark.key_set import KeySet, sorted_run
 from omnigraph.spark.load_plan import CARDINALITY, ID, Owner, has_cardinality, unique_runs
 from omnigraph.spark.load_run import LoadRun, StagedLoad, stored_slices
 from omnigraph.spark.stored_tasks import EndsTask, FoundTask, count_found, count_missing_ends
 from omnigraph.write.delta import WriteMode
+from omnigraph.write.hashing import is_among
 from omnigraph.write.locate import PROBES_MAX, StoredRows
 from omnigraph.write.validate_endpoints import edge_ends
 
@@ -58,7 +59,9 @@ class Proofs:
         views: StagedViews,
         *,
         staged_on: Snapshot,
+        cascades: bool = False,
     ) -> None:
+        self._cascades = cascades
         self._staged_on = staged_on
         self._run = run
         self._load = load
@@ -69,6 +72,8 @@ class Proofs:
         self._files = load.context.files
         self.reads: set[str] = set()
         """Tables that are not written and that the proofs rest on."""
+        self.orphaned: dict[str, list[EndsTask]] = {}
+        """Edge tables that lose edges with the nodes that go, by where those are."""
 
     def doubts(self) -> list[Doubt]:
         """Return everything that is not proven."""
@@ -248,8 +253,16 @@ class Proofs:
             tasks += [EndsTask(own, known) for own in stored_slices(self._snapshot, edge.table_key)]
         missing = self._run.calls("looking up ends", count_missing_ends, tasks, rows=rows)
         for task, number in zip(tasks, missing, strict=True):
-            if number:
-                yield Doubt(task.rows.table_key, "orphan")
+            key = task.rows.table_key
+            # Who loses edges and must keep some is counted by the rules themselves.
+            if (
+                number
+                and self._cascades
+                and not _edge(self._load.context.owner(key)).cardinality.min
+            ):
+                self.orphaned.setdefault(key, []).append(task)
+            elif number:
+                yield Doubt(key, "orphan")
 
     # -- cardinality ------------------------------------------------------------------------------
 

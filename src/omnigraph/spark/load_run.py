@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from omnigraph.engine import EngineDeclinedError
 from omnigraph.schema import EdgeType
 from omnigraph.spark.hash_runs import HASHES_MAX
 from omnigraph.spark.key_set import KeySet, ranges
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from omnigraph.store.datasets import DatasetHandle
 
 STORED_ROWS_PER_TASK: Final = 1_000_000
+_RESPELLED: Final = (
+    "the input spells ids of {} in its own way, and edges that use them are rewritten in one"
+    " process only; leave the ids out, or load without Spark"
+)
 DRIVER_ROWS_MAX: Final = 200_000
 """The driver itself looks through fewer stored rows than these: a job costs more."""
 
@@ -59,6 +64,8 @@ class StagedLoad:
     problems: ViolationLog
     lines: dict[int, int]
     """How many lines each source had that is a piece of a file."""
+    respelled: set[str] = field(default_factory=set)
+    """Node tables of which the input spells ids in another way."""
     rejected: list[tuple[int, str | None]] = field(default_factory=list)
     """How many records each task left out, and the file that has them."""
 
@@ -119,6 +126,11 @@ class LoadRun:
                 sets = self.node_sets(load, snapshot, ends)
                 load = replace(load, context=replace(self._context, sets=sets))
             self._stage(load, "reading edges", self._plan.edges)
+        respelled = load.respelled.intersection(self._ends_of(load.staged.parts))
+        if respelled:
+            # Edges may use either spelling, and are written already.
+            named = min(respelled).removeprefix("node:")
+            raise EngineDeclinedError("spark", _RESPELLED.format(named))
         return load
 
     def has_few_ends(
@@ -169,6 +181,7 @@ class LoadRun:
             load.staged.add(outcome.parts)
             load.problems.absorb(outcome.problems)
             load.lines.update(outcome.lines)
+            load.respelled.update(outcome.respelled)
             load.rejected.append((outcome.bad_records, outcome.rejected))
 
     # -- sets of node ids -------------------------------------------------------------------------

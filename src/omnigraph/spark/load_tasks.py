@@ -12,6 +12,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from io import BufferedReader
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.schema import EdgeType
+from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.key_set import sorted_run
 from omnigraph.spark.load_plan import (
     CARDINALITY,
@@ -34,6 +36,7 @@ from omnigraph.spark.load_plan import (
     LoadContext,
     Owner,
     ParquetSplit,
+    Split,
     StagedPart,
     TaskOutcome,
     has_cardinality,
@@ -46,6 +49,7 @@ from omnigraph.write.columns import flat
 from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.load_lines import LineReader
 from omnigraph.write.load_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
+from omnigraph.write.load_source import read_compatibly
 from omnigraph.write.load_tables import column_batch
 from omnigraph.write.validate_endpoints import edge_ends, missing_end
 from omnigraph.write.violations import VIOLATIONS_MAX, Violation, ViolationLog, position_in
@@ -155,8 +159,12 @@ def _parquet_batches(owner: Owner, split: ParquetSplit) -> Iterator[ColumnBatch]
 
 def _stage_lines(context: LoadContext, task: FileTask, number: int) -> TaskOutcome:
     sink = _RecordSink(context)
-    reader = LineReader(context.catalog, sink)
     lines: dict[int, int] = {}
+    if context.conversion is ConversionMode.COMPATIBLE:
+        for split in task.splits:
+            _read_values(context, split, sink)
+        return _staged_records(context, sink, number, lines)
+    reader = LineReader(context.catalog, sink)
     for split in task.splits:
         if isinstance(split, LinesSplit):
             first = position_in(split.source, 1)
@@ -164,6 +172,21 @@ def _stage_lines(context: LoadContext, task: FileTask, number: int) -> TaskOutco
             for block in _blocks(_lines(split)):
                 reader.read(block, first + lines[split.source])
                 lines[split.source] += block.count(b"\n")
+    return _staged_records(context, sink, number, lines)
+
+
+def _read_values(context: LoadContext, split: Split, sink: _RecordSink) -> None:
+    try:
+        with open_input(split.path) as file:
+            source = BufferedReader(file)
+            read_compatibly(source, context.catalog, sink, position_in(split.source, 1))
+    except OSError as error:
+        raise _UnreadableError(split.path, error) from error
+
+
+def _staged_records(
+    context: LoadContext, sink: _RecordSink, number: int, lines: Mapping[int, int]
+) -> TaskOutcome:
     parts = [stage.write(iter(batches), number) for stage, batches in sink.waiting.values()]
     return _outcome(context, parts, sink.rejects, lines)
 
@@ -184,6 +207,7 @@ class Rejects:
         self.log = ViolationLog()
         self.bad_records = 0
         self.kept: list[tuple[str | None, object, list[Violation]]] = []
+        self.respelled: set[str] = set()
         self.keeps_records = keeps_records
         self._refused: dict[int, tuple[object, list[Violation]]] = {}
 
@@ -196,6 +220,8 @@ class Rejects:
     def take(self, owner: Owner, batch: ColumnBatch, judged: JudgedRows) -> None:
         """Take the bad rows of a batch."""
         self.log.absorb(judged.log)
+        if judged.spellings is not None:
+            self.respelled.add(owner.table_key)
         rows = np.flatnonzero(judged.bad).tolist()
         self.bad_records += len(rows)
         if not self.keeps_records or not rows:
@@ -224,7 +250,14 @@ def _outcome(
     rejected = None
     if rejects.kept:
         rejected = context.files.write_bytes("rejected", pickle.dumps(rejects.kept))
-    return TaskOutcome(tuple(parts), rejects.log, rejects.bad_records, rejected, dict(lines or {}))
+    return TaskOutcome(
+        tuple(parts),
+        rejects.log,
+        rejects.bad_records,
+        rejected,
+        dict(lines or {}),
+        respelled=frozenset(rejects.respelled),
+    )
 
 
 class _RecordSink:

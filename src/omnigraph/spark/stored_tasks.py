@@ -18,7 +18,7 @@ from omnigraph.schema.values.blobs import blob_column
 from omnigraph.spark.key_set import HashRange, KeySet, merged, numbered, sorted_run
 from omnigraph.spark.load_plan import CARDINALITY, ID, LoadContext, Owner
 from omnigraph.spark.task_store import task_store
-from omnigraph.store.records import ROW_ID, ScanRequest
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.values import BLOB_STORAGE
 from omnigraph.write.columns import flat, slabs
 from omnigraph.write.load_stage import compared
@@ -197,6 +197,31 @@ def count_missing_ends(context: LoadContext, task: EndsTask, number: int) -> int
 
 
 @dataclass(frozen=True)
+class Removal:
+    """Stored rows that a task has taken out of their fragments."""
+
+    deletions: tuple[WrittenDeletion, ...]
+    rows: int
+
+
+def remove_orphans(context: LoadContext, task: EndsTask, number: int) -> Removal:
+    """Remove the edges one of whose ends is in no set."""
+    del number
+    gone: list[np.ndarray] = []
+    for slab in task.rows.slabs(context, tuple(task.ends), with_rows=True):
+        is_orphan = np.zeros(slab.num_rows, np.bool_)
+        for end, known in task.ends.items():
+            is_orphan |= ~known.contains(flat(slab[end]))
+        gone.append(flat(slab[ROW_ADDRESS]).to_numpy()[is_orphan])
+    addresses = pa.array(np.concatenate([np.zeros(0, np.uint64), *gone]))
+    if not len(addresses):
+        return Removal((), 0)
+    datasets = task_store(context.files).datasets
+    base = context.bases[task.rows.table_key]
+    return Removal(datasets.write_deletions(base, addresses), len(addresses))
+
+
+@dataclass(frozen=True)
 class FoundTask:
     """Stored nodes among which ids are looked for; the set has each of them once."""
 
@@ -301,7 +326,7 @@ def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np
         rows = task.ids.rows_of_some(ids) if task.is_sieved else task.ids.rows_of(ids)
         hits = rows >= 0
         if hits.any():
-            own, places = (flat(slab[name]).to_numpy()[hits] for name in (ROW_ID, "_rowaddr"))
+            own, places = (flat(slab[name]).to_numpy()[hits] for name in (ROW_ID, ROW_ADDRESS))
             found.append((rows[hits], own, places))
     if not found:
         nothing = np.zeros(0, np.uint64)

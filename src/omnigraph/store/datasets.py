@@ -18,7 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -68,6 +68,14 @@ class DatasetHandle(Protocol):
         """Stream rows. The caller reads to the end or lets the reader go."""
         ...
 
+    def find(self, column: str, values: Sequence[str]) -> pa.Table:
+        """Find rows by a column in which every value is once, with row ids and addresses.
+
+        For a few values that are asked for again and again while the dataset grows: what has been
+        read of small new fragments is remembered.
+        """
+        ...
+
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
         """Read rows and say what that has cost."""
         ...
@@ -92,8 +100,8 @@ class DatasetHandle(Protocol):
         """Read blob contents by stable id, in the order given."""
         ...
 
-    def fragments(self) -> tuple[FragmentInfo, ...]:
-        """Describe the fragments, from the manifest alone."""
+    def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
+        """Describe the fragments, or those whose number is wanted, from the manifest alone."""
         ...
 
     def row_ids(self, fragment_id: int) -> pa.Array:

@@ -138,11 +138,14 @@ class StoredRows:
             return handle.scan(request).read_all()
         return _joined(handle, column, distinct, columns=columns, with_rows=with_rows)
 
-    def scan(self, table_key: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    def scan(
+        self, table_key: str, columns: tuple[str, ...], *, with_addresses: bool = False
+    ) -> Iterator[pa.Table]:
         """Read columns of the whole table, slab by slab."""
         if not self.row_count(table_key):
             return
-        reader = self.snapshot.open(table_key).scan(ScanRequest(columns=columns))
+        request = ScanRequest(columns=columns, with_row_address=with_addresses)
+        reader = self.snapshot.open(table_key).scan(request)
         yield from slabs(reader, reader.schema)
 
     def _places_of(self, table_key: str, ids: Column) -> list[_Place | None]:
@@ -154,11 +157,11 @@ class StoredRows:
             asked = list(({*wanted} | announced) - known.keys() - {None})
             if len(asked) > PROBES_MAX:
                 asked = list({*wanted} - known.keys() - {None})
-            values = pa.array(asked, pa.utf8())
-            found = self.where(table_key, "id", values, columns=("id",), with_rows=True)
             known |= dict.fromkeys({*asked, *wanted} - known.keys())
-            columns = (found[name].to_pylist() for name in ("id", ROW_ID, ROW_ADDRESS))
-            known |= {name: (row, address) for name, row, address in zip(*columns, strict=True)}
+            if asked:
+                found = self.snapshot.open(table_key).find("id", asked)
+                columns = (found[name].to_pylist() for name in ("id", ROW_ID, ROW_ADDRESS))
+                known |= {name: (row, at) for name, row, at in zip(*columns, strict=True)}
         return [known[name] for name in wanted]
 
     def _few(self, count: int, table_key: str) -> bool:

@@ -34,6 +34,13 @@ _COMMIT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
     "--format", "form", type=click.Choice(["text", "jsonl", "json"]), help="The output form."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "spark"]),
+    default="auto",
+    show_default=True,
+    help="Where rows are compared.",
+)
 def command(
     uri: str | None,
     before: str,
@@ -44,6 +51,7 @@ def command(
     ops: tuple[str, ...],
     form: str | None,
     as_json: bool,
+    engine: str,
 ) -> None:
     """Show what differs between A and B: branches, tags or commits.
 
@@ -54,7 +62,7 @@ def command(
         raise click.UsageError("--json and --format are mutually exclusive")
     graph = open_graph(uri, read_only=True)
     found = graph.changes_between(
-        _target(graph, before), _target(graph, after), selected(kinds, types, ops)
+        _target(graph, before), _target(graph, after), selected(kinds, types, ops), engine=engine
     )
     if form == "jsonl":
         for change in found:

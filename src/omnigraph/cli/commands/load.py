@@ -56,6 +56,12 @@ from omnigraph.cli.output import Output
     help="In a merge: refuse several rows of one id, or let the last one win.",
 )
 @click.option(
+    "--cascade",
+    is_flag=True,
+    help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
+)
+@click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
+@click.option(
     "--engine",
     type=click.Choice(["auto", "local", "spark"]),
     default="auto",
@@ -78,14 +84,16 @@ def command(
     quarantine: Path | None,
     max_errors: int | None,
     on_duplicate: str,
+    cascade: bool,
+    dry_run: bool,
     engine: str,
     as_json: bool,
 ) -> None:
     """Load files of nodes and edges as one commit, or not at all."""
     source = load_input(data=data, nodes=nodes, edges=edges, form=form, mapping=mapping)
-    if mode == "overwrite":
+    if mode == "overwrite" and not dry_run:
         require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
-    graph = open_graph(uri, read_only=False)
+    graph = open_graph(uri, read_only=dry_run)
     out = Output(as_json=as_json)
     out.write_target("load", graph.uri)
     result = graph.load(
@@ -98,6 +106,8 @@ def command(
         quarantine=quarantine,
         max_errors=max_errors,
         on_duplicate=on_duplicate,
+        cascade=cascade,
+        dry_run=dry_run,
         engine=engine,
         progress=not flags().quiet,
         actor_id=acting(),
