@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.load_result import LoadOptions, LoadOptionsError, LoadResult
 from omnigraph.write.load_source import files_of
 
@@ -173,6 +172,12 @@ class EngineMissingError(InvalidInputError):
         super().__init__(f"engine '{engine}': {reason}")
 
 
+class EngineDeclinedError(EngineMissingError):
+    """The engine has met something that only this process can do; nothing was committed."""
+
+    code = "OG-ENGINE-DECLINED"
+
+
 _engines: dict[str, BulkEngine] = {}
 
 
@@ -279,7 +284,13 @@ def run_load(
         if request.order_by:
             raise LoadOptionsError("`order_by` is for tables of Spark")
         return local()
-    return engine_named(chosen.engine).load(request)
+    try:
+        return engine_named(chosen.engine).load(request)
+    except EngineDeclinedError as error:
+        if request.order_by or _has_foreign_table(request.data):
+            raise
+        note(Choice(EngineChoice.LOCAL, error.reason))
+        return local()
 
 
 def _only_local(request: LoadRequest) -> str | None:
@@ -291,8 +302,6 @@ def _only_local(request: LoadRequest) -> str | None:
         pass
     elif isinstance(data, bytes) or not isinstance(data, Sequence):
         return "it reads files and tables; write the records to a file first"
-    if not isinstance(data, Mapping) and request.options.conversion is not ConversionMode.STRICT:
-        return "the compatible reader runs in this process only"
     return None
 
 
