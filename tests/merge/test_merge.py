@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from omnigraph.merge.merger import SameBranchError
 from omnigraph.merge.stage import stage_table
 from omnigraph.recovery.failpoints import FailpointError, arm, disarm
 from omnigraph.write.export import stream_lines
+from omnigraph.write.external_blobs import BlobSourceDeniedError, BlobSourceUnreadableError
 
 SCHEMA = """
 node Doc {
@@ -344,6 +346,89 @@ def test_what_was_changed_again_since_stands_in_the_way(graph: Graph) -> None:
     assert [each.kind for each in caught.value.conflicts] == [ConflictKind.DIVERGENT_UPDATE]
     graph.commit_revert(undone, prefer="source")
     assert docs(graph, "main") == {"a": {"note": "one"}}
+
+
+# -- blobs outside of the graph --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A file outside of the graph, and where it lies."""
+
+    path: Path
+
+    @property
+    def uri(self) -> str:
+        return f"file://{self.path}"
+
+    @property
+    def bases(self) -> list[str]:
+        return [f"file://{self.path.parent}"]
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Outside:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.bin").write_bytes(b"hello")
+    return Outside(tmp_path / "in" / "a.bin")
+
+
+def refer(graph: Graph, branch: str, outside: Outside) -> None:
+    """Give a row a reference that stays one: only overwriting keeps them."""
+    record = json.dumps(doc("far", body=outside.uri)).encode()
+    graph.load(record, mode="overwrite", branch=branch, external_blob_bases=outside.bases)
+
+
+@pytest.mark.parametrize("is_update", [False, True])
+def test_external_blobs_of_copied_rows_become_bytes_of_the_graph(
+    graph: Graph, outside: Outside, is_update: bool
+) -> None:
+    if is_update:
+        put(graph, "main", doc("far", note="old"))
+    graph.branch_create("draft")
+    refer(graph, "draft", outside)
+    put(graph, "main", doc("z"))
+    before = graph.head_commit_id_for_branch()
+    with pytest.raises(BlobSourceDeniedError, match=r"1 external blobs .* such as file://"):
+        graph.branch_merge("draft")
+    assert graph.head_commit_id_for_branch() == before
+    assert graph.recovery_status() == []
+    graph.branch_merge("draft", external_blob_bases=outside.bases)
+    outside.path.unlink()
+    assert docs(graph, "main") == {"far": {"body": "base64:aGVsbG8="}, "z": {}}
+    assert docs(graph, "draft") == {"far": {"body": outside.uri}}, "the source stays as it is"
+    assert graph.branch_merge("draft").outcome == "already_up_to_date"
+
+
+def test_an_external_blob_that_cannot_be_read_stops_a_merge(graph: Graph, outside: Outside) -> None:
+    graph.branch_create("draft")
+    refer(graph, "draft", outside)
+    outside.path.unlink()
+    with pytest.raises(BlobSourceUnreadableError):
+        graph.branch_merge("draft", external_blob_bases=outside.bases)
+    assert docs(graph, "main") == {}
+
+
+def test_a_reference_written_by_hand_needs_the_same_permission(
+    diverged: Graph, outside: Outside, tmp_path: Path
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    decision = {"type": "Doc", "id": "b", "data": {"slug": "b", "body": outside.uri}}
+    path.write_text(json.dumps(decision))
+    with pytest.raises(BlobSourceDeniedError):
+        diverged.branch_merge("draft", resolve_file=path, prefer="target")
+    diverged.branch_merge(
+        "draft", resolve_file=path, prefer="target", external_blob_bases=outside.bases
+    )
+    assert docs(diverged, "main")["b"] == {"body": "base64:aGVsbG8="}
+
+
+def test_a_merge_by_pointer_touches_no_blob(graph: Graph, outside: Outside) -> None:
+    graph.branch_create("draft")
+    refer(graph, "main", outside)
+    outside.path.unlink()
+    graph.branch_merge("main", "draft")
+    assert docs(graph, "draft") == {"far": {"body": outside.uri}}
 
 
 # -- races -----------------------------------------------------------------------------------------

@@ -143,9 +143,13 @@ class Guard:
         held = rows = 0
         for batch in batches:
             kept.append(batch)
-            held += batch.nbytes
+            # Whole buffers, of which a batch may be a part: quick to say, and seldom too much.
+            held += batch.get_total_buffer_size()
             rows += batch.num_rows
-            self.claim_bytes("a scan", rows=rows, needed=held)
+            self.check()
+            if self._limits.memory_max is not None and held > self._limits.memory_max:
+                held = sum(one.nbytes for one in kept)
+                self.claim_bytes("a scan", rows=rows, needed=held)
         return pa.Table.from_batches(kept, schema=schema)
 
 

@@ -51,6 +51,19 @@ from omnigraph.store.records import (
 )
 
 
+class BlobContent(Protocol):
+    """The bytes of one stored blob, read where they are asked for."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read a part that lies inside of the blob."""
+        ...
+
+
 class DatasetHandle(Protocol):
     """Reads one version of a dataset."""
 
@@ -66,6 +79,14 @@ class DatasetHandle(Protocol):
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         """Stream rows. The caller reads to the end or lets the reader go."""
+        ...
+
+    def find(self, column: str, values: Sequence[str]) -> pa.Table:
+        """Find rows by a column in which every value is once, with row ids and addresses.
+
+        For a few values that are asked for again and again while the dataset grows: what has been
+        read of small new fragments is remembered.
+        """
         ...
 
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
@@ -90,6 +111,10 @@ class DatasetHandle(Protocol):
 
     def read_blobs(self, column: str, row_ids: Sequence[int]) -> tuple[bytes | None, ...]:
         """Read blob contents by stable id, in the order given."""
+        ...
+
+    def open_blob(self, column: str, row_id: int) -> BlobContent | None:
+        """Open one blob without reading it; None where the value is null."""
         ...
 
     def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:

@@ -157,11 +157,11 @@ class StoredRows:
             asked = list(({*wanted} | announced) - known.keys() - {None})
             if len(asked) > PROBES_MAX:
                 asked = list({*wanted} - known.keys() - {None})
-            values = pa.array(asked, pa.utf8())
-            found = self.where(table_key, "id", values, columns=("id",), with_rows=True)
             known |= dict.fromkeys({*asked, *wanted} - known.keys())
-            columns = (found[name].to_pylist() for name in ("id", ROW_ID, ROW_ADDRESS))
-            known |= {name: (row, address) for name, row, address in zip(*columns, strict=True)}
+            if asked:
+                found = self.snapshot.open(table_key).find("id", asked)
+                columns = (found[name].to_pylist() for name in ("id", ROW_ID, ROW_ADDRESS))
+                known |= {name: (row, at) for name, row, at in zip(*columns, strict=True)}
         return [known[name] for name in wanted]
 
     def _few(self, count: int, table_key: str) -> bool:
