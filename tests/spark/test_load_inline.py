@@ -296,17 +296,3 @@ def test_a_description_of_a_source_that_nobody_can_read_is_refused(
     unused: Any = None
     with pytest.raises(SourceSpecError, match=words):
         plan_tables({"Person": spec}, graph.catalog(), unused, parallelism=1)
-
-
-@pytest.mark.parametrize("tuning", [Tuning(), IN_TASKS])
-def test_an_overwrite_takes_edges_along_with_their_nodes(graph: Graph, tuning: Tuning) -> None:
-    inline_load(graph, people("ann", "bob"), mode=APPEND)
-    inline_load(graph, knows("ann", "bob"), mode=APPEND)
-    inline_load(graph, knows("bob", "bob"), mode=APPEND)
-    with pytest.raises(ValidationError):
-        inline_load(graph, people("bob"), mode=OVERWRITE, tuning=tuning)
-    result = inline_load(graph, people("bob"), mode=OVERWRITE, tuning=tuning, cascade=True)
-    assert result.cascaded == {"Knows": 1}
-    assert [line for line in graph_lines(graph) if "->" in line] == ["Knows * bob->bob {}"]
-    again = inline_load(graph, people("bob", "cat"), mode=OVERWRITE, tuning=tuning, cascade=True)
-    assert again.cascaded == {}
