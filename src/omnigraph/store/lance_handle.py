@@ -91,10 +91,14 @@ class LanceHandle:
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         """Stream rows."""
-        scanner = self._scanner(request or ScanRequest())
+        return pa.RecordBatchReader.from_batches(*self.batches(request or ScanRequest()))
+
+    def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Stream rows to a caller in Python."""
+        scanner = self._scanner(request)
         # The reader knows its schema; asking the scanner for it would plan the scan twice.
         reader = self._guarded(scanner.to_reader)
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        return reader.schema, self._batches(reader)
 
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
         """Read rows and say what that has cost."""
