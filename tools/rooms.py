@@ -82,7 +82,7 @@ ROOMS: tuple[Room, ...] = (
         14,
         "engine",
         "where an optional engine registers itself",
-        (*_GROUND, "schema", "manifest", "write"),
+        (*_GROUND, "schema", "manifest", "changes", "write", "merge"),
     ),
     Room(
         14,

@@ -20,15 +20,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.load_result import LoadOptions, LoadOptionsError, LoadResult
 from omnigraph.write.load_source import files_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from omnigraph.changes.selection import Selection
     from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.merge.workers import MergeWorkers
+    from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.protocol import Committer
+    from omnigraph.write.upkeep_workers import UpkeepWorkers
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +73,8 @@ class LoadRequest:
     session: object | None = None
     order_by: tuple[str, ...] = ()
     shows_progress: bool = False
+    embedder: RowEmbedder | None = None
+    """Fills the vectors that `@embed` asks for."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,17 @@ class FrameRequest:
     columns: tuple[str, ...] | None = None
     where: str | None = None
     edges: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class DiffRequest:
+    """Two snapshots to be compared."""
+
+    repository: Repository
+    before: Snapshot
+    after: Snapshot
+    selection: Selection
+    session: object | None = None
 
 
 class BulkEngine(Protocol):
@@ -109,6 +128,26 @@ class BulkEngine(Protocol):
         """Return rows as a table of the engine's own."""
         ...
 
+    def changes(self, request: DiffRequest) -> Iterator[dict[str, Any]]:
+        """Yield what differs between two snapshots, in the order and form of this process."""
+        ...
+
+    def changes_frame(self, request: DiffRequest) -> Any:
+        """Return what differs between two snapshots as a table of the engine's own."""
+        ...
+
+    def upkeep_workers(
+        self, repository: Repository, *, session: object | None, shows_progress: bool
+    ) -> AbstractContextManager[UpkeepWorkers]:
+        """Lend workers that rewrite fragments and build index segments for one run."""
+        ...
+
+    def merge_workers(
+        self, repository: Repository, snapshots: Sequence[Snapshot], *, session: object | None
+    ) -> AbstractContextManager[MergeWorkers]:
+        """Lend workers that compare and write rows for one merge of some snapshots."""
+        ...
+
     def export(
         self,
         plan: ExportPlan,
@@ -131,6 +170,12 @@ class EngineMissingError(InvalidInputError):
         self.engine = engine
         self.reason = reason
         super().__init__(f"engine '{engine}': {reason}")
+
+
+class EngineDeclinedError(EngineMissingError):
+    """The engine has met something that only this process can do; nothing was committed."""
+
+    code = "OG-ENGINE-DECLINED"
 
 
 _engines: dict[str, BulkEngine] = {}
@@ -185,11 +230,29 @@ def choose(
         return Choice(EngineChoice.SPARK, "the caller handed a table or session of Spark")
     if place is not None:
         return Choice(EngineChoice.SPARK, f"{place} is set")
-    return _by_size(data, environ)
+    return _by_size(input_bytes(data), environ)
 
 
-def _by_size(data: object, environ: Mapping[str, str]) -> Choice:
-    size = input_bytes(data)
+def choose_by_size(
+    asked: EngineChoice,
+    size: Callable[[], int],
+    *,
+    session: object | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Choice:
+    """Choose an engine for work on stored data; `size` is asked only when it matters.
+
+    A configured place alone is no reason to start a job for what this process does in a moment.
+    """
+    environ = os.environ if environment is None else environment
+    if asked is not EngineChoice.AUTO:
+        return Choice(asked)
+    if session is not None:
+        return Choice(EngineChoice.SPARK, "the caller handed a session of Spark")
+    return _by_size(size(), environ)
+
+
+def _by_size(size: int, environ: Mapping[str, str]) -> Choice:
     limit = _min_bytes(environ)
     if size <= limit:
         return Choice(EngineChoice.LOCAL)
@@ -198,9 +261,15 @@ def _by_size(data: object, environ: Mapping[str, str]) -> Choice:
     except EngineMissingError as error:
         problem = str(error)
     if problem is not None:
-        note = f"the input has {size} bytes, and Spark cannot run here: {problem}"
-        return Choice(EngineChoice.LOCAL, note)
-    return Choice(EngineChoice.SPARK, f"the input has more than {limit} bytes")
+        reason = f"the work has {size} bytes, and Spark cannot run here: {problem}"
+        return Choice(EngineChoice.LOCAL, reason)
+    return Choice(EngineChoice.SPARK, f"the work has more than {limit} bytes")
+
+
+def note(chosen: Choice) -> None:
+    """Tell people why an engine was chosen, when it was not their own choice."""
+    if chosen.reason:
+        _log.info("engine %s: %s", chosen.engine, chosen.reason)
 
 
 def run_load(
@@ -210,24 +279,29 @@ def run_load(
 ) -> LoadResult:
     """Load with the engine that fits; `local` does it in this process."""
     chosen = choose(asked, request.data, session=request.session, only_local=_only_local(request))
-    if chosen.reason:
-        _log.info("engine %s: %s", chosen.engine, chosen.reason)
+    note(chosen)
     if chosen.engine is EngineChoice.LOCAL:
         if request.order_by:
             raise LoadOptionsError("`order_by` is for tables of Spark")
         return local()
-    return engine_named(chosen.engine).load(request)
+    try:
+        return engine_named(chosen.engine).load(request)
+    except EngineDeclinedError as error:
+        if request.order_by or _has_foreign_table(request.data):
+            raise
+        note(Choice(EngineChoice.LOCAL, error.reason))
+        return local()
 
 
 def _only_local(request: LoadRequest) -> str | None:
-    """Say why only this process can read an input."""
+    """Say why only this process can do a load."""
+    if request.options.is_dry_run:
+        return "dry runs are done in this process only"
     data = request.data
     if isinstance(data, Mapping | str | os.PathLike):
         pass
     elif isinstance(data, bytes) or not isinstance(data, Sequence):
         return "it reads files and tables; write the records to a file first"
-    if not isinstance(data, Mapping) and request.options.conversion is not ConversionMode.STRICT:
-        return "the compatible reader runs in this process only"
     return None
 
 

@@ -17,12 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph import Graph, ReadTarget
-from omnigraph.spark.options import (
-    ChangeFeedMissingError,
-    SourceOptionError,
-    read_options,
-    subject_of,
-)
+from omnigraph.spark.options import SourceOptionError, read_options
 from omnigraph.spark.source import OmnigraphSource
 from omnigraph.spark.source_scan import FragmentsPartition, TableReader
 from omnigraph.spark.source_tables import grouped_by_rows
@@ -313,7 +308,7 @@ def test_a_filter_on_an_indexed_column_reads_only_what_it_must(tmp_path: Path) -
     ("options", "message"),
     [
         ({"node": "Person", "colums": "name"}, "did you mean `columns`?"),
-        ({}, "exactly one of `node`, `edge`, `query`, `system`, found none"),
+        ({}, "exactly one of `node`, `edge`, `query`, `readChangeFeed`, `system`, found none"),
         ({"node": "Person", "edge": "Knows"}, "found `node` and `edge`"),
         ({"node": "Persn"}, "did you mean `Person`?"),
         ({"edge": "Person"}, "names no edge type"),
@@ -341,12 +336,6 @@ def test_a_wrong_option_is_refused_before_anything_is_read(
 def test_a_root_is_needed() -> None:
     with pytest.raises(SourceOptionError, match="`path` is missing"):
         OmnigraphSource({"node": "Person"})
-
-
-@pytest.mark.parametrize("option", ["readChangeFeed", "startingVersion", "endingVersion"])
-def test_the_change_feed_says_that_it_is_not_there_yet(option: str) -> None:
-    with pytest.raises(ChangeFeedMissingError, match="comes with the change feed"):
-        subject_of(read_options({"path": "g", option: "true"}))
 
 
 @pytest.mark.spark

@@ -16,7 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.changes.selection import Op, Selection
-from omnigraph.changes.table_changes import RowChanges, RowRefs, table_changes
+from omnigraph.changes.table_changes import (
+    RowChanges,
+    RowRefs,
+    differing_fragments,
+    table_changes,
+)
 from omnigraph.errors import ConflictError
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.snapshot import open_entry
@@ -117,6 +122,16 @@ def type_pairs(before: Snapshot, after: Snapshot) -> list[TypePair]:
     return sorted(pairs, key=lambda pair: (pair.table_key, pair.after is not None))
 
 
+def changed_pairs(
+    before: Snapshot, after: Snapshot, *, refuse_new_types: bool = False
+) -> Iterator[TypePair]:
+    """Yield the types whose published versions differ, or refuse those that cannot be compared."""
+    for pair in type_pairs(before, after):
+        if not pair.is_same:
+            _require_same_columns(pair, after.commit_id, refuse_new_types=refuse_new_types)
+            yield pair
+
+
 def snapshot_changes(
     before: Snapshot, after: Snapshot, selection: Selection, *, refuse_new_types: bool = False
 ) -> Iterator[TypeChanges]:
@@ -126,15 +141,21 @@ def snapshot_changes(
     whether a difference can be told must not depend on the filter. `refuse_new_types` refuses types
     as well that came or went with rows.
     """
-    for pair in type_pairs(before, after):
-        if pair.is_same:
-            continue
-        _require_same_columns(pair, after.commit_id, refuse_new_types=refuse_new_types)
+    for pair in changed_pairs(before, after, refuse_new_types=refuse_new_types):
         if not selection.takes_type(pair.table_key):
             continue
         changes = _changes_of(pair, before, after)
         if not changes.rows.is_empty:
             yield changes
+
+
+def differing_bytes(before: Snapshot, after: Snapshot, selection: Selection) -> int:
+    """Say how large the fragments are that a comparison would read, from manifests alone."""
+    return sum(
+        differing_fragments(*handles_of(pair, before, after)).data_bytes
+        for pair in changed_pairs(before, after)
+        if selection.takes_type(pair.table_key)
+    )
 
 
 def _owners(snapshot: Snapshot) -> dict[str, tuple[Entry, NodeType | EdgeType]]:
@@ -165,9 +186,17 @@ def _columns(owner: NodeType | EdgeType) -> frozenset[tuple[str, object, int | N
     )
 
 
-def _changes_of(pair: TypePair, before: Snapshot, after: Snapshot) -> TypeChanges:
+def handles_of(
+    pair: TypePair, before: Snapshot, after: Snapshot
+) -> tuple[DatasetHandle | None, DatasetHandle | None]:
+    """Open both sides of a type."""
     old = None if pair.before is None else open_entry(before.datasets, pair.before)
     new = None if pair.after is None else open_entry(after.datasets, pair.after)
+    return old, new
+
+
+def _changes_of(pair: TypePair, before: Snapshot, after: Snapshot) -> TypeChanges:
+    old, new = handles_of(pair, before, after)
     rows = table_changes(
         old, new, columns=pair.owner.arrow_schema.names, blobs=pair.owner.blob_properties
     )

@@ -40,7 +40,7 @@ from omnigraph.changes.tokens import (
 from omnigraph.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest import GraphCommit, Snapshot
     from omnigraph.manifest.history import History
 
 COMMITS_DEFAULT: Final = 128
@@ -134,6 +134,15 @@ class Feed:
     def cursor_at(self, commit_id: str) -> str:
         """Return the cursor of a reader that has seen everything up to a commit."""
         return encode("feed-cursor", self._bound | {"commit": commit_id})
+
+    def commit_of(self, cursor: str) -> str:
+        """Return the last commit that the reader of a cursor has seen, or reject the cursor."""
+        return self._known(read_text(self._checked(cursor, "feed-cursor"), "commit"))
+
+    @property
+    def commits(self) -> tuple[GraphCommit, ...]:
+        """The chain of first parents, oldest first: what the feed tells, after the first of it."""
+        return tuple(reversed(self._chain))
 
     def poll(self, request: FeedRequest) -> FeedPage:
         """Tell what has happened since a place."""

@@ -105,6 +105,19 @@ def table_changes(
     them that hold blobs, which are compared last.
     """
     gone, came = candidates(before, after)
+    return compared_changes(before, after, gone, came, columns=columns, blobs=blobs)
+
+
+def compared_changes(
+    before: DatasetHandle | None,
+    after: DatasetHandle | None,
+    gone: RowRefs,
+    came: RowRefs,
+    *,
+    columns: Sequence[str],
+    blobs: Sequence[str] = (),
+) -> RowChanges:
+    """Compare the candidates of both sides: all of them, or all those of some ids."""
     place_in_came = pc.index_in(gone.ids, value_set=came.ids)
     in_both = to_mask(place_in_came.is_valid())
     is_new = ~to_mask(pc.is_in(came.ids, value_set=gone.ids))
@@ -124,17 +137,55 @@ def candidates(
     before: DatasetHandle | None, after: DatasetHandle | None
 ) -> tuple[RowRefs, RowRefs]:
     """Return the rows of each side that may not be in the other one."""
+    differing = differing_fragments(before, after)
+    gone = _whole(before, [one.fragment_id for one in differing.only_before])
+    came = _whole(after, [one.fragment_id for one in differing.only_after])
+    if before is not None and after is not None and differing.moved:
+        lost, won = one_sided(before, after, differing.moved)
+        gone, came = [*gone, *lost], [*came, *won]
+    return sorted_refs(gone), sorted_refs(came)
+
+
+@dataclass(frozen=True)
+class DifferingFragments:
+    """The fragments of two versions that may hold a difference."""
+
+    only_before: tuple[FragmentInfo, ...]
+    only_after: tuple[FragmentInfo, ...]
+    moved: tuple[tuple[FragmentInfo, FragmentInfo], ...]
+    """Fragments with the same data of which other rows are deleted."""
+
+    @property
+    def are_only_added(self) -> bool:
+        """Whether all rows of `only_after` are inserts, and there is no other difference."""
+        return not self.only_before and not self.moved
+
+    @property
+    def rows(self) -> int:
+        """How many rows they hold: a bound of what comparing them looks at."""
+        moved = [one for pair in self.moved for one in pair]
+        return sum(one.rows for one in (*self.only_before, *self.only_after, *moved))
+
+    @property
+    def data_bytes(self) -> int:
+        """How large they are: a bound of what comparing them reads."""
+        moved = [new for _, new in self.moved]
+        return sum(one.data_bytes for one in (*self.only_before, *self.only_after, *moved))
+
+
+def differing_fragments(
+    before: DatasetHandle | None, after: DatasetHandle | None
+) -> DifferingFragments:
+    """Find what may differ between two versions, from their manifests alone."""
     left = {} if before is None else _by_files(before.fragments())
     right = {} if after is None else _by_files(after.fragments())
     shared = left.keys() & right.keys()
     moved = sorted(name for name in shared if left[name].identity != right[name].identity)
-    only_left = [left[name].fragment_id for name in left.keys() - shared]
-    only_right = [right[name].fragment_id for name in right.keys() - shared]
-    gone, came = _whole(before, only_left), _whole(after, only_right)
-    if before is not None and after is not None and moved:
-        lost, won = _one_sided(before, after, [(left[name], right[name]) for name in moved])
-        gone, came = [*gone, *lost], [*came, *won]
-    return _sorted(gone), _sorted(came)
+    return DifferingFragments(
+        tuple(one for name, one in left.items() if name not in shared),
+        tuple(one for name, one in right.items() if name not in shared),
+        tuple((left[name], right[name]) for name in moved),
+    )
 
 
 def differing_refs(
@@ -175,7 +226,7 @@ def _whole(handle: DatasetHandle | None, fragment_ids: Sequence[int]) -> list[pa
     return [handle.scan(request).read_all().select(["id", ROW_ID, ROW_ADDRESS])]
 
 
-def _one_sided(
+def one_sided(
     before: DatasetHandle, after: DatasetHandle, pairs: Sequence[tuple[FragmentInfo, FragmentInfo]]
 ) -> tuple[list[pa.Table], list[pa.Table]]:
     """Read the ids of fragments with the same data whose rows are alive on one side alone."""
@@ -210,11 +261,25 @@ def _ids_at(handle: DatasetHandle, addresses: Numbers) -> list[pa.Table]:
     return [handle.take_addresses(wanted, ["id", ROW_ID, ROW_ADDRESS])]
 
 
-def _sorted(tables: list[pa.Table]) -> RowRefs:
+def sorted_refs(tables: list[pa.Table]) -> RowRefs:
+    """Return rows that were read as ids, row ids and addresses."""
     rows = pa.concat_tables(tables).sort_by("id").combine_chunks() if tables else None
     if rows is None or not rows.num_rows:
         return RowRefs.none()
     return RowRefs(rows["id"].chunk(0), rows[ROW_ID].to_numpy(), rows[ROW_ADDRESS].to_numpy())
+
+
+def joined_refs(parts: Sequence[RowRefs]) -> RowRefs:
+    """Put rows together, sorted by id."""
+    filled = [part for part in parts if len(part)]
+    if not filled:
+        return RowRefs.none()
+    everything = RowRefs(
+        pa.concat_arrays([part.ids for part in filled]),
+        np.concatenate([part.row_ids for part in filled]),
+        np.concatenate([part.addresses for part in filled]),
+    )
+    return everything.at(pc.sort_indices(everything.ids).to_numpy().astype(np.int64))
 
 
 # -- comparing -------------------------------------------------------------------------------------

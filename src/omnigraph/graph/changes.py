@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.changes.commit_changes import (
@@ -10,9 +11,10 @@ from omnigraph.changes.commit_changes import (
     changes_between,
     commit_page,
 )
-from omnigraph.changes.diff import Difference, difference
+from omnigraph.changes.diff import Difference, difference, differing_bytes
 from omnigraph.changes.feed import Feed, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
+from omnigraph.engine import DiffRequest, EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest import (
     ReadTarget,
 )
@@ -26,6 +28,32 @@ if TYPE_CHECKING:
 from omnigraph.graph.core import GraphCore
 
 
+@dataclass(frozen=True)
+class GraphDiff:
+    """What differs between two snapshots; nothing is compared before somebody asks."""
+
+    request: DiffRequest
+
+    def rows(
+        self, *, engine: str = "auto", spark: object | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what differs, with the rows of both sides."""
+        one = self.request
+        chosen = choose_by_size(
+            EngineChoice(engine),
+            lambda: differing_bytes(one.before, one.after, one.selection),
+            session=spark,
+        )
+        note(chosen)
+        if chosen.engine is EngineChoice.LOCAL:
+            return changes_between(one.before, one.after, one.selection)
+        return engine_named(chosen.engine).changes(replace(one, session=spark))
+
+    def to_spark(self, spark: object | None = None) -> Any:
+        """Return what differs as a DataFrame; tasks find it when its rows are asked for."""
+        return engine_named("spark").changes_frame(replace(self.request, session=spark))
+
+
 class ChangeCalls(GraphCore):
     """Calls about what changed."""
 
@@ -36,12 +64,27 @@ class ChangeCalls(GraphCore):
         old, new = self.snapshot_of(before), self.snapshot_of(after)
         return difference(old, new, selection or Selection())
 
-    def changes_between(
+    def diff(
         self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
-    ) -> Iterator[dict[str, Any]]:
-        """Yield what differs between two states, with the rows of both sides."""
+    ) -> GraphDiff:
+        """Return what differs between two states: to be gone through, or as a frame of Spark."""
         old, new = self.snapshot_of(before), self.snapshot_of(after)
-        return changes_between(old, new, selection or Selection())
+        return GraphDiff(DiffRequest(self._repository, old, new, selection or Selection()))
+
+    def changes_between(
+        self,
+        before: ReadTarget,
+        after: ReadTarget,
+        selection: Selection | None = None,
+        *,
+        engine: str = "auto",
+        spark: object | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what differs between two states, with the rows of both sides.
+
+        Large differences are found by Spark tasks; the rows are the same, in the same order.
+        """
+        return self.diff(before, after, selection).rows(engine=engine, spark=spark)
 
     def commit_changes(
         self,

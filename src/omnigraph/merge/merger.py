@@ -1,6 +1,8 @@
 """Merges one branch into another: base, rows, rules, one commit with two parents.
 
-1. The snapshots of base, source and target are taken once; everything is computed from them.
+1. The snapshots of target, source and base are taken once, in this order; everything, the base
+   included, is computed from them. A source that is another branch of the same name by the time
+   of the commit is refused.
 2. A table that the source has not changed since the base is not looked at. One that the target has
    not changed takes the source's state as a whole, by pointer where the source's entry lies on the
    main lineage, else as the rows that differ. Every other one is merged row by row.
@@ -15,20 +17,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from omnigraph.changes.commit_changes import ParentlessCommitError
 from omnigraph.changes.diff import SchemaBoundaryError
-from omnigraph.changes.table_changes import RowChanges, RowRefs, differing_refs, table_changes
+from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import CommitDraft
 from omnigraph.manifest.catalogs import catalog_of
-from omnigraph.manifest.errors import ExpectedVersionMismatchError, PreconditionFailedError
+from omnigraph.manifest.errors import (
+    BranchGoneError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+)
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.merge.conflicts import (
     Conflict,
@@ -38,17 +42,19 @@ from omnigraph.merge.conflicts import (
 )
 from omnigraph.merge.constraints import check_constraints
 from omnigraph.merge.resolve import Decisions, Handles, settle
-from omnigraph.merge.rows import Clash, TableMerge, three_way
+from omnigraph.merge.rows import Clash
 from omnigraph.merge.stage import TableWork, stage_table
+from omnigraph.merge.workers import LocalMergeWorkers
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.sidecar import Adoption
+from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.protocol import WriteJob
 
 if TYPE_CHECKING:
-    from omnigraph.changes.compare import Mask
     from omnigraph.manifest import Entry, GraphCommit, Repository, Snapshot
     from omnigraph.manifest.layout import Incarnation
+    from omnigraph.merge.workers import MergeWorkers
     from omnigraph.schema import Catalog, EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.write.protocol import Committer
@@ -97,6 +103,8 @@ class _Request:
     decisions: Decisions = field(default_factory=Decisions)
     dry_run: bool = False
     message: str | None = None
+    external_blob_bases: tuple[str, ...] = ()
+    """Below which places the bytes of external blobs may be read, when their rows are copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +153,8 @@ class MergeResult:
     conflicts: tuple[Conflict, ...] = ()
     resolved: Mapping[str, int] = field(default_factory=dict)
     """How many rows were settled, by rule."""
+    engine: str = "local"
+    """Which engine has compared and written rows."""
 
     def to_json(self) -> dict[str, object]:
         """Return the result as programs see it."""
@@ -210,9 +220,12 @@ class _Job:
 class Merger:
     """Merges branches of one graph."""
 
-    def __init__(self, repository: Repository, committer: Committer) -> None:
+    def __init__(
+        self, repository: Repository, committer: Committer, workers: MergeWorkers | None = None
+    ) -> None:
         self._repository = repository
         self._committer = committer
+        self._workers = workers or LocalMergeWorkers(repository.store.datasets)
 
     def merge(self, request: MergeRequest) -> MergeResult:
         """Merge a branch into another one, or raise with everything that stands in the way."""
@@ -229,20 +242,41 @@ class Merger:
         job = self._merge_job(request)
         if job is None:
             return []
-        plan = _planned(job.sides, job.into, request.decisions)
+        plan = _planned(job.sides, job.into, request.decisions, self._workers)
         return [
             ClashImages(job.sides.owner(key), _handles(key, job.sides), clash)
             for key, clashes in sorted(plan.clashes.items())
             for clash in clashes
         ]
 
+    def snapshots(self, request: MergeRequest) -> tuple[Snapshot, ...]:
+        """Return the snapshots that a merge would read now; none when there is nothing to do."""
+        job = None if request.source == request.target else self._merge_job(request)
+        return () if job is None else (job.sides.base, job.sides.source, job.sides.target)
+
+    def work_bytes(self, request: MergeRequest) -> int:
+        """Say how large the fragments are that a merge would read, from manifests alone."""
+        job = None if request.source == request.target else self._merge_job(request)
+        if job is None:
+            return 0
+        size = 0
+        for key in _touched(job.sides):
+            handles = _handles(key, job.sides)
+            size += differing_fragments(handles.base, handles.source).data_bytes
+            if not _target_is_base(key, job.sides):
+                size += differing_fragments(handles.base, handles.target).data_bytes
+        return size
+
     # -- jobs -------------------------------------------------------------------------------------
 
     def _merge_job(self, request: MergeRequest) -> _Job | None:
         """Take the snapshots of a merge; None when there is nothing to merge."""
         history = self._repository.history
-        source, target = history.snapshot(request.source), history.snapshot(request.target)
-        base_commit = history.merge_base(request.source, request.target)
+        # The target first: it is published onto only if it has not moved since, so it cannot hold
+        # a newer state of the source than the one that is taken here.
+        target = history.snapshot(request.target)
+        source = history.snapshot(request.source)
+        base_commit = history.merge_base_of(source=source, target=target)
         if base_commit is None:
             raise UnrelatedBranchesError(str(source.branch), str(target.branch))
         if base_commit.graph_commit_id == source.commit_id:
@@ -288,10 +322,13 @@ class Merger:
                 if attempt >= ATTEMPTS_MAX or not self._only_upkeep_since(head, request.target):
                     member = f"graph_head:{request.target.branch}"
                     raise ReadSetConflictError(member) from error
+            except BranchGoneError as error:
+                member = f"branch_identifier:{request.target.branch}"
+                raise ReadSetConflictError(member) from error
             attempt += 1
 
     def _run(self, job: _Job) -> MergeResult:
-        plan = _planned(job.sides, job.into, job.request.decisions)
+        plan = _planned(job.sides, job.into, job.request.decisions, self._workers)
         plan.conflicts = _row_conflicts(plan.clashes, job.sides)
         validated: Validated | None = None
         if not plan.conflicts:
@@ -302,23 +339,27 @@ class Merger:
                 StoredRows(job.sides.target),
             )
         if job.request.dry_run:
-            return _result(job, plan)
+            return replace(_result(job, plan), engine=self._workers.name)
         if plan.conflicts or validated is None:
             raise MergeConflictError(job.source_name, str(job.into.branch), plan.conflicts)
         if job.merged_parent is None and not plan.work and not plan.adopted:
             return _up_to_date(job.request)
-        return _result(job, plan, self._commit(job, plan, validated))
+        commit = self._commit(job, plan, validated)
+        return replace(_result(job, plan, commit), engine=self._workers.name)
 
     def _commit(self, job: _Job, plan: _Plan, validated: Validated) -> GraphCommit | None:
         clock, request = self._repository.clock, job.request
-        operation_id = clock.ulid()
+        operation_id, store = clock.ulid(), self._repository.store
+        external = ExternalBlobs(request.external_blob_bases, store.settings.storage_options)
         tables = tuple(
             stage_table(
                 work,
                 validated.stored,
                 job.into,
-                self._repository.store.datasets,
+                store.datasets,
+                workers=self._workers,
                 operation_id=operation_id,
+                external_blobs=external,
             )
             for work in plan.work.values()
         )
@@ -345,7 +386,14 @@ class Merger:
             merged_into=job.sides.target.commit_id,
             adopted=tuple(plan.adopted),
         )
+        self._require_source(request)
         return self._committer.commit(write, revalidate=validated.revalidate).commit
+
+    def _require_source(self, request: MergeRequest | RevertRequest) -> None:
+        if isinstance(request, RevertRequest):
+            return
+        if not self._repository.branches.is_alive(request.source):
+            raise ReadSetConflictError(f"branch_merge_source_incarnation:{request.source.branch}")
 
     def _only_upkeep_since(self, head: str, target: Incarnation) -> bool:
         """Whether every commit after a head left the content as it was."""
@@ -361,19 +409,33 @@ class Merger:
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _planned(sides: _Sides, into: Incarnation, decisions: Decisions) -> _Plan:
-    plan = _Plan()
+def _touched(sides: _Sides) -> Iterator[str]:
+    """Yield the tables that the source has changed, and not as the target has."""
     keys = sides.base.entries.keys() | sides.source.entries.keys() | sides.target.entries.keys()
     for key in sorted(keys):
+        source = sides.source.entries.get(key)
+        is_same = _same(source, sides.target.entries.get(key))
+        if not is_same and not _same(sides.base.entries.get(key), source):
+            yield key
+
+
+def _target_is_base(key: str, sides: _Sides) -> bool:
+    return _same(sides.base.entries.get(key), sides.target.entries.get(key))
+
+
+def _planned(
+    sides: _Sides, into: Incarnation, decisions: Decisions, workers: MergeWorkers
+) -> _Plan:
+    plan = _Plan()
+    for key in _touched(sides):
         base, source, target = (
             snapshot.entries.get(key) for snapshot in (sides.base, sides.source, sides.target)
         )
-        if _same(source, target) or _same(base, source):
-            continue
         if len({entry.location for entry in (base, source, target) if entry is not None}) > 1:
             raise ReadSetConflictError(f"branch_merge_dataset_identity:{key}")
         owner, handles = sides.owner(key), _handles(key, sides)
-        settled = settle(_merged(owner, handles, key, sides), owner, handles, decisions)
+        merged = workers.classify(owner, handles, target_is_base=_target_is_base(key, sides))
+        settled = settle(merged, owner, handles, decisions)
         plan.resolved.update(settled.by_rule)
         if settled.remaining:
             plan.clashes[key] = settled.remaining
@@ -398,22 +460,6 @@ def _same(one: Entry | None, other: Entry | None) -> bool:
 def _by_pointer(base: Entry | None, source: Entry, target: Entry | None, into: Incarnation) -> bool:
     """Whether the target may simply point at the source's version."""
     return _same(base, target) and source.table_branch is None and not into.is_main
-
-
-def _merged(owner: NodeType | EdgeType, handles: Handles, key: str, sides: _Sides) -> TableMerge:
-    columns, blobs = owner.arrow_schema.names, owner.blob_properties
-    theirs = RowChanges.none()
-    mine = table_changes(handles.base, handles.source, columns=columns, blobs=blobs)
-    if not _same(sides.base.entries.get(key), sides.target.entries.get(key)):
-        theirs = table_changes(handles.base, handles.target, columns=columns, blobs=blobs)
-
-    def differ(mine: RowRefs, theirs: RowRefs) -> Mask:
-        source, target = handles.source, handles.target
-        if source is None or target is None:
-            return np.ones(len(mine), np.bool_)
-        return differing_refs(source, mine, target, theirs, columns=columns, blobs=blobs)
-
-    return three_way(mine, theirs, differ)
 
 
 def _handles(key: str, sides: _Sides) -> Handles:

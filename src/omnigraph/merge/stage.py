@@ -5,6 +5,8 @@
    versions go by exact address. Removed rows go by exact address.
 3. All of it is one transaction, so a table is never merged in part.
 4. Rows are streamed: memory follows a batch, not the difference.
+5. External blobs of rows that are written become bytes of the graph; only objects below an allowed
+   base are read, and a row that names another one is refused.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.errors import CorruptError
 from omnigraph.manifest.forks import write_base
+from omnigraph.merge.workers import KeptRows
 from omnigraph.store.blob_contents import with_blobs
 from omnigraph.store.records import ROW_ID
 from omnigraph.write.protocol import TableWrite
@@ -26,9 +28,11 @@ from omnigraph.write.protocol import TableWrite
 if TYPE_CHECKING:
     from omnigraph.changes.table_changes import Numbers, RowRefs
     from omnigraph.manifest.layout import Incarnation
+    from omnigraph.merge.workers import MergeWorkers
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import WrittenFragment
+    from omnigraph.write.external_blobs import ExternalBlobs
     from omnigraph.write.locate import Located, StoredRows
 
 _BATCH_BYTES: Final = 16 << 20
@@ -65,8 +69,7 @@ class StoredPart:
 
     def batches(self, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the form in which they are written."""
-        for row_ids in _chunks(self.refs.row_ids, _rows_per_batch(self.handle)):
-            yield from stored_rows(self.handle, row_ids, owner)
+        yield from stored_batches(self.handle, self.refs.row_ids, owner)
 
 
 @dataclass(frozen=True)
@@ -117,19 +120,21 @@ def stage_table(
     incarnation: Incarnation,
     datasets: DatasetStore,
     *,
+    workers: MergeWorkers,
     operation_id: str,
+    external_blobs: ExternalBlobs,
 ) -> TableWrite:
     """Write the files of a merge into one table, and stage them as one transaction."""
     key = work.owner.table_key
     base = write_base(datasets, incarnation, stored.entry(key), operation_id=operation_id)
     fragments: list[WrittenFragment] = []
     if any(len(part.ids) for part in work.inserted):
-        fragments += datasets.write_fragments(base.base, _reader(work.owner, work.inserted))
+        fragments += workers.write(base.base, work.owner, work.inserted, external_blobs)
     updated_ids = _joined([part.ids for part in work.updated])
     located = _located(stored, key, updated_ids)
     if len(updated_ids):
-        rows = _reader_with_row_ids(work, updated_ids, located)
-        fragments += datasets.write_fragments(base.base, rows, row_id_column=ROW_ID)
+        kept = KeptRows(updated_ids, located.row_ids)
+        fragments += workers.write(base.base, work.owner, work.updated, external_blobs, kept)
     removed = _located(stored, key, work.deleted)
     addresses = np.concatenate([located.addresses, removed.addresses])
     inserted, _, deleted = work.counts
@@ -140,6 +145,14 @@ def stage_table(
         deletions = datasets.write_deletions(base.base, pa.array(addresses))
         staged = datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
     return TableWrite(key, (staged,), row_count, base)
+
+
+def stored_batches(
+    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
+) -> Iterator[pa.RecordBatch]:
+    """Fetch whole rows, a bounded number of bytes at once."""
+    for some in _chunks(row_ids, _rows_per_batch(handle)):
+        yield from stored_rows(handle, some, owner)
 
 
 def stored_rows(
@@ -163,24 +176,6 @@ def _located(stored: StoredRows, table_key: str, ids: pa.Array) -> Located:
     if located.count != len(ids):
         raise MergedRowLostError(table_key, len(ids) - located.count)
     return located
-
-
-def _reader(owner: NodeType | EdgeType, parts: Sequence[Part]) -> pa.RecordBatchReader:
-    batches = (batch for part in parts for batch in part.batches(owner))
-    return pa.RecordBatchReader.from_batches(owner.arrow_schema, batches)
-
-
-def _reader_with_row_ids(work: TableWork, ids: pa.Array, located: Located) -> pa.RecordBatchReader:
-    schema = work.owner.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for part in work.updated:
-            for batch in part.batches(work.owner):
-                places = pc.index_in(batch["id"], value_set=ids).to_numpy()
-                row_ids = pa.array(located.row_ids[places], pa.uint64())
-                yield pa.RecordBatch.from_arrays([*batch.columns, row_ids], schema=schema)
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _joined(columns: Sequence[pa.Array]) -> pa.Array:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from omnigraph.errors import InvalidInputError, UnavailableError
+from omnigraph.errors import InvalidInputError
 from omnigraph.names import MAIN, nearest_name
 from omnigraph.store import StoreSettings
 from omnigraph.store.uri import parse_root
@@ -20,7 +20,8 @@ STORAGE_PREFIX: Final = "storage."
 """What follows is an option of the storage, for those that the environment does not give."""
 
 _SUBJECTS: Final = ("node", "edge", "query", "system")
-_FEED: Final = ("readChangeFeed", "startingVersion", "endingVersion")
+FEED: Final = "readChangeFeed"
+FEED_PLACES: Final = ("startingVersion", "endingVersion", "maxCommitsPerTrigger")
 _READING: Final = (
     "branch",
     "versionAsOf",
@@ -33,7 +34,7 @@ _READING: Final = (
 )
 _WRITING: Final = ("graphMode", "commitTag", "actor", "message", "durability", "txnAppId")
 _SPARKS_OWN: Final = ("path", "checkpointLocation")
-KNOWN: Final = (*_SUBJECTS, *_FEED, *_READING, *_WRITING, *_SPARKS_OWN)
+KNOWN: Final = (*_SUBJECTS, FEED, *FEED_PLACES, *_READING, *_WRITING, *_SPARKS_OWN)
 
 _SPELLINGS: Final = {name.lower(): name for name in KNOWN}
 
@@ -48,18 +49,6 @@ class SourceOptionError(InvalidInputError):
         self.option = option
         self.problem = problem
         super().__init__(f"option `{option}` {problem}")
-
-
-class ChangeFeedMissingError(UnavailableError):
-    """The change feed was asked for."""
-
-    code = "OG-CHANGE-FEED"
-    hint = "compare two snapshots: read both with `versionAsOf`"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "reading changes comes with the change feed, which this version does not have yet"
-        )
 
 
 class SystemTable(StrEnum):
@@ -128,16 +117,41 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 
 def subject_of(options: SourceOptions) -> tuple[str, str]:
     """Return which kind of thing is read or written, and its name or text."""
-    if any(options[name] is not None for name in _FEED):
-        raise ChangeFeedMissingError
+    if reads_feed(options):
+        raise SourceOptionError(FEED, "has no meaning in a write")
+    for name in FEED_PLACES:
+        if options[name] is not None:
+            raise SourceOptionError(name, f"has no meaning without `{FEED}`")
     named = [name for name in _SUBJECTS if options[name] is not None]
     if len(named) != 1:
         found = f"found {' and '.join(f'`{name}`' for name in named)}" if named else "found none"
-        expected = "expected exactly one of `node`, `edge`, `query`, `system`"
+        expected = f"expected exactly one of `node`, `edge`, `query`, `{FEED}`, `system`"
         raise SourceOptionError(
             named[0] if named else "node", f"is not enough: {expected}, {found}"
         )
     return named[0], options.require(named[0], "a value")
+
+
+def reads_feed(options: SourceOptions) -> bool:
+    """Whether changes are read instead of rows.
+
+    >>> reads_feed(read_options({"path": "g", "readChangeFeed": "True"}))
+    True
+    """
+    text = (options[FEED] or "false").strip().lower()
+    if text not in {"true", "false"}:
+        raise SourceOptionError(FEED, f"is `true` or `false`, found '{text}'")
+    return text == "true"
+
+
+def feed_subject(options: SourceOptions) -> tuple[str, str] | None:
+    """Return the kind and name of the one type whose changes are read; None for all types."""
+    refuse_options(options, FEED, ("query", "system", "filter", "fragmentsPerPartition"))
+    refuse_options(options, FEED, ("versionAsOf", "timestampAsOf", "queryName", "queryParams"))
+    named = [name for name in ("node", "edge") if options[name] is not None]
+    if len(named) > 1:
+        raise SourceOptionError("edge", f"contradicts `node`: `{FEED}` reads one type, or all")
+    return (named[0], options.require(named[0], "the name of a type")) if named else None
 
 
 def column_names(options: SourceOptions) -> tuple[str, ...] | None:

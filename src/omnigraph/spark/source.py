@@ -12,19 +12,21 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
 
 from omnigraph.spark.options import (
-    ChangeFeedMissingError,
+    FEED,
     SourceOptionError,
     read_options,
+    reads_feed,
     refuse_options,
     subject_of,
 )
@@ -58,10 +60,7 @@ class OmnigraphSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the pinned snapshot."""
         planned = self._planned()
-        expected = spark_schema(planned.schema)
-        if schema.fieldNames() != expected.fieldNames():
-            problem = f"has the columns {', '.join(expected.fieldNames())}; leave `.schema(…)` out"
-            raise SourceOptionError(subject_of(self._said)[0], problem)
+        self._require_columns(schema, spark_schema(planned.schema))
         return planned.reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -80,9 +79,19 @@ class OmnigraphSource(DataSource):
         target = write_target(self._said, self._pin, schema, overwrite=overwrite)
         return GraphStreamWriter(target, written_schema(schema), stream_identity(self._said))
 
-    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802 - Spark's name
-        """Refuse: a stream of a graph is its change feed."""
-        raise ChangeFeedMissingError
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return a reader of the change feed."""
+        from omnigraph.spark.stream_feed import plan_stream  # noqa: PLC0415 - see fact 3
+
+        stream = plan_stream(self._said, self._pin)
+        self._require_columns(schema, spark_schema(stream.schema))
+        return stream
+
+    def _require_columns(self, schema: StructType, expected: StructType) -> None:
+        if schema.fieldNames() != expected.fieldNames():
+            subject = FEED if reads_feed(self._said) else subject_of(self._said)[0]
+            problem = f"has the columns {', '.join(expected.fieldNames())}; leave `.schema(…)` out"
+            raise SourceOptionError(subject, problem)
 
     def _planned(self) -> Planned:
         from omnigraph.spark.source_plan import plan_read  # noqa: PLC0415 - see fact 3

@@ -18,22 +18,23 @@ from omnigraph.spark.options import SourceOptionError, SourceOptions
 from omnigraph.spark.source_scan import Pin
 from omnigraph.store import StoreSettings, open_store
 
-_COMMIT_ID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+COMMIT_ID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _US_PER_S: Final = 1_000_000
 
 
 def pin_snapshot(options: SourceOptions) -> Pin:
     """Look up which snapshot the options mean now."""
-    repository = _repository(options.settings)
+    repository = read_repository(options.settings)
     return Pin(options.settings, options.branch, _meant(repository, options).commit_id)
 
 
 def open_pinned(pin: Pin) -> Snapshot:
     """Open the snapshot that a pin names."""
-    return _repository(pin.settings).history.snapshot_of_commit(pin.commit_id)
+    return read_repository(pin.settings).history.snapshot_of_commit(pin.commit_id)
 
 
-def _repository(settings: StoreSettings) -> Repository:
+def read_repository(settings: StoreSettings) -> Repository:
+    """Open a graph for reading only."""
     return open_repository(open_store(settings), SystemClock(), mode=OpenMode.READ_ONLY)
 
 
@@ -47,7 +48,7 @@ def _meant(repository: Repository, options: SourceOptions) -> Snapshot:
         return history.snapshot_of(ReadTarget.at(_microseconds(moment)), bound)
     if version is None:
         return history.snapshot(bound)
-    if _COMMIT_ID.fullmatch(version):
+    if COMMIT_ID.fullmatch(version):
         return history.snapshot_of_commit(version)
     if version.isdecimal():
         return history.snapshot_at_version(bound, int(version))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
 
-from omnigraph.spark.options import SourceOptions, subject_of
+from omnigraph.spark.options import SourceOptions, reads_feed, subject_of
+from omnigraph.spark.source_feed import plan_feed_batch
 from omnigraph.spark.source_query import QueryReader, plan_query
 from omnigraph.spark.source_scan import Pin, TableReader
 from omnigraph.spark.source_system import SystemReader, plan_system
@@ -24,6 +25,9 @@ class Planned:
 
 def plan_read(options: SourceOptions, pin: Pin) -> Planned:
     """Plan what the options ask for, on a pinned snapshot."""
+    if reads_feed(options):
+        feed = plan_feed_batch(options, pin)
+        return Planned(feed.schema, feed)
     kind, name = subject_of(options)
     if kind == "query":
         query = plan_query(name, pin, options)

@@ -1,0 +1,153 @@
+"""The difference of two snapshots as a frame.
+
+Only fragments that differ are read, each by one task; the rows come back as a frame that nobody has
+collected. Whoever goes through them in their order holds one partition at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from omnigraph.changes.commit_changes import type_identity
+from omnigraph.changes.diff import changed_pairs, handles_of
+from omnigraph.changes.selection import Op, Selection
+from omnigraph.changes.table_changes import DifferingFragments, differing_fragments
+from omnigraph.spark.diff_tasks import (
+    CHANGES,
+    CandidateTask,
+    CompareCandidates,
+    DiffTable,
+    ReadCandidates,
+    candidate_frame,
+)
+from omnigraph.spark.source_tables import PARTITION_ROWS
+from omnigraph.spark.types import spark_schema
+from omnigraph.store.records import DatasetVersion
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.manifest import Entry, Snapshot
+    from omnigraph.store import StoreSettings
+    from omnigraph.store.records import FragmentInfo
+
+BUCKET_ROWS: Final = 250_000
+"""So many candidates of both sides are compared by one task."""
+
+
+@dataclass(frozen=True)
+class DiffPlan:
+    """What tasks have to read and compare."""
+
+    settings: StoreSettings
+    selection: Selection
+    tables: tuple[DiffTable, ...]
+    tasks: tuple[CandidateTask, ...]
+    data_bytes: int
+
+    @property
+    def buckets(self) -> int:
+        """How many tasks compare."""
+        return sum(table.buckets for table in self.tables)
+
+    @property
+    def reader(self) -> ReadCandidates:
+        """What the tasks of the first kind do."""
+        return ReadCandidates(self.settings, self.tables, self.tasks)
+
+    def comparer(self, *, with_images: bool = True) -> CompareCandidates:
+        """Return what the tasks of the second kind do."""
+        return CompareCandidates(self.settings, self.tables, self.selection, with_images)
+
+
+def plan_diff(
+    before: Snapshot,
+    after: Snapshot,
+    selection: Selection,
+    settings: StoreSettings,
+    *,
+    bucket_rows: int = BUCKET_ROWS,
+) -> DiffPlan:
+    """Find the fragments that differ, from the manifests alone."""
+    tables: list[DiffTable] = []
+    tasks: list[CandidateTask] = []
+    size = first = 0
+    for pair in changed_pairs(before, after):
+        if not selection.takes_type(pair.table_key):
+            continue
+        differing = differing_fragments(*handles_of(pair, before, after))
+        if not differing.rows:
+            continue
+        buckets = -(-differing.rows // bucket_rows)
+        type_id = type_identity(after, pair.owner)
+        versions = (_version(pair.before), _version(pair.after))
+        tasks += candidate_tasks(len(tables), differing)
+        tables.append(DiffTable(pair.owner, type_id, *versions, first, buckets))
+        first += buckets
+        size += differing.data_bytes
+    return DiffPlan(settings, selection, tuple(tables), tuple(tasks), size)
+
+
+def diff_frame(plan: DiffPlan, spark: SparkSession, *, with_images: bool = True) -> DataFrame:
+    """Return what differs as a frame; nothing is read before somebody asks for its rows."""
+    columns = spark_schema(CHANGES)
+    if not plan.tasks:
+        return spark.createDataFrame([], columns)
+    together = candidate_frame(spark, plan.reader, plan.buckets)
+    return together.mapInArrow(plan.comparer(with_images=with_images), columns)
+
+
+def ordered_changes(frame: DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield what differs, in the order and the form of `omnigraph.changes.commit_changes`."""
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional library
+
+    rank = functions.array_position(functions.array(*map(functions.lit, map(str, Op))), frame["op"])
+    is_edge = frame["entity_kind"] == "edge"
+    for row in frame.orderBy(is_edge, "type_id", "id", rank).toLocalIterator():
+        change: dict[str, Any] = {
+            "kind": row["entity_kind"],
+            "type": {"id": row["type_id"], "name": row["type_name"]},
+            "id": row["id"],
+            "op": row["op"],
+        }
+        for side in ("before", "after"):
+            if row[side] is not None:
+                change[side] = orjson.loads(row[side])
+        yield change
+
+
+# -- inside ----------------------------------------------------------------------------------------
+
+
+def _version(entry: Entry | None) -> DatasetVersion | None:
+    if entry is None:
+        return None
+    return DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+
+
+def candidate_tasks(table: int, differing: DifferingFragments) -> Iterator[CandidateTask]:
+    """Give each fragment, or pair of them, to one task; small ones share it."""
+    for ids in _grouped(differing.only_before):
+        yield CandidateTask(table, before_ids=ids)
+    for ids in _grouped(differing.only_after):
+        yield CandidateTask(table, after_ids=ids)
+    pairs = {new.fragment_id: (old, new) for old, new in differing.moved}
+    for ids in _grouped([new for _, new in differing.moved]):
+        yield CandidateTask(table, moved=tuple(pairs[number] for number in ids))
+
+
+def _grouped(fragments: Sequence[FragmentInfo]) -> Iterator[tuple[int, ...]]:
+    group: list[int] = []
+    rows = 0
+    for fragment in fragments:
+        if group and rows + fragment.physical_rows > PARTITION_ROWS:
+            yield tuple(group)
+            group, rows = [], 0
+        group.append(fragment.fragment_id)
+        rows += fragment.physical_rows
+    if group:
+        yield tuple(group)
