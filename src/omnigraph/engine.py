@@ -20,19 +20,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.load_result import LoadOptions, LoadOptionsError, LoadResult
 from omnigraph.write.load_source import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from omnigraph.changes.selection import Selection
     from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.merge.workers import MergeWorkers
     from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.protocol import Committer
+    from omnigraph.write.upkeep_workers import UpkeepWorkers
 
 _log = logging.getLogger(__name__)
 
@@ -134,6 +136,18 @@ class BulkEngine(Protocol):
         """Return what differs between two snapshots as a table of the engine's own."""
         ...
 
+    def upkeep_workers(
+        self, repository: Repository, *, session: object | None, shows_progress: bool
+    ) -> AbstractContextManager[UpkeepWorkers]:
+        """Lend workers that rewrite fragments and build index segments for one run."""
+        ...
+
+    def merge_workers(
+        self, repository: Repository, snapshots: Sequence[Snapshot], *, session: object | None
+    ) -> AbstractContextManager[MergeWorkers]:
+        """Lend workers that compare and write rows for one merge of some snapshots."""
+        ...
+
     def export(
         self,
         plan: ExportPlan,
@@ -156,6 +170,12 @@ class EngineMissingError(InvalidInputError):
         self.engine = engine
         self.reason = reason
         super().__init__(f"engine '{engine}': {reason}")
+
+
+class EngineDeclinedError(EngineMissingError):
+    """The engine has met something that only this process can do; nothing was committed."""
+
+    code = "OG-ENGINE-DECLINED"
 
 
 _engines: dict[str, BulkEngine] = {}
@@ -264,7 +284,13 @@ def run_load(
         if request.order_by:
             raise LoadOptionsError("`order_by` is for tables of Spark")
         return local()
-    return engine_named(chosen.engine).load(request)
+    try:
+        return engine_named(chosen.engine).load(request)
+    except EngineDeclinedError as error:
+        if request.order_by or _has_foreign_table(request.data):
+            raise
+        note(Choice(EngineChoice.LOCAL, error.reason))
+        return local()
 
 
 def _only_local(request: LoadRequest) -> str | None:
@@ -276,8 +302,6 @@ def _only_local(request: LoadRequest) -> str | None:
         pass
     elif isinstance(data, bytes) or not isinstance(data, Sequence):
         return "it reads files and tables; write the records to a file first"
-    if not isinstance(data, Mapping) and request.options.conversion is not ConversionMode.STRICT:
-        return "the compatible reader runs in this process only"
     return None
 
 

@@ -345,8 +345,6 @@ def test_queries_that_are_not_utf_8_are_a_report(omnigraph: Terminal) -> None:
     ("args", "message"),
     [
         (("snpshot",), "no such command 'snpshot'; did you mean `omnigraph snapshot`?"),
-        (("serve",), "no such command 'serve'; see `omnigraph --help`"),
-        (("graphs", "list"), "`graphs` is not in this release; `omnigraph --help` lists what is"),
         (("frobnicate",), "no such command 'frobnicate'; see `omnigraph --help`"),
         (("branch", "crate"), "No such command 'crate'. Did you mean 'create'?"),
         (

@@ -415,6 +415,7 @@ def test_a_stream_that_is_restarted_gets_every_change_once_in_the_order_of_commi
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 @pytest.mark.spark
 def test_fifty_commits_and_five_restarts_lose_and_double_nothing(
     spark: SparkSession, graph: Graph, tmp_path: Path

@@ -189,7 +189,7 @@ def test_spark_finds_the_same_in_the_same_order(spark: SparkSession, tmp_path: P
     graph.mutate('query d() { delete Doc where slug = "d1" }', branch="side")
     side = ReadTarget.branch("side")
     local = list(graph.changes_between(start, side, engine="local"))
-    assert list(graph.changes_between(start, side, session=spark)) == local
-    assert list(graph.changes_between(side, side, session=spark)) == []
+    assert list(graph.changes_between(start, side, spark=spark)) == local
+    assert list(graph.changes_between(side, side, spark=spark)) == []
     frame = graph.diff(start, side).to_spark(spark)
     assert frame.where("op = 'delete'").count() == 2

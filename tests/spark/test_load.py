@@ -114,6 +114,29 @@ def test_every_form_of_input_is_one_commit(
     assert staging(graph) == []
 
 
+def test_the_compatible_reader_runs_in_tasks(
+    graph: Graph, spark: SparkSession, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "1.json", tmp_path / "2.json"
+    first.write_text('{"type": "Person", "x": 1,\n "data": {"name": "ann", "age": "?"}}')
+    second.write_text(
+        '{"edge": "KNOWS", "from": "ann", "to": "bob"} {"type": "Person",\n"data": {"name": "bob"}}'
+    )
+    result = graph.load(
+        [first, second], mode="append", engine="spark", reader="compatible", spark=spark
+    )
+    assert result.engine == "spark"
+    assert [line.split()[:3] for line in graph_lines(graph)] == [
+        ["Knows", "*", "ann->bob"],
+        ["Person", "ann", '{"name":'],
+        ["Person", "bob", '{"name":'],
+    ]
+    second.write_text('{"type": "Person", "data": {"name": "cas"}} {"edge": "Knows", "from": 1}')
+    with pytest.raises(ValidationError, match="edge missing 'from'") as caught:
+        graph.load(second, mode="append", engine="spark", reader="compatible", spark=spark)
+    assert (caught.value.place, caught.value.violations[0].position) == ("record", 2)
+
+
 def test_a_merge_keeps_row_ids_and_leaves_equal_rows_alone(
     graph: Graph, spark: SparkSession
 ) -> None:

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from omnigraph.graph import Graph
 from omnigraph.names import BranchName
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.spark.diff_tasks import CANDIDATES
 from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
-from omnigraph.spark.sources import plan_lines, plan_tables
+from omnigraph.spark.sources import plan_lines, plan_tables, plan_values
 from omnigraph.write.load import LoadOptions, LoadResult
 
 
@@ -49,6 +51,25 @@ class InlineJobs:
         answers = [sent(iter(batches), number) for number, batches in enumerate(partitions)]
         return list(_travelled(answers))
 
+    def bucketed(
+        self,
+        stage: str,
+        read: Any,
+        buckets: int,
+        function: Callable[[Iterable[pa.RecordBatch], int], Any],
+    ) -> list[Any]:
+        numbers = pa.record_batch({"id": pa.array(range(len(read.tasks)), pa.int64())})
+        rows = pa.Table.from_batches(_travelled(read)(iter([numbers])), CANDIDATES)
+        parts = [rows.filter(pa.compute.equal(rows["bucket"], n)) for n in range(buckets)]
+        return self.rows(stage, InlinePartitions(parts), function)
+
+
+class InlinePartitions:
+    """Tables that partitions hold."""
+
+    def __init__(self, partitions: Sequence[pa.Table]) -> None:
+        self.partitions = partitions
+
 
 class InlineFrame:
     """A table in partitions, as a DataFrame has them."""
@@ -82,7 +103,12 @@ def inline_load(
             lambda catalog: plan_tables(tables, catalog, unused, parallelism=2), "row", False
         )
     else:
-        source = SparkSource(lambda _: plan_lines([str(data)], parallelism=2), "line", True)
+        is_strict = options.get("conversion", ConversionMode.STRICT) is ConversionMode.STRICT
+        source = (
+            SparkSource(lambda _: plan_lines([str(data)], parallelism=2), "line", True)
+            if is_strict
+            else SparkSource(lambda _: plan_values([str(data)]), "record", True)
+        )
     repository = graph._repository
     options.setdefault("target", BranchName(graph.branch))
     loader = SparkLoader(

@@ -269,6 +269,19 @@ def sorted_refs(tables: list[pa.Table]) -> RowRefs:
     return RowRefs(rows["id"].chunk(0), rows[ROW_ID].to_numpy(), rows[ROW_ADDRESS].to_numpy())
 
 
+def joined_refs(parts: Sequence[RowRefs]) -> RowRefs:
+    """Put rows together, sorted by id."""
+    filled = [part for part in parts if len(part)]
+    if not filled:
+        return RowRefs.none()
+    everything = RowRefs(
+        pa.concat_arrays([part.ids for part in filled]),
+        np.concatenate([part.row_ids for part in filled]),
+        np.concatenate([part.addresses for part in filled]),
+    )
+    return everything.at(pc.sort_indices(everything.ids).to_numpy().astype(np.int64))
+
+
 # -- comparing -------------------------------------------------------------------------------------
 
 

@@ -35,23 +35,23 @@ class GraphDiff:
     request: DiffRequest
 
     def rows(
-        self, *, engine: str = "auto", session: object | None = None
+        self, *, engine: str = "auto", spark: object | None = None
     ) -> Iterator[dict[str, Any]]:
         """Yield what differs, with the rows of both sides."""
         one = self.request
         chosen = choose_by_size(
             EngineChoice(engine),
             lambda: differing_bytes(one.before, one.after, one.selection),
-            session=session,
+            session=spark,
         )
         note(chosen)
         if chosen.engine is EngineChoice.LOCAL:
             return changes_between(one.before, one.after, one.selection)
-        return engine_named(chosen.engine).changes(replace(one, session=session))
+        return engine_named(chosen.engine).changes(replace(one, session=spark))
 
-    def to_spark(self, session: object | None = None) -> Any:
+    def to_spark(self, spark: object | None = None) -> Any:
         """Return what differs as a DataFrame; tasks find it when its rows are asked for."""
-        return engine_named("spark").changes_frame(replace(self.request, session=session))
+        return engine_named("spark").changes_frame(replace(self.request, session=spark))
 
 
 class ChangeCalls(GraphCore):
@@ -78,13 +78,13 @@ class ChangeCalls(GraphCore):
         selection: Selection | None = None,
         *,
         engine: str = "auto",
-        session: object | None = None,
+        spark: object | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield what differs between two states, with the rows of both sides.
 
         Large differences are found by Spark tasks; the rows are the same, in the same order.
         """
-        return self.diff(before, after, selection).rows(engine=engine, session=session)
+        return self.diff(before, after, selection).rows(engine=engine, spark=spark)
 
     def commit_changes(
         self,

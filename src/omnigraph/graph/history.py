@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest import (
     GraphCommit,
     ReadTarget,
@@ -63,6 +64,8 @@ class HistoryCalls(GraphCore):
         message: str | None = None,
         external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
+        engine: str = "auto",
+        spark: object | None = None,
     ) -> MergeResult:
         """Merge a branch into another one as one commit with two parents, or not at all.
 
@@ -70,7 +73,8 @@ class HistoryCalls(GraphCore):
         of rows are settled by `resolve_file` (lines of `merge_conflicts`, edited) and by `prefer`
         (`source` or `target`); those that stay are an error that lists all of them. `dry_run` says
         what would happen and writes nothing. External blobs of rows that are copied become bytes of
-        the graph; they are read only from below `external_blob_bases`.
+        the graph; they are read only from below `external_blob_bases`. Large differences are
+        compared and written by Spark tasks; the outcome is the same.
         """
         if not dry_run:
             self._require_writable("branch merge")
@@ -85,7 +89,16 @@ class HistoryCalls(GraphCore):
             message=message,
             external_blob_bases=tuple(external_blob_bases),
         )
-        return Merger(self._repository, self._committer).merge(request)
+        merger = Merger(self._repository, self._committer)
+        chosen = choose_by_size(
+            EngineChoice(engine), lambda: merger.work_bytes(request), session=spark
+        )
+        note(chosen)
+        if chosen.engine is EngineChoice.LOCAL:
+            return merger.merge(request)
+        bulk, read = engine_named(chosen.engine), merger.snapshots(request)
+        with bulk.merge_workers(self._repository, read, session=spark) as workers:
+            return Merger(self._repository, self._committer, workers).merge(request)
 
     def merge_conflicts(
         self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW

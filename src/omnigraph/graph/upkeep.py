@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.recovery import PendingRecovery, RecoveryRecord
 from omnigraph.schema import plan_schema, read_ir
@@ -80,10 +81,23 @@ class UpkeepCalls(GraphCore):
         self._require_writable("ensure_indices")
         return self._upkeep.ensure_indices(self._incarnation_of(branch))
 
-    def optimize(self) -> UpkeepReport:
-        """Compact and index every table of `main` in one commit; removes no version."""
+    def optimize(
+        self, *, engine: str = "auto", spark: object | None = None, progress: bool = False
+    ) -> UpkeepReport:
+        """Compact and index every table of `main` in one commit; removes no version.
+
+        Large tables are rewritten and indexed by Spark tasks; the commit is the same.
+        """
         self._require_writable("optimize")
-        return self._upkeep.optimize()
+        chosen = choose_by_size(EngineChoice(engine), self._upkeep.work_bytes, session=spark)
+        note(chosen)
+        if chosen.engine is EngineChoice.LOCAL:
+            return self._upkeep.optimize()
+        bulk = engine_named(chosen.engine)
+        with bulk.upkeep_workers(
+            self._repository, session=spark, shows_progress=progress
+        ) as workers:
+            return self._upkeep.optimize(workers)
 
     def examine(self, *, try_writing: bool = True) -> list[Finding]:
         """Look for what is wrong or slow, and say what helps; see `omnigraph doctor`."""

@@ -14,6 +14,7 @@ from omnigraph.engine import (
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
+from omnigraph.query import QueryText
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embeddings_table import EmbeddingsTable
 from omnigraph.write.delta import WriteMode
@@ -184,7 +185,7 @@ class WriteCalls(GraphCore):
 
     def mutate(
         self,
-        text: str,
+        text: QueryText,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         *,

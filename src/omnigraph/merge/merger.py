@@ -17,16 +17,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from omnigraph.changes.commit_changes import ParentlessCommitError
 from omnigraph.changes.diff import SchemaBoundaryError
-from omnigraph.changes.table_changes import RowChanges, RowRefs, differing_refs, table_changes
+from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import CommitDraft
 from omnigraph.manifest.catalogs import catalog_of
@@ -44,8 +42,9 @@ from omnigraph.merge.conflicts import (
 )
 from omnigraph.merge.constraints import check_constraints
 from omnigraph.merge.resolve import Decisions, Handles, settle
-from omnigraph.merge.rows import Clash, TableMerge, three_way
+from omnigraph.merge.rows import Clash
 from omnigraph.merge.stage import TableWork, stage_table
+from omnigraph.merge.workers import LocalMergeWorkers
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.sidecar import Adoption
 from omnigraph.write.external_blobs import ExternalBlobs
@@ -53,9 +52,9 @@ from omnigraph.write.locate import StoredRows
 from omnigraph.write.protocol import WriteJob
 
 if TYPE_CHECKING:
-    from omnigraph.changes.compare import Mask
     from omnigraph.manifest import Entry, GraphCommit, Repository, Snapshot
     from omnigraph.manifest.layout import Incarnation
+    from omnigraph.merge.workers import MergeWorkers
     from omnigraph.schema import Catalog, EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.write.protocol import Committer
@@ -154,6 +153,8 @@ class MergeResult:
     conflicts: tuple[Conflict, ...] = ()
     resolved: Mapping[str, int] = field(default_factory=dict)
     """How many rows were settled, by rule."""
+    engine: str = "local"
+    """Which engine has compared and written rows."""
 
     def to_json(self) -> dict[str, object]:
         """Return the result as programs see it."""
@@ -219,9 +220,12 @@ class _Job:
 class Merger:
     """Merges branches of one graph."""
 
-    def __init__(self, repository: Repository, committer: Committer) -> None:
+    def __init__(
+        self, repository: Repository, committer: Committer, workers: MergeWorkers | None = None
+    ) -> None:
         self._repository = repository
         self._committer = committer
+        self._workers = workers or LocalMergeWorkers(repository.store.datasets)
 
     def merge(self, request: MergeRequest) -> MergeResult:
         """Merge a branch into another one, or raise with everything that stands in the way."""
@@ -238,12 +242,30 @@ class Merger:
         job = self._merge_job(request)
         if job is None:
             return []
-        plan = _planned(job.sides, job.into, request.decisions)
+        plan = _planned(job.sides, job.into, request.decisions, self._workers)
         return [
             ClashImages(job.sides.owner(key), _handles(key, job.sides), clash)
             for key, clashes in sorted(plan.clashes.items())
             for clash in clashes
         ]
+
+    def snapshots(self, request: MergeRequest) -> tuple[Snapshot, ...]:
+        """Return the snapshots that a merge would read now; none when there is nothing to do."""
+        job = None if request.source == request.target else self._merge_job(request)
+        return () if job is None else (job.sides.base, job.sides.source, job.sides.target)
+
+    def work_bytes(self, request: MergeRequest) -> int:
+        """Say how large the fragments are that a merge would read, from manifests alone."""
+        job = None if request.source == request.target else self._merge_job(request)
+        if job is None:
+            return 0
+        size = 0
+        for key in _touched(job.sides):
+            handles = _handles(key, job.sides)
+            size += differing_fragments(handles.base, handles.source).data_bytes
+            if not _target_is_base(key, job.sides):
+                size += differing_fragments(handles.base, handles.target).data_bytes
+        return size
 
     # -- jobs -------------------------------------------------------------------------------------
 
@@ -306,7 +328,7 @@ class Merger:
             attempt += 1
 
     def _run(self, job: _Job) -> MergeResult:
-        plan = _planned(job.sides, job.into, job.request.decisions)
+        plan = _planned(job.sides, job.into, job.request.decisions, self._workers)
         plan.conflicts = _row_conflicts(plan.clashes, job.sides)
         validated: Validated | None = None
         if not plan.conflicts:
@@ -317,12 +339,13 @@ class Merger:
                 StoredRows(job.sides.target),
             )
         if job.request.dry_run:
-            return _result(job, plan)
+            return replace(_result(job, plan), engine=self._workers.name)
         if plan.conflicts or validated is None:
             raise MergeConflictError(job.source_name, str(job.into.branch), plan.conflicts)
         if job.merged_parent is None and not plan.work and not plan.adopted:
             return _up_to_date(job.request)
-        return _result(job, plan, self._commit(job, plan, validated))
+        commit = self._commit(job, plan, validated)
+        return replace(_result(job, plan, commit), engine=self._workers.name)
 
     def _commit(self, job: _Job, plan: _Plan, validated: Validated) -> GraphCommit | None:
         clock, request = self._repository.clock, job.request
@@ -334,6 +357,7 @@ class Merger:
                 validated.stored,
                 job.into,
                 store.datasets,
+                workers=self._workers,
                 operation_id=operation_id,
                 external_blobs=external,
             )
@@ -385,19 +409,33 @@ class Merger:
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _planned(sides: _Sides, into: Incarnation, decisions: Decisions) -> _Plan:
-    plan = _Plan()
+def _touched(sides: _Sides) -> Iterator[str]:
+    """Yield the tables that the source has changed, and not as the target has."""
     keys = sides.base.entries.keys() | sides.source.entries.keys() | sides.target.entries.keys()
     for key in sorted(keys):
+        source = sides.source.entries.get(key)
+        is_same = _same(source, sides.target.entries.get(key))
+        if not is_same and not _same(sides.base.entries.get(key), source):
+            yield key
+
+
+def _target_is_base(key: str, sides: _Sides) -> bool:
+    return _same(sides.base.entries.get(key), sides.target.entries.get(key))
+
+
+def _planned(
+    sides: _Sides, into: Incarnation, decisions: Decisions, workers: MergeWorkers
+) -> _Plan:
+    plan = _Plan()
+    for key in _touched(sides):
         base, source, target = (
             snapshot.entries.get(key) for snapshot in (sides.base, sides.source, sides.target)
         )
-        if _same(source, target) or _same(base, source):
-            continue
         if len({entry.location for entry in (base, source, target) if entry is not None}) > 1:
             raise ReadSetConflictError(f"branch_merge_dataset_identity:{key}")
         owner, handles = sides.owner(key), _handles(key, sides)
-        settled = settle(_merged(owner, handles, key, sides), owner, handles, decisions)
+        merged = workers.classify(owner, handles, target_is_base=_target_is_base(key, sides))
+        settled = settle(merged, owner, handles, decisions)
         plan.resolved.update(settled.by_rule)
         if settled.remaining:
             plan.clashes[key] = settled.remaining
@@ -422,22 +460,6 @@ def _same(one: Entry | None, other: Entry | None) -> bool:
 def _by_pointer(base: Entry | None, source: Entry, target: Entry | None, into: Incarnation) -> bool:
     """Whether the target may simply point at the source's version."""
     return _same(base, target) and source.table_branch is None and not into.is_main
-
-
-def _merged(owner: NodeType | EdgeType, handles: Handles, key: str, sides: _Sides) -> TableMerge:
-    columns, blobs = owner.arrow_schema.names, owner.blob_properties
-    theirs = RowChanges.none()
-    mine = table_changes(handles.base, handles.source, columns=columns, blobs=blobs)
-    if not _same(sides.base.entries.get(key), sides.target.entries.get(key)):
-        theirs = table_changes(handles.base, handles.target, columns=columns, blobs=blobs)
-
-    def differ(mine: RowRefs, theirs: RowRefs) -> Mask:
-        source, target = handles.source, handles.target
-        if source is None or target is None:
-            return np.ones(len(mine), np.bool_)
-        return differing_refs(source, mine, target, theirs, columns=columns, blobs=blobs)
-
-    return three_way(mine, theirs, differ)
 
 
 def _handles(key: str, sides: _Sides) -> Handles:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.errors import CorruptError
 from omnigraph.manifest.forks import write_base
+from omnigraph.merge.workers import KeptRows
 from omnigraph.store.blob_contents import with_blobs
 from omnigraph.store.records import ROW_ID
 from omnigraph.write.protocol import TableWrite
@@ -28,6 +28,7 @@ from omnigraph.write.protocol import TableWrite
 if TYPE_CHECKING:
     from omnigraph.changes.table_changes import Numbers, RowRefs
     from omnigraph.manifest.layout import Incarnation
+    from omnigraph.merge.workers import MergeWorkers
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import WrittenFragment
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 _BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS_MAX: Final = 8_192
 _BATCH_ROWS_MIN: Final = 64
-_EXTERNAL_ROWS_AT_ONCE: Final = 16
-"""How many rows with external blobs are in memory at once: their sizes are not known before."""
 
 
 class MergedRowLostError(CorruptError):
@@ -70,8 +69,7 @@ class StoredPart:
 
     def batches(self, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the form in which they are written."""
-        for row_ids in _chunks(self.refs.row_ids, _rows_per_batch(self.handle)):
-            yield from stored_rows(self.handle, row_ids, owner)
+        yield from stored_batches(self.handle, self.refs.row_ids, owner)
 
 
 @dataclass(frozen=True)
@@ -122,6 +120,7 @@ def stage_table(
     incarnation: Incarnation,
     datasets: DatasetStore,
     *,
+    workers: MergeWorkers,
     operation_id: str,
     external_blobs: ExternalBlobs,
 ) -> TableWrite:
@@ -130,13 +129,12 @@ def stage_table(
     base = write_base(datasets, incarnation, stored.entry(key), operation_id=operation_id)
     fragments: list[WrittenFragment] = []
     if any(len(part.ids) for part in work.inserted):
-        rows = _reader(work.owner, work.inserted, external_blobs)
-        fragments += datasets.write_fragments(base.base, rows)
+        fragments += workers.write(base.base, work.owner, work.inserted, external_blobs)
     updated_ids = _joined([part.ids for part in work.updated])
     located = _located(stored, key, updated_ids)
     if len(updated_ids):
-        rows = _reader_with_row_ids(work, updated_ids, located, external_blobs)
-        fragments += datasets.write_fragments(base.base, rows, row_id_column=ROW_ID)
+        kept = KeptRows(updated_ids, located.row_ids)
+        fragments += workers.write(base.base, work.owner, work.updated, external_blobs, kept)
     removed = _located(stored, key, work.deleted)
     addresses = np.concatenate([located.addresses, removed.addresses])
     inserted, _, deleted = work.counts
@@ -147,6 +145,14 @@ def stage_table(
         deletions = datasets.write_deletions(base.base, pa.array(addresses))
         staged = datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
     return TableWrite(key, (staged,), row_count, base)
+
+
+def stored_batches(
+    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
+) -> Iterator[pa.RecordBatch]:
+    """Fetch whole rows, a bounded number of bytes at once."""
+    for some in _chunks(row_ids, _rows_per_batch(handle)):
+        yield from stored_rows(handle, some, owner)
 
 
 def stored_rows(
@@ -170,55 +176,6 @@ def _located(stored: StoredRows, table_key: str, ids: pa.Array) -> Located:
     if located.count != len(ids):
         raise MergedRowLostError(table_key, len(ids) - located.count)
     return located
-
-
-def _batches(
-    owner: NodeType | EdgeType, parts: Sequence[Part], external_blobs: ExternalBlobs
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some parts, with all blobs as the graph's own."""
-    for part in parts:
-        for batch in part.batches(owner):
-            yield from _owned(batch, owner, external_blobs)
-
-
-def _owned(
-    batch: pa.RecordBatch, owner: NodeType | EdgeType, external_blobs: ExternalBlobs
-) -> Iterator[pa.RecordBatch]:
-    names = [
-        name
-        for name in owner.blob_properties
-        if pc.struct_field(batch[name], "uri").null_count < batch.num_rows
-    ]
-    step = _EXTERNAL_ROWS_AT_ONCE if names else max(1, batch.num_rows)
-    for start in range(0, batch.num_rows, step):
-        part = batch.slice(start, step)
-        for name in names:
-            column = external_blobs.owned(part[name])
-            part = part.set_column(
-                part.schema.get_field_index(name), part.schema.field(name), column
-            )
-        yield part
-
-
-def _reader(
-    owner: NodeType | EdgeType, parts: Sequence[Part], external_blobs: ExternalBlobs
-) -> pa.RecordBatchReader:
-    batches = _batches(owner, parts, external_blobs)
-    return pa.RecordBatchReader.from_batches(owner.arrow_schema, batches)
-
-
-def _reader_with_row_ids(
-    work: TableWork, ids: pa.Array, located: Located, external_blobs: ExternalBlobs
-) -> pa.RecordBatchReader:
-    schema = work.owner.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in _batches(work.owner, work.updated, external_blobs):
-            places = pc.index_in(batch["id"], value_set=ids).to_numpy()
-            row_ids = pa.array(located.row_ids[places], pa.uint64())
-            yield pa.RecordBatch.from_arrays([*batch.columns, row_ids], schema=schema)
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _joined(columns: Sequence[pa.Array]) -> pa.Array:

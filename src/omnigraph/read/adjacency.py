@@ -73,6 +73,10 @@ class Hops(Protocol):
         """Say of each start whether it has any edge."""
         ...
 
+    def leads(self, nodes: RowIds, others: RowIds) -> Mask:
+        """Say of each pair whether an edge leads from the one to the other."""
+        ...
+
 
 class AdjacencySource(Protocol):
     """Chooses the access path of each expansion."""
@@ -154,6 +158,12 @@ class ViewHops:
         """Say of each start whether it has any edge."""
         view = self.view(nodes, 1)
         return traverse.has_neighbour(view.adjacency, view.sources.positions(nodes))
+
+    def leads(self, nodes: RowIds, others: RowIds) -> Mask:
+        """Say of each pair whether an edge leads from the one to the other."""
+        view = self.view(nodes, 1)
+        starts, ends = view.sources.positions(nodes), view.targets.positions(others)
+        return traverse.has_edge(view.adjacency, starts, ends)
 
 
 def _row_ids(numbering: Numbering, dense: npt.NDArray[np.signedinteger]) -> RowIds:

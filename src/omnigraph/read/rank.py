@@ -26,7 +26,7 @@ from omnigraph.query.plan.plan import (
 )
 from omnigraph.read.columns import ID
 from omnigraph.read.context import Context, ScoreMap
-from omnigraph.read.rows import NULL, RowIds, RowTable
+from omnigraph.read.rows import NULL, RowIds, RowTable, ascending_ids
 from omnigraph.read.scan import scan_nodes, split_filters
 from omnigraph.read.table_keys import node_key
 from omnigraph.search.fusion import fuse as fuse_rankings
@@ -121,7 +121,7 @@ def ranked_scan(
         context.scores[arm] = _arm_scores(
             context, table_key, arm, row_filter=row_filter, among=among, keep=candidates
         )
-    return np.unique(np.concatenate([context.scores[arm].row_ids for arm in _arms(ranking)]))
+    return ascending_ids(np.concatenate([context.scores[arm].row_ids for arm in _arms(ranking)]))
 
 
 def _arms(ranking: Ranking) -> tuple[Arm, ...]:
@@ -295,7 +295,7 @@ def _text_ranks(ids: pa.Array) -> npt.NDArray[np.int64]:
 
 def fuse(context: Context, nodes: RowIds, ranking: RrfRanking) -> None:
     """Compute the fused score of every node that has reached the end of the pipeline."""
-    survivors = np.unique(nodes)
+    survivors = ascending_ids(nodes)
     survivors = survivors[survivors != NULL]
     k = context.bindings.integer(ranking.k)
     if k is None or k < RRF_K_MIN:
@@ -344,7 +344,7 @@ def score_column(context: Context, rows: RowTable, ranking: Ranking) -> pa.Array
 def _score_present(context: Context, rows: RowTable, ranking: Ranking) -> None:
     """Compute a ranking that decides nothing, for the nodes that are there."""
     entities = rows.entities[ranking.variable]
-    present = np.unique(entities.row_ids)
+    present = ascending_ids(entities.row_ids)
     present = present[present != NULL]
     for arm in _arms(ranking):
         context.scores[arm] = _arm_scores(

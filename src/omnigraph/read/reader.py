@@ -9,7 +9,7 @@ from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.cache import TextCache
 from omnigraph.query.compile import compile_query
-from omnigraph.query.language.parse import parse_queries
+from omnigraph.query.language.parse import QueryText, parse_queries, text_length
 from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
@@ -68,7 +68,7 @@ class Reader:
     def run(
         self,
         snapshot: Snapshot,
-        text: str,
+        text: QueryText,
         *,
         name: str | None,
         params: object,
@@ -94,16 +94,18 @@ class Reader:
         )
         return self._executor.run(request)
 
-    def _plan(self, text: str, name: str | None, snapshot: Snapshot) -> tuple[QueryDecl, ReadPlan]:
+    def _plan(
+        self, text: QueryText, name: str | None, snapshot: Snapshot
+    ) -> tuple[QueryDecl, ReadPlan]:
         """Return the query of a text and its plan; the same text and schema again is a look-up."""
         return self._plans.get_or_compute(
             (text, name, snapshot.schema.schema_hash),
-            len(text),
+            text_length(text),
             lambda: self._compiled(text, name, snapshot),
         )
 
     def _compiled(
-        self, text: str, name: str | None, snapshot: Snapshot
+        self, text: QueryText, name: str | None, snapshot: Snapshot
     ) -> tuple[QueryDecl, ReadPlan]:
         file = parse_queries(text)
         query = select_query(file, name)

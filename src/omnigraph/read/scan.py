@@ -133,7 +133,7 @@ def _text_matches(context: Context, table_key: str, texts: tuple[TextMatch, ...]
     for predicate in texts:
         matches = context.texts.matches(table_key, predicate, context.bindings)
         found = np.empty(0, np.int64) if matches is None else matches
-        allowed = found if allowed is None else np.intersect1d(allowed, found)
+        allowed = found if allowed is None else np.intersect1d(allowed, found, assume_unique=True)
     return allowed
 
 
@@ -154,7 +154,7 @@ def _scanned(
     else:
         row_ids = np.sort(_numbers(table))
     if allowed is not None:
-        row_ids = np.intersect1d(row_ids, allowed)
+        row_ids = np.intersect1d(row_ids, allowed, assume_unique=True)
     if split.residual:
         rows = RowTable(len(row_ids), {scan.variable: Entities(table_key, row_ids)})
         row_ids = row_ids[true_rows(context, rows, split.residual)]
@@ -190,7 +190,7 @@ def passing(
         return row_ids
     if len(row_ids) * _SCAN_SHARE_MAX > context.tables.row_count(table_key):
         scan = NodeScan(variable, table_key.partition(":")[2], predicates)
-        return np.intersect1d(scan_nodes(context, scan), row_ids)
+        return np.intersect1d(scan_nodes(context, scan), row_ids, assume_unique=True)
     rows = RowTable(len(row_ids), {variable: Entities(table_key, row_ids)})
     return row_ids[true_rows(context, rows, predicates)]
 

@@ -251,6 +251,9 @@ class TableReader:
         return {name: column.take(picks) for name, column in kept.items() if column is not None}
 
     def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:
+        if not len(row_ids):
+            schema = self.handle(table_key).schema
+            return {name: pa.array([], schema.field(name).type) for name in columns}
         if len(row_ids) * TAKE_SHARE_MAX > self.row_count(table_key):
             found = self._whole(table_key, columns).at(row_ids, columns)
             if found is not None:

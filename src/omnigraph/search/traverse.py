@@ -127,21 +127,6 @@ def degrees(adjacency: Adjacency, nodes: Ints | None = None) -> Ints:
     return counts
 
 
-def distinct_degrees(
-    adjacency: Adjacency, nodes: Ints | None = None, *, guard: Guard = UNGUARDED
-) -> Ints:
-    """Count distinct neighbours per start node, all nodes when `None`."""
-    if not adjacency.has_parallel:
-        return degrees(adjacency, nodes)
-    asked = np.arange(adjacency.source_count) if nodes is None else nodes
-    counts = np.zeros(len(asked), dtype=np.int64)
-    for chunk in chunks(adjacency, asked, rows_max=_ROWS_PER_CHUNK_MAX):
-        guard.check()
-        reached = neighbours(adjacency, asked[chunk])
-        counts[chunk] = np.bincount(reached.rows, minlength=chunk.stop - chunk.start)
-    return counts
-
-
 def has_neighbour(adjacency: Adjacency, nodes: Ints) -> Mask:
     """Say per start node whether it has any edge."""
     found = np.zeros(len(nodes), dtype=np.bool_)
@@ -267,26 +252,6 @@ def has_edge(adjacency: Adjacency, sources: Ints, targets: Ints) -> Mask:
         low, high = pair_range(part, sources, targets)
         found |= high > low
     return found
-
-
-def edges_between(
-    adjacency: Adjacency, sources: Ints, targets: Ints, *, guard: Guard = UNGUARDED
-) -> Steps:
-    """Take every edge record that leads from a source to the target of the same row."""
-    guard.check()
-    taken: list[tuple[Ints, Ints]] = []
-    for number, part in _numbered(adjacency):
-        low, high = pair_range(part, sources, targets)
-        counts = high - low
-        if number:
-            # An edge from a node to itself is the same record in both directions.
-            counts[sources == targets] = 0
-        guard.expect(int(counts.sum()))
-        rows, places = _spread(low, counts)
-        taken.append((rows, part.edges[places]))
-    rows, edges = (np.concatenate(arrays) for arrays in zip(*taken, strict=True))
-    order = _row_order(rows, edges, edge_count=adjacency.edge_count)
-    return Steps(rows[order], targets[rows[order]], edges[order])
 
 
 def _numbered(adjacency: Adjacency) -> Iterator[tuple[int, Csr]]:

@@ -17,12 +17,12 @@ from omnigraph.changes.diff import changed_pairs, handles_of
 from omnigraph.changes.selection import Op, Selection
 from omnigraph.changes.table_changes import DifferingFragments, differing_fragments
 from omnigraph.spark.diff_tasks import (
-    CANDIDATES,
     CHANGES,
     CandidateTask,
     CompareCandidates,
     DiffTable,
     ReadCandidates,
+    candidate_frame,
 )
 from omnigraph.spark.source_tables import PARTITION_ROWS
 from omnigraph.spark.types import spark_schema
@@ -85,7 +85,7 @@ def plan_diff(
         buckets = -(-differing.rows // bucket_rows)
         type_id = type_identity(after, pair.owner)
         versions = (_version(pair.before), _version(pair.after))
-        tasks += _tasks(len(tables), differing)
+        tasks += candidate_tasks(len(tables), differing)
         tables.append(DiffTable(pair.owner, type_id, *versions, first, buckets))
         first += buckets
         size += differing.data_bytes
@@ -97,9 +97,7 @@ def diff_frame(plan: DiffPlan, spark: SparkSession, *, with_images: bool = True)
     columns = spark_schema(CHANGES)
     if not plan.tasks:
         return spark.createDataFrame([], columns)
-    count = len(plan.tasks)
-    candidates = spark.range(0, count, 1, count).mapInArrow(plan.reader, spark_schema(CANDIDATES))
-    together = candidates.repartitionById(plan.buckets, "bucket")
+    together = candidate_frame(spark, plan.reader, plan.buckets)
     return together.mapInArrow(plan.comparer(with_images=with_images), columns)
 
 
@@ -131,7 +129,7 @@ def _version(entry: Entry | None) -> DatasetVersion | None:
     return DatasetVersion(entry.location, entry.table_branch, entry.table_version)
 
 
-def _tasks(table: int, differing: DifferingFragments) -> Iterator[CandidateTask]:
+def candidate_tasks(table: int, differing: DifferingFragments) -> Iterator[CandidateTask]:
     """Give each fragment, or pair of them, to one task; small ones share it."""
     for ids in _grouped(differing.only_before):
         yield CandidateTask(table, before_ids=ids)

@@ -29,10 +29,13 @@ from omnigraph.changes.table_changes import (
     sorted_refs,
 )
 from omnigraph.spark.hashing import HashScheme
+from omnigraph.spark.types import spark_schema
 from omnigraph.store import StoreSettings, open_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ROW_UPDATED, DatasetVersion, ScanRequest
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import FragmentInfo
@@ -107,7 +110,10 @@ class ReadCandidates:
 
     def _task(self, datasets: DatasetStore, task: CandidateTask) -> Iterator[pa.RecordBatch]:
         table = self.tables[task.table]
-        before, after = _opened(datasets, table.before), _opened(datasets, table.after)
+        before, after = (
+            opened_version(datasets, table.before),
+            opened_version(datasets, table.after),
+        )
         for handle, ids, is_before in (
             (before, task.before_ids, True),
             (after, task.after_ids, False),
@@ -159,8 +165,16 @@ def _versioned(handle: DatasetHandle, rows: pa.Table) -> pa.Table:
     )
 
 
-def _opened(datasets: DatasetStore, at: DatasetVersion | None) -> DatasetHandle | None:
+def opened_version(datasets: DatasetStore, at: DatasetVersion | None) -> DatasetHandle | None:
+    """Open one side, if there is one."""
     return None if at is None else datasets.open(at.location, branch=at.branch, version=at.version)
+
+
+def candidate_frame(spark: SparkSession, read: ReadCandidates, buckets: int) -> DataFrame:
+    """Return candidates as a frame in which each bucket is one partition."""
+    count = len(read.tasks)
+    numbers = spark.range(0, count, 1, count)
+    return numbers.mapInArrow(read, spark_schema(CANDIDATES)).repartitionById(buckets, "bucket")
 
 
 # -- comparing -------------------------------------------------------------------------------------
@@ -189,13 +203,16 @@ class CompareCandidates:
     def _table(
         self, datasets: DatasetStore, table: DiffTable, rows: pa.Table
     ) -> Iterator[pa.RecordBatch]:
-        before, after = _opened(datasets, table.before), _opened(datasets, table.after)
+        before, after = (
+            opened_version(datasets, table.before),
+            opened_version(datasets, table.after),
+        )
         owner = table.owner
         changes = compared_changes(
             before,
             after,
-            _refs(rows.filter(rows["is_before"])),
-            _refs(rows.filter(pc.invert(rows["is_before"]))),
+            refs_of(rows.filter(rows["is_before"])),
+            refs_of(rows.filter(pc.invert(rows["is_before"]))),
             columns=owner.arrow_schema.names,
             blobs=owner.blob_properties,
         )
@@ -211,7 +228,8 @@ class CompareCandidates:
                 yield from tell(op, old, new, _versions(table, op, old, new, known))
 
 
-def _refs(rows: pa.Table) -> RowRefs:
+def refs_of(rows: pa.Table) -> RowRefs:
+    """Return candidates of one side as rows."""
     places = pa.table(
         {
             "id": rows["id"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,21 +16,26 @@ from omnigraph.engine import (
     LoadRequest,
     register,
 )
+from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
 from omnigraph.spark.frames import PinnedGraph, graphframe, to_spark
 from omnigraph.spark.jobs import Jobs
 from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
+from omnigraph.spark.merge import spark_merge_workers
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
-from omnigraph.spark.sources import expand, plan_lines, plan_tables
+from omnigraph.spark.sources import expand, plan_lines, plan_tables, plan_values
+from omnigraph.spark.upkeep import spark_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.manifest import Repository
+    from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.merge.workers import MergeWorkers
     from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_result import LoadResult
+    from omnigraph.write.upkeep_workers import UpkeepWorkers
 
 _PARALLELISM: Final = "spark.default.parallelism"
 _RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
@@ -90,6 +96,27 @@ class SparkEngine:
         plan = plan_diff(request.before, request.after, request.selection, settings)
         return diff_frame(plan, spark)
 
+    @contextmanager
+    def upkeep_workers(
+        self, repository: Repository, *, session: object | None, shows_progress: bool
+    ) -> Iterator[UpkeepWorkers]:
+        """Lend workers on the caller's session, or on one that is found or started."""
+        spark = get_spark() if session is None else spark_session(session)
+        progress = Progress.on_stderr() if shows_progress else Progress()
+        jobs = Jobs(spark, tag=f"omnigraph-{repository.clock.ulid()}", progress=progress)
+        with spark_workers(repository, jobs) as workers:
+            yield workers
+
+    @contextmanager
+    def merge_workers(
+        self, repository: Repository, snapshots: Sequence[Snapshot], *, session: object | None
+    ) -> Iterator[MergeWorkers]:
+        """Lend workers on the caller's session, or on one that is found or started."""
+        spark = get_spark() if session is None else spark_session(session)
+        jobs = Jobs(spark, tag=f"omnigraph-{repository.clock.ulid()}", progress=Progress())
+        with spark_merge_workers(repository, snapshots, jobs) as workers:
+            yield workers
+
     def export(
         self,
         plan: ExportPlan,
@@ -136,6 +163,8 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
             folds_free_ids=False,
         )
     paths = record_files(data)
+    if request.options.conversion is ConversionMode.COMPATIBLE:
+        return SparkSource(lambda _: plan_values(paths), place="record", folds_free_ids=True)
     return SparkSource(
         lambda _: plan_lines(paths, parallelism=parallelism), place="line", folds_free_ids=True
     )

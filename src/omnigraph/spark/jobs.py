@@ -22,10 +22,13 @@ import pyarrow as pa
 
 from omnigraph.clock import SystemClock
 from omnigraph.errors import UnavailableError
+from omnigraph.spark.diff_tasks import candidate_frame
 from omnigraph.spark.progress import Progress, application_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.spark.diff_tasks import ReadCandidates
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -74,6 +77,16 @@ class JobRunner(Protocol):
         """Run a function on the batches of every partition that has rows."""
         ...
 
+    def bucketed(
+        self,
+        stage: str,
+        read: ReadCandidates,
+        buckets: int,
+        function: Callable[[Iterable[pa.RecordBatch], int], Answer],
+    ) -> list[Answer]:
+        """Read candidates, bring those of a bucket together, and run a function on each bucket."""
+        ...
+
 
 class Jobs:
     """Runs the jobs of one operation on a session."""
@@ -106,6 +119,16 @@ class Jobs:
     ) -> list[Answer]:
         """Run a function on the batches of every partition that has rows."""
         return self._run(stage, frame.mapInArrow(partial(_rows, function), _RESULT))
+
+    def bucketed(
+        self,
+        stage: str,
+        read: ReadCandidates,
+        buckets: int,
+        function: Callable[[Iterable[pa.RecordBatch], int], Answer],
+    ) -> list[Answer]:
+        """Read candidates, bring those of a bucket together, and run a function on each bucket."""
+        return self.rows(stage, candidate_frame(self._spark, read, buckets), function)
 
     def _run(self, stage: str, frame: DataFrame) -> list[Any]:
         with self._progress.stage(stage, self._spark, self._tag):

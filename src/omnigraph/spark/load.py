@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.jobs import JobRunner
     from omnigraph.spark.load_plan import Owner
     from omnigraph.spark.sources import LoadPlan
+    from omnigraph.spark.stored_tasks import EndsTask
     from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.load_sink import LoadSink, LoadSource
     from omnigraph.write.load_stage import StagedType
@@ -97,6 +98,7 @@ class SparkLoader(Loader):
         self._files = SideFiles(repository.store.settings, self._operation_id)
         self._closing = ExitStack()
         self._work: SparkWork | None = None
+        self._orphaned: dict[str, list[EndsTask]] = {}
         self._record: StagingJob | None = None
 
     def load(self, source: LoadSource, options: LoadOptions) -> LoadResult:
@@ -187,11 +189,14 @@ class SparkLoader(Loader):
     def judge(self, load: PreparedLoad, snapshot: Snapshot) -> LoadJudge:
         """Prove the rules across rows, or run them."""
         work = self._staged()
+        self._orphaned = {}
         if not load.intake.types and not load.intake.log.total:
             proofs = work.proofs(snapshot)
             if not proofs.doubts():
+                self._orphaned = proofs.orphaned
                 judge = load.judge(snapshot)
-                judge.reads |= {key: snapshot.entry(key) for key in proofs.reads}
+                reads = proofs.reads - self._orphaned.keys()
+                judge.reads |= {key: snapshot.entry(key) for key in reads}
                 return judge
         work.bring_in(snapshot)
         return super().judge(load, snapshot)
@@ -211,7 +216,7 @@ class SparkLoader(Loader):
     def stage(self, load: PreparedLoad, snapshot: Snapshot) -> dict[str, StagedType]:
         """Make one transaction per table of what was staged."""
         del load
-        return self._staged().tables(snapshot)
+        return self._staged().tables(snapshot, self._orphaned)
 
     def _staged(self) -> SparkWork:
         if self._work is None:

@@ -55,11 +55,14 @@ class LinesSplit:
     end: int
 
 
+Split: TypeAlias = ParquetSplit | LinesSplit
+
+
 @dataclass(frozen=True)
 class FileTask:
     """Splits that one task reads, in order. Lines hold all types, parquet files one."""
 
-    splits: tuple[ParquetSplit | LinesSplit, ...]
+    splits: tuple[Split, ...]
     table_key: str | None = None
 
 
@@ -173,5 +176,7 @@ class TaskOutcome:
     """How many lines each source had, where sources are counted after the fact."""
     unreadable: tuple[str, str] | None = None
     """A source that cannot be read, and why."""
+    respelled: frozenset[str] = frozenset()
+    """Node tables of which the input spells ids in another way."""
     failure: OmnigraphError | None = None
     """What ended the task: the driver raises it."""

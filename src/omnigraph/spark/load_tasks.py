@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from io import BytesIO
+from io import BufferedReader
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.schema import EdgeType
+from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.key_set import sorted_run
 from omnigraph.spark.load_plan import (
     CARDINALITY,
@@ -35,6 +36,7 @@ from omnigraph.spark.load_plan import (
     LoadContext,
     Owner,
     ParquetSplit,
+    Split,
     StagedPart,
     TaskOutcome,
     has_cardinality,
@@ -45,9 +47,9 @@ from omnigraph.spark.load_vectors import stage_vectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.write.columns import flat
 from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.load_decode import strict_batches
-from omnigraph.write.load_records import RecordSorter
+from omnigraph.write.load_lines import LineReader
 from omnigraph.write.load_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
+from omnigraph.write.load_source import read_compatibly
 from omnigraph.write.load_tables import column_batch
 from omnigraph.write.validate_endpoints import edge_ends, missing_end
 from omnigraph.write.violations import VIOLATIONS_MAX, Violation, ViolationLog, position_in
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from omnigraph.store.records import WrittenFragment
 
 _BATCH_ROWS: Final = 1 << 17
+_BLOCK_BYTES: Final = 4 << 20
 
 
 # -- entry points ---------------------------------------------------------------------------------
@@ -156,17 +159,45 @@ def _parquet_batches(owner: Owner, split: ParquetSplit) -> Iterator[ColumnBatch]
 
 def _stage_lines(context: LoadContext, task: FileTask, number: int) -> TaskOutcome:
     sink = _RecordSink(context)
-    sorter = RecordSorter(context.catalog, context.conversion, sink)
     lines: dict[int, int] = {}
+    if context.conversion is ConversionMode.COMPATIBLE:
+        for split in task.splits:
+            _read_values(context, split, sink)
+        return _staged_records(context, sink, number, lines)
+    reader = LineReader(context.catalog, sink)
     for split in task.splits:
         if isinstance(split, LinesSplit):
-            text = _lines(split)
-            lines[split.source] = text.count(b"\n")
-            for decoded in strict_batches(BytesIO(text), sink.refuse, position_in(split.source, 1)):
-                sorter.take(decoded)
-                sink.end_batch()
+            first = position_in(split.source, 1)
+            lines[split.source] = 0
+            for block in _blocks(_lines(split)):
+                reader.read(block, first + lines[split.source])
+                lines[split.source] += block.count(b"\n")
+    return _staged_records(context, sink, number, lines)
+
+
+def _read_values(context: LoadContext, split: Split, sink: _RecordSink) -> None:
+    try:
+        with open_input(split.path) as file:
+            source = BufferedReader(file)
+            read_compatibly(source, context.catalog, sink, position_in(split.source, 1))
+    except OSError as error:
+        raise _UnreadableError(split.path, error) from error
+
+
+def _staged_records(
+    context: LoadContext, sink: _RecordSink, number: int, lines: Mapping[int, int]
+) -> TaskOutcome:
     parts = [stage.write(iter(batches), number) for stage, batches in sink.waiting.values()]
     return _outcome(context, parts, sink.rejects, lines)
+
+
+def _blocks(text: bytes) -> Iterator[bytes]:
+    """Divide a text at ends of lines: a block that is not plain is read again as a whole."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + _BLOCK_BYTES) + 1 or len(text)
+        yield text[start:end]
+        start = end
 
 
 class Rejects:
@@ -176,6 +207,7 @@ class Rejects:
         self.log = ViolationLog()
         self.bad_records = 0
         self.kept: list[tuple[str | None, object, list[Violation]]] = []
+        self.respelled: set[str] = set()
         self.keeps_records = keeps_records
         self._refused: dict[int, tuple[object, list[Violation]]] = {}
 
@@ -188,6 +220,8 @@ class Rejects:
     def take(self, owner: Owner, batch: ColumnBatch, judged: JudgedRows) -> None:
         """Take the bad rows of a batch."""
         self.log.absorb(judged.log)
+        if judged.spellings is not None:
+            self.respelled.add(owner.table_key)
         rows = np.flatnonzero(judged.bad).tolist()
         self.bad_records += len(rows)
         if not self.keeps_records or not rows:
@@ -216,7 +250,14 @@ def _outcome(
     rejected = None
     if rejects.kept:
         rejected = context.files.write_bytes("rejected", pickle.dumps(rejects.kept))
-    return TaskOutcome(tuple(parts), rejects.log, rejects.bad_records, rejected, dict(lines or {}))
+    return TaskOutcome(
+        tuple(parts),
+        rejects.log,
+        rejects.bad_records,
+        rejected,
+        dict(lines or {}),
+        respelled=frozenset(rejects.respelled),
+    )
 
 
 class _RecordSink:
@@ -300,7 +341,6 @@ class TypeStage:
             violations_max=VIOLATIONS_ALL if context.keeps_rejected else VIOLATIONS_MAX,
             filled=frozenset() if self._vectors is None else self._vectors.targets,
         )
-        self._failure: Exception | None = None
         self._clock = SystemClock()
         self._records = 0
         self._ids_are_new = True
@@ -324,11 +364,17 @@ class TypeStage:
 
     def write(self, batches: Iterator[ColumnBatch], order: int) -> StagedPart:
         """Write the good rows; the others go to `rejects`."""
-        good = self._good(batches)
+        good = (rows for rows in map(self._judged, batches) if rows.num_rows)
         first = next(good, None)
         fragments: tuple[WrittenFragment, ...] = ()
         if first is not None:
-            fragments = self._fragments(chain([first], good))
+            schema = self._owner.arrow_schema
+            reader = pa.RecordBatchReader.from_batches(schema, chain([first], good))
+            fragments = task_store(self._context.files).datasets.write_fragments(
+                self._context.bases[self._owner.table_key],
+                reader,
+                replacing_schema=schema if self._context.replaces else None,
+            )
         positions = [part.to_numpy() for part in self._positions]
         return StagedPart(
             table_key=self._owner.table_key,
@@ -341,31 +387,6 @@ class TypeStage:
             missing=self._missing,
             embedded=None if self._vectors is None else self._vectors.noted(),
         )
-
-    def _good(self, batches: Iterator[ColumnBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in batches:
-                rows = self._judged(batch)
-                if rows.num_rows:
-                    yield rows
-        except Exception as error:
-            # Arrow hands errors of a stream on as text; who drives it raises this one.
-            self._failure = error
-            raise
-
-    def _fragments(self, batches: Iterator[pa.RecordBatch]) -> tuple[WrittenFragment, ...]:
-        schema = self._owner.arrow_schema
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
-        try:
-            return task_store(self._context.files).datasets.write_fragments(
-                self._context.bases[self._owner.table_key],
-                reader,
-                replacing_schema=schema if self._context.replaces else None,
-            )
-        except Exception:
-            if self._failure is not None:
-                raise self._failure from None
-            raise
 
     def _judged(self, batch: ColumnBatch) -> pa.RecordBatch:
         self._records += len(batch.positions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.spark.load_run import LoadRun
     from omnigraph.spark.sources import LoadPlan
+    from omnigraph.spark.stored_tasks import EndsTask
     from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.load import PreparedLoad
     from omnigraph.write.load_stage import StagedType
@@ -134,6 +136,7 @@ class SparkWork:
             self._mode,
             self._views,
             staged_on=self._staged_on,
+            cascades=self._load.options.cascade,
         )
 
     def bring_in(self, snapshot: Snapshot) -> None:
@@ -157,11 +160,13 @@ class SparkWork:
 
     # -- committing -------------------------------------------------------------------------------
 
-    def tables(self, snapshot: Snapshot) -> dict[str, StagedType]:
-        """Make one transaction per table of the rows that count."""
+    def tables(
+        self, snapshot: Snapshot, orphaned: Mapping[str, Sequence[EndsTask]]
+    ) -> dict[str, StagedType]:
+        """Make one transaction per table of the rows that count, and of those that go."""
         types = self._staged.types()
         bases: dict[str, WriteBase] = {
-            key: self._load.bases.of(snapshot.entry(key)) for key in types
+            key: self._load.bases.of(snapshot.entry(key)) for key in (*types, *orphaned)
         }
         context = replace(self._context, bases={key: base.base for key, base in bases.items()})
         stage = TableStage(
@@ -172,7 +177,7 @@ class SparkWork:
             views=self._views,
             mode=self._mode,
         )
-        return stage.ready(snapshot, self._dropped())
+        return stage.ready(snapshot, self._dropped()) | stage.without_orphans(orphaned)
 
     def _dropped(self) -> dict[str, str]:
         """Leave the rows that do not count any more in files for tasks."""

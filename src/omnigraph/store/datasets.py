@@ -51,6 +51,19 @@ from omnigraph.store.records import (
 )
 
 
+class BlobContent(Protocol):
+    """The bytes of one stored blob, read where they are asked for."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read a part that lies inside of the blob."""
+        ...
+
+
 class DatasetHandle(Protocol):
     """Reads one version of a dataset."""
 
@@ -98,6 +111,10 @@ class DatasetHandle(Protocol):
 
     def read_blobs(self, column: str, row_ids: Sequence[int]) -> tuple[bytes | None, ...]:
         """Read blob contents by stable id, in the order given."""
+        ...
+
+    def open_blob(self, column: str, row_id: int) -> BlobContent | None:
+        """Open one blob without reading it; None where the value is null."""
         ...
 
     def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:

@@ -15,6 +15,7 @@ from lance.fragment import RowIdSequence
 from lance.query import FullTextQuery
 
 from omnigraph.names import nearest_name
+from omnigraph.store.datasets import BlobContent
 from omnigraph.store.errors import InvalidScanError, StorageError
 from omnigraph.store.filters import Filter, OneOf, filter_columns
 from omnigraph.store.lance_errors import lance_failures, read_error
@@ -55,6 +56,23 @@ _ADDRESSES_AS_FILTER_MAX: Final = 10_000
 
 _FRAGMENTS_NAMED_MAX: Final = 512
 """Above this, naming the fragments of a scan costs more than it spares."""
+
+
+class _LanceBlob:
+    """A `BlobContent` over a file of Lance."""
+
+    def __init__(self, file: lance.BlobFile, guarded: Callable[[Callable[[], Any]], Any]) -> None:
+        self._file = file
+        self._guarded = guarded
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return int(self._guarded(self._file.size))
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read a part that lies inside of the blob."""
+        return bytes(self._guarded(lambda: self._file.read_range(offset, length)))
 
 
 class LanceHandle:
@@ -185,6 +203,12 @@ class LanceHandle:
         )
         contents = dict(zip(distinct, (content for _, content in found), strict=True))
         return tuple(contents[row_id] for row_id in row_ids)
+
+    def open_blob(self, column: str, row_id: int) -> BlobContent | None:
+        """Open one blob without reading it."""
+        self._check_columns([column])
+        [file] = self._guarded(lambda: self._dataset.take_blobs(column, ids=[row_id]))
+        return None if file is None else _LanceBlob(file, self._guarded)
 
     def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
         """Describe the fragments, or those whose number is wanted."""

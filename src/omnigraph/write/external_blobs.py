@@ -62,6 +62,10 @@ class ExternalBlobs:
         self._options = dict(storage_options or {})
         self._stores: dict[str, ObjectStore] = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        """Travel to tasks without what was opened here."""
+        return self.__dict__ | {"_stores": {}}
+
     def denied(self, column: pa.Array) -> Mask:
         """Return which rows of a blob column name an object that is not allowed."""
         _, uris = column.flatten()

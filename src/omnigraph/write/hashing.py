@@ -73,6 +73,17 @@ class HashScheme:
         first, second = self._lanes(column, 2)
         return Pairs(self._cut(first), second)
 
+    def endings(self, column: pa.Array) -> Hashes:
+        """Return one number for the length and the last word of every text.
+
+        Quicker than `texts`, and little more than a guess: texts that end alike share a number.
+        """
+        numbers = np.empty(len(column), np.uint64)
+        for start in range(0, len(column), _BLOCK_ROWS):
+            block = column.slice(start, _BLOCK_ROWS)
+            numbers[start : start + len(block)] = _endings(block, _seeds(self.seed))
+        return numbers
+
     def tuples(self, columns: Sequence[pa.Array]) -> tuple[Hashes, Mask]:
         """Hash tuples by the spelling of their members; the mask says which lack no member.
 
@@ -150,6 +161,14 @@ def _hashed(column: pa.Array, seeds: _Seeds, count: int) -> list[Hashes]:
         for lane in lanes:
             hashes[lane][row] = numbers[lane]
     return [_finished(hashes[lane], seeds.factors[1 - lane]) for lane in lanes]
+
+
+def _endings(column: pa.Array, seeds: _Seeds) -> Hashes:
+    starts, lengths, text = _text_of(column)
+    words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
+    last = words[starts + np.maximum(lengths - _WORD, 0)] & _MASKS[np.minimum(lengths, _WORD)]
+    sized = seeds.starts[0] + lengths.astype(np.uint64)
+    return _finished(_mixed(sized, last, seeds.factors[0]), seeds.factors[1])
 
 
 _MASKS: Final[Hashes] = np.array(

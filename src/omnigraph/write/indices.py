@@ -44,12 +44,8 @@ from omnigraph.values import PropType, Scalar
 if TYPE_CHECKING:
     from omnigraph.schema import EdgeType, NodeType, Property
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
-    from omnigraph.store.records import (
-        FragmentInfo,
-        IndexInfo,
-        StagedTransaction,
-        WrittenIndexSegment,
-    )
+    from omnigraph.store.records import FragmentInfo, IndexInfo, StagedTransaction
+    from omnigraph.write.upkeep_workers import UpkeepWorkers
 
 VECTOR_ROWS_MIN: Final = 10_000
 """Below, comparing with every vector is exact and quick."""
@@ -336,15 +332,10 @@ def _smaller(coverage: _Coverage) -> Iterator[_Segment]:
 
 
 def stage_indexes(
-    datasets: DatasetStore,
-    handle: DatasetHandle,
-    work: IndexWork,
+    datasets: DatasetStore, handle: DatasetHandle, work: IndexWork, workers: UpkeepWorkers
 ) -> StagedTransaction:
     """Build what is missing in a dataset version."""
-    segments: list[WrittenIndexSegment] = [
-        datasets.write_index_segment(handle.at, plan.spec, fragment_ids=plan.fragment_ids)
-        for plan in work.segments
-    ]
+    segments = workers.index(handle.at, work.segments) if work.segments else ()
     return datasets.stage_create_index(handle.at, segments=segments, replaced=work.replaced)
 
 

@@ -345,22 +345,49 @@ def compared(
     row_ids: Hashes,
     addresses: Hashes,
 ) -> tuple[Mask, list[pa.Array]]:
-    """Say which rows differ from the stored ones, and return the columns to write for those."""
-    plain = [name for name in given.schema.names if name not in owner.blob_properties]
-    stored = handle.take(pa.array(row_ids), columns=plain)
-    before = {name: _as(flat(stored[name]), given[name].type) for name in plain}
-    equal = {name: equal_rows(given[name], before[name]) for name in plain}
+    """Say which rows differ from the stored ones, and return the columns to write for those.
+
+    The rows were found by their ids, which are not compared again.
+    """
     columns = dict(zip(given.schema.names, given.columns, strict=True))
-    for target, source in _embedded(owner).items():
-        derived = ~valid_mask(given[target]) & equal[source]
-        columns[target] = _chosen(derived, before[target], given[target])
-        equal[target] |= derived
-    same = np.logical_and.reduce(list(equal.values()))
+    same: Mask = np.ones(given.num_rows, np.bool_)
+    embedded = _embedded(owner)
+    if embedded:
+        names = list(dict.fromkeys([*embedded, *embedded.values()]))
+        stored = handle.take(pa.array(row_ids), columns=names)
+        before = {name: _as(flat(stored[name]), given[name].type) for name in names}
+        equal = {name: equal_rows(given[name], before[name]) for name in names}
+        for target, source in embedded.items():
+            derived = ~valid_mask(given[target]) & equal[source]
+            columns[target] = _chosen(derived, before[target], given[target])
+            equal[target] |= derived
+        same &= np.logical_and.reduce(list(equal.values()))
+    for names in _by_cost(given, {"id", *embedded, *embedded.values(), *owner.blob_properties}):
+        _compare(handle, given.select(names), row_ids=row_ids, same=same)
     for name in owner.blob_properties:
         same &= _equal_blobs(
             handle, name, given[name], row_ids=row_ids, addresses=addresses, asked=same
         )
     return ~same, list(columns.values())
+
+
+def _by_cost(given: pa.RecordBatch, others: set[str]) -> list[list[str]]:
+    """Group columns: numbers are fetched for a sixth of what texts and lists cost."""
+    plain = [name for name in given.schema.names if name not in others]
+    cheap = [name for name in plain if pa.types.is_primitive(given.schema.field(name).type)]
+    return [names for names in (cheap, [name for name in plain if name not in cheap]) if names]
+
+
+def _compare(handle: DatasetHandle, given: pa.RecordBatch, *, row_ids: Hashes, same: Mask) -> None:
+    """Compare some columns, in rows that are the same so far."""
+    rows = np.flatnonzero(same)
+    if not len(rows):
+        return
+    stored = handle.take(pa.array(row_ids[rows]), columns=given.schema.names)
+    if len(rows) < given.num_rows:
+        given = given.take(pa.array(rows))
+    for name in given.schema.names:
+        same[rows] &= equal_rows(given[name], _as(flat(stored[name]), given[name].type))
 
 
 def _equal_blobs(

@@ -24,7 +24,7 @@ from omnigraph.manifest import CommitDraft, GraphCommit
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.publish import is_only_maintenance, mismatch, require_head
-from omnigraph.query import MutationPlan, compile_query, parse_queries
+from omnigraph.query import MutationPlan, QueryText, compile_query, parse_queries
 from omnigraph.query.params import coerce_params
 from omnigraph.query.stored import QueryKindError, require_kind, select_query
 from omnigraph.read.bindings import Bindings
@@ -86,7 +86,7 @@ class MutationResult:
 class MutationRequest:
     """A mutation query of a text, with everything that a caller says about it."""
 
-    query_text: str
+    query_text: QueryText
     name: str | None
     params: Mapping[str, object] | None
     incarnation: Incarnation

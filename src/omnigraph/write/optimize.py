@@ -38,7 +38,9 @@ from omnigraph.write.upkeep import (
     declared_type,
     prepare_table,
     tidy_dataset,
+    work_bytes,
 )
+from omnigraph.write.upkeep_workers import LocalWorkers
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, GraphCommit, Repository
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from omnigraph.schema.compiled.jsonform import JsonObject
     from omnigraph.write.indices import PendingIndex
     from omnigraph.write.protocol import Committer
+    from omnigraph.write.upkeep_workers import UpkeepWorkers
 
 CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 CONCURRENCY_DEFAULT: Final = 8
@@ -108,6 +111,7 @@ class UpkeepReport:
 
     tables: tuple[TableReport, ...]
     commit: GraphCommit | None
+    engine: str = "local"
 
     @property
     def pending(self) -> tuple[PendingIndex, ...]:
@@ -115,8 +119,8 @@ class UpkeepReport:
         return tuple(pending for table in self.tables for pending in table.pending_indexes)
 
     def to_json(self) -> JsonObject:
-        """Return `{datasets}`."""
-        return {"datasets": [table.to_json() for table in self.tables]}
+        """Return `{datasets, engine}`."""
+        return {"datasets": [table.to_json() for table in self.tables], "engine": self.engine}
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ class _Run:
     kind: WriterKind
     operation: str
     compaction: CompactionOptions | None
+    workers: UpkeepWorkers
     wants: Callable[[Entry], bool] = lambda _: True
     with_indexes: bool = True
     is_aside: bool = False
@@ -147,17 +152,27 @@ class Upkeep:
         self._recovery = recovery
         self._committer = committer
         self._datasets = repository.store.datasets
+        self._workers = LocalWorkers(self._datasets)
         self._concurrency = concurrency or _concurrency()
 
-    def optimize(self) -> UpkeepReport:
-        """Compact and index every table of `main`, and compact the system tables."""
+    def optimize(self, workers: UpkeepWorkers | None = None) -> UpkeepReport:
+        """Compact and index every table of `main`, and compact the system tables.
+
+        The heavy part is done by `workers`, by default in this process.
+        """
         self._settle("optimize")
-        run = _Run(WriterKind.OPTIMIZE, "optimize", CompactionOptions())
+        workers = workers or self._workers
+        run = _Run(WriterKind.OPTIMIZE, "optimize", CompactionOptions(), workers)
         report = self._run(MAIN_INCARNATION, run)
         manifest = self._tidy_manifest()
         reconcile_commits(self._repository)
         self._tidy_derived()
-        return UpkeepReport((*report.tables, manifest), report.commit)
+        return UpkeepReport((*report.tables, manifest), report.commit, workers.name)
+
+    def work_bytes(self) -> int:
+        """Say how large the fragments are that `optimize` would read, from manifests alone."""
+        entries = self._repository.reader.latest(MAIN_INCARNATION).entries.values()
+        return sum(work_bytes(self._datasets, entry, CompactionOptions()) for entry in entries)
 
     def ensure_indices(self, incarnation: Incarnation) -> UpkeepReport:
         """Build declared indexes that are missing, and fold in what they do not cover.
@@ -169,6 +184,7 @@ class Upkeep:
             WriterKind.ENSURE_INDICES,
             "ensure_indices",
             compaction=None,
+            workers=self._workers,
             wants=lambda entry: incarnation.is_main or entry.table_branch is not None,
         )
         return self._run(incarnation, run)
@@ -190,6 +206,7 @@ class Upkeep:
                 WriterKind.OPTIMIZE,
                 "optimize",
                 CompactionOptions(),
+                self._workers,
                 wants=lambda entry: entry.table_key in sizes and entry.owner == incarnation.text,
                 with_indexes=with_indexes,
                 is_aside=True,
@@ -270,7 +287,9 @@ class Upkeep:
             compaction = run.compaction if sizes is None else sizes[entry.table_key]
             request = UpkeepRequest(incarnation, operation_id, compaction, run.with_indexes)
             declared = declared_type(catalog, entry.table_key)
-            return prepare_table(self._datasets, entry, declared, request, earlier=known)
+            return prepare_table(
+                self._datasets, entry, declared, request, workers=run.workers, earlier=known
+            )
 
         wanted = [entry for entry in entries if entry.table_key not in drifted]
         tables = dict(

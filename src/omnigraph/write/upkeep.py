@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import CompactionResult, StagedTransaction
     from omnigraph.write.indices import PendingIndex
+    from omnigraph.write.upkeep_workers import UpkeepWorkers
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ def prepare_table(
     declared: NodeType | EdgeType,
     request: UpkeepRequest,
     *,
+    workers: UpkeepWorkers,
     earlier: TableUpkeep | None = None,
 ) -> TableUpkeep:
     """Rewrite and index what needs it; `earlier` is an attempt that the table has outrun."""
@@ -82,17 +84,31 @@ def prepare_table(
     if not plans_compaction and work.is_empty:
         return TableUpkeep(entry, None, work.pending)
     base = write_base(datasets, request.incarnation, entry, operation_id=request.operation_id)
-    chain = _Chain(datasets, base.base)
+    chain = _Chain(datasets, base.base, workers)
     try:
         results = _compact(chain, declared, request, earlier) if plans_compaction else ()
         if request.with_indexes:
             work = plan_indexes(chain.handle, declared)
             if not work.is_empty:
-                chain.add(stage_indexes(datasets, chain.handle, work))
+                chain.add(stage_indexes(datasets, chain.handle, work, workers))
     finally:
         chain.close()
     write = TableWrite(entry.table_key, tuple(chain.staged), row_count=entry.row_count, base=base)
     return TableUpkeep(entry, write if chain.staged else None, work.pending, results)
+
+
+def work_bytes(datasets: DatasetStore, entry: Entry, options: CompactionOptions) -> int:
+    """Say how large the fragments are that upkeep would read, from manifests alone."""
+    at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    handle = datasets.open(at.location, branch=at.branch, version=at.version)
+    fragments, indexes = handle.fragments(), handle.indexes()
+    wanted = {n for task in datasets.plan_compaction(at, options) for n in task.fragment_ids}
+    for index in indexes:
+        covered = {number for segment in index.segments for number in segment.fragment_ids}
+        wanted |= {one.fragment_id for one in fragments} - covered
+    if not indexes:
+        wanted = {one.fragment_id for one in fragments}
+    return sum(one.data_bytes for one in fragments if one.fragment_id in wanted)
 
 
 def _compact(
@@ -114,10 +130,10 @@ def _compact(
         # one run enough.
         work = only_stored(plan_indexes(chain.handle, declared), chain.handle)
         if not work.is_empty:
-            chain.add(stage_indexes(datasets, chain.handle, work))
+            chain.add(stage_indexes(datasets, chain.handle, work, chain.workers))
     at = chain.handle.at
     tasks = datasets.plan_compaction(at, request.compaction)
-    results = tuple(datasets.run_compaction(task) for task in tasks)
+    results = tuple(chain.workers.compact(tasks)) if tasks else ()
     if results:
         chain.add(datasets.stage_compaction(at, results))
     return results
@@ -126,8 +142,11 @@ def _compact(
 class _Chain:
     """Transactions of one table, each staged on what the one before will have made."""
 
-    def __init__(self, datasets: DatasetStore, base: DatasetVersion) -> None:
+    def __init__(
+        self, datasets: DatasetStore, base: DatasetVersion, workers: UpkeepWorkers
+    ) -> None:
         self.datasets = datasets
+        self.workers = workers
         self.staged: list[StagedTransaction] = []
         self._handle = datasets.open(base.location, branch=base.branch, version=base.version)
         self._newest: StagedTransaction | None = None

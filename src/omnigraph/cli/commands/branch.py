@@ -74,6 +74,13 @@ def list_(uri: str | None, as_json: bool) -> None:
 @_strategy
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and write nothing.")
 @click.option("--delete-branch", is_flag=True, help="Delete the source when it is merged.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "spark"]),
+    default="auto",
+    show_default=True,
+    help="Where rows are compared and written.",
+)
 @_json
 def merge(
     uri: str | None,
@@ -84,6 +91,7 @@ def merge(
     strategy: str,
     dry_run: bool,
     delete_branch: bool,
+    engine: str,
     as_json: bool,
 ) -> None:
     """Merge a branch into another one as one commit, or not at all."""
@@ -97,6 +105,7 @@ def merge(
             prefer=prefer,
             resolve_file=resolve_file,
             dry_run=True,
+            engine=engine,
         )
         _show_plan(plan, out)
         return
@@ -108,6 +117,7 @@ def merge(
         prefer=prefer,
         resolve_file=resolve_file,
         actor_id=acting(),
+        engine=engine,
     )
     text, shape = f"merged {source} into {target}: {result.outcome}", result.to_json()
     if delete_branch:

@@ -9,6 +9,7 @@ import click
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.commands.load_output import load_text
 from omnigraph.cli.consent import require_consent
+from omnigraph.cli.engine_options import engine_options, spark_session, wants_spark
 from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.load_input import input_options, load_input
 from omnigraph.cli.output import Output
@@ -61,13 +62,7 @@ from omnigraph.cli.output import Output
     help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
 )
 @click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="Load in this process, or on Spark; auto takes Spark for large files.",
-)
+@engine_options("Load in this process, or on Spark; auto takes Spark for large files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     uri: str | None,
@@ -87,9 +82,12 @@ def command(
     cascade: bool,
     dry_run: bool,
     engine: str,
+    spark_master: str | None,
+    spark_remote: str | None,
     as_json: bool,
 ) -> None:
     """Load files of nodes and edges as one commit, or not at all."""
+    wants_spark(engine, spark_master=spark_master, spark_remote=spark_remote)
     source = load_input(data=data, nodes=nodes, edges=edges, form=form, mapping=mapping)
     if mode == "overwrite" and not dry_run:
         require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
@@ -109,6 +107,7 @@ def command(
         cascade=cascade,
         dry_run=dry_run,
         engine=engine,
+        spark=spark_session(spark_master=spark_master, spark_remote=spark_remote),
         progress=not flags().quiet,
         actor_id=acting(),
     )

@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 
 @click.command("optimize", cls=ScopedCommand)
 @graph_address(positional=True)
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "spark"]),
+    default="auto",
+    show_default=True,
+    help="Where fragments are rewritten and indexed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(uri: str | None, as_json: bool) -> None:
+def command(uri: str | None, engine: str, as_json: bool) -> None:
     """Compact and index every table of main, in one commit."""
     with open_graph(uri, read_only=False) as graph:
         out = Output(as_json=as_json)
         out.write_target("optimize", graph.uri)
-        report = graph.optimize()
+        report = graph.optimize(engine=engine)
         text = "\n".join(_line(table) for table in report.tables)
         out.result(text, {"uri": graph.uri, **report.to_json()})
 

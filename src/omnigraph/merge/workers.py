@@ -1,0 +1,215 @@
+"""Who finds what differs and writes merged rows: this process, or tasks elsewhere.
+
+1. Classifying reads three versions of a table and changes nothing. Rows are matched by id alone, so
+   the rows of some ids can be classified apart from all others; `joined` puts the parts together.
+2. Writing adds files that nothing refers to before the merge commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.changes.table_changes import (
+    RowChanges,
+    RowRefs,
+    differing_refs,
+    joined_refs,
+    table_changes,
+)
+from omnigraph.merge.rows import Clash, Differ, TableMerge, three_way
+from omnigraph.store.records import ROW_ID
+
+if TYPE_CHECKING:
+    from omnigraph.changes.compare import Mask
+    from omnigraph.changes.table_changes import Numbers
+    from omnigraph.merge.resolve import Handles
+    from omnigraph.merge.stage import Part
+    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store.records import DatasetVersion, WrittenFragment
+    from omnigraph.write.external_blobs import ExternalBlobs
+
+_EXTERNAL_ROWS_AT_ONCE: Final = 16
+"""How many rows with external blobs are in memory at once: their sizes are not known before."""
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Ids, and the stable row ids under which their rows are written."""
+
+    ids: pa.Array
+    row_ids: Numbers
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class MergeWorkers(Protocol):
+    """Does the heavy part of merges."""
+
+    @property
+    def name(self) -> str:
+        """The engine, as results call it."""
+        ...
+
+    def classify(
+        self, owner: NodeType | EdgeType, handles: Handles, *, target_is_base: bool
+    ) -> TableMerge:
+        """Find what a merge does to one table, and what it cannot."""
+        ...
+
+    def write(
+        self,
+        base: DatasetVersion,
+        owner: NodeType | EdgeType,
+        parts: Sequence[Part],
+        external_blobs: ExternalBlobs,
+        kept: KeptRows | None = None,
+    ) -> Sequence[WrittenFragment]:
+        """Write rows as uncommitted fragments; `kept` names the row ids of those that have one."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalMergeWorkers:
+    """Works in this process."""
+
+    datasets: DatasetStore
+    name: str = "local"
+
+    def classify(
+        self, owner: NodeType | EdgeType, handles: Handles, *, target_is_base: bool
+    ) -> TableMerge:
+        """Compare both sides with the base, then with each other."""
+        columns, blobs = owner.arrow_schema.names, owner.blob_properties
+        mine = table_changes(handles.base, handles.source, columns=columns, blobs=blobs)
+        theirs = RowChanges.none()
+        if not target_is_base:
+            theirs = table_changes(handles.base, handles.target, columns=columns, blobs=blobs)
+        return three_way(mine, theirs, differ_by(owner, handles))
+
+    def write(
+        self,
+        base: DatasetVersion,
+        owner: NodeType | EdgeType,
+        parts: Sequence[Part],
+        external_blobs: ExternalBlobs,
+        kept: KeptRows | None = None,
+    ) -> Sequence[WrittenFragment]:
+        """Stream rows into fragments."""
+        batches = (batch for part in parts for batch in part.batches(owner))
+        return write_batches(
+            self.datasets, base, owner, batches, external_blobs=external_blobs, kept=kept
+        )
+
+
+def differ_by(owner: NodeType | EdgeType, handles: Handles) -> Differ:
+    """Return how rows of the source are compared with rows of the target."""
+    columns, blobs = owner.arrow_schema.names, owner.blob_properties
+
+    def differ(mine: RowRefs, theirs: RowRefs) -> Mask:
+        source, target = handles.source, handles.target
+        if source is None or target is None:
+            return np.ones(len(mine), np.bool_)
+        return differing_refs(source, mine, target, theirs, columns=columns, blobs=blobs)
+
+    return differ
+
+
+def write_batches(
+    datasets: DatasetStore,
+    base: DatasetVersion,
+    owner: NodeType | EdgeType,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    external_blobs: ExternalBlobs,
+    kept: KeptRows | None,
+) -> Sequence[WrittenFragment]:
+    """Write batches of whole rows as uncommitted fragments, with all blobs as the graph's own."""
+    owned = (part for batch in batches for part in _owned(batch, owner, external_blobs))
+    if kept is None:
+        reader = pa.RecordBatchReader.from_batches(owner.arrow_schema, owned)
+        return datasets.write_fragments(base, reader)
+    schema = owner.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
+    reader = pa.RecordBatchReader.from_batches(schema, _numbered(owned, schema, kept))
+    return datasets.write_fragments(base, reader, row_id_column=ROW_ID)
+
+
+def _owned(
+    batch: pa.RecordBatch, owner: NodeType | EdgeType, external_blobs: ExternalBlobs
+) -> Iterator[pa.RecordBatch]:
+    names = [
+        name
+        for name in owner.blob_properties
+        if pc.struct_field(batch[name], "uri").null_count < batch.num_rows
+    ]
+    step = _EXTERNAL_ROWS_AT_ONCE if names else max(1, batch.num_rows)
+    for start in range(0, batch.num_rows, step):
+        part = batch.slice(start, step)
+        for name in names:
+            column = external_blobs.owned(part[name])
+            part = part.set_column(
+                part.schema.get_field_index(name), part.schema.field(name), column
+            )
+        yield part
+
+
+def _numbered(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, kept: KeptRows
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        places = pc.index_in(batch["id"], value_set=kept.ids).to_numpy()
+        row_ids = pa.array(kept.row_ids[places], pa.uint64())
+        yield pa.RecordBatch.from_arrays([*batch.columns, row_ids], schema=schema)
+
+
+# -- parts of a classification ---------------------------------------------------------------------
+
+
+def joined(parts: Sequence[TableMerge]) -> TableMerge:
+    """Put together what was found about disjoint sets of ids, as one pass would have found it."""
+    if len(parts) == 1:
+        return parts[0]
+    return TableMerge(
+        joined_refs([part.inserted for part in parts]),
+        joined_refs([part.updated for part in parts]),
+        _joined_ids([part.deleted for part in parts]),
+        tuple(_joined_clashes([clash for part in parts for clash in part.clashes])),
+    )
+
+
+def _joined_clashes(clashes: Sequence[Clash]) -> Iterator[Clash]:
+    # The order in which one pass tells them: by kind, and rows that the target deleted first.
+    kinds = sorted({_sort(clash) for clash in clashes})
+    for kind in kinds:
+        alike = [clash for clash in clashes if _sort(clash) == kind]
+        yield Clash(
+            alike[0].kind,
+            _joined_ids([clash.ids for clash in alike]),
+            _joined_side([clash.base for clash in alike]),
+            _joined_side([clash.source for clash in alike]),
+            _joined_side([clash.target for clash in alike]),
+        )
+
+
+_TOLD = ("divergent_insert", "divergent_update", "delete_vs_update")
+
+
+def _sort(clash: Clash) -> tuple[int, bool]:
+    return _TOLD.index(str(clash.kind)), clash.source is None
+
+
+def _joined_side(refs: Sequence[RowRefs | None]) -> RowRefs | None:
+    present = [each for each in refs if each is not None]
+    return joined_refs(present) if present else None
+
+
+def _joined_ids(ids: Sequence[pa.Array]) -> pa.Array:
+    everything = pa.concat_arrays([pa.array([], pa.utf8()), *ids])
+    return everything.take(pc.sort_indices(everything))

@@ -1,0 +1,263 @@
+"""Large merges as Spark tasks.
+
+1. Candidates of base against source, and of base against target, meet in the bucket of their id. A
+   task that has a bucket sees everything that both sides did to its ids, and decides about them by
+   the truth table that decides about whole tables in process.
+2. What comes back to the driver are ids and places of rows that the merge writes or that conflict,
+   never rows. Rules are checked by the driver, over the columns that rules look at.
+3. Tasks write the rows, each some of them, straight from the version that has them into fragments
+   of the target. Which ones is in a file beside the graph that all of them map into memory.
+4. While tasks run, `__staging/<operation>.json` names the tables that they read and write.
+5. Tables with little to compare are done by the driver: a job costs more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.changes.table_changes import (
+    RowChanges,
+    compared_changes,
+    differing_fragments,
+)
+from omnigraph.merge.resolve import Handles
+from omnigraph.merge.rows import TableMerge, three_way
+from omnigraph.merge.stage import Part, StoredPart, stored_batches
+from omnigraph.merge.workers import (
+    KeptRows,
+    LocalMergeWorkers,
+    differ_by,
+    joined,
+    write_batches,
+)
+from omnigraph.spark.diff import candidate_tasks
+from omnigraph.spark.diff_tasks import (
+    DiffTable,
+    ReadCandidates,
+    opened_version,
+    refs_of,
+)
+from omnigraph.spark.side_files import SideFiles
+from omnigraph.store import open_store
+from omnigraph.write.staging_record import DatasetBase, StagingRecords
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.spark.jobs import JobRunner
+    from omnigraph.store.datasets import DatasetHandle, DatasetStore
+    from omnigraph.store.records import DatasetVersion, WrittenFragment
+    from omnigraph.write.external_blobs import ExternalBlobs
+
+BUCKET_ROWS: Final = 250_000
+"""So many candidates of all sides are decided about by one task."""
+ROWS_MIN: Final = 100_000
+"""Below, a table is merged by the driver."""
+WRITTEN_ROWS: Final = 1_000_000
+"""So many rows are written by one task: those of a full fragment."""
+_SOURCE: Final = 0
+_TARGET: Final = 1
+
+
+@dataclass(frozen=True)
+class MergeTuning:
+    """Sizes, for tests to make small."""
+
+    bucket_rows: int = BUCKET_ROWS
+    rows_min: int = ROWS_MIN
+    written_rows: int = WRITTEN_ROWS
+
+
+@dataclass(frozen=True)
+class SparkMergeWorkers:
+    """Works as tasks of Spark jobs."""
+
+    files: SideFiles
+    datasets: DatasetStore
+    jobs: JobRunner
+    tuning: MergeTuning = MergeTuning()
+    name: str = "spark"
+
+    @property
+    def _local(self) -> LocalMergeWorkers:
+        return LocalMergeWorkers(self.datasets)
+
+    def classify(
+        self, owner: NodeType | EdgeType, handles: Handles, *, target_is_base: bool
+    ) -> TableMerge:
+        """Decide about the rows of each bucket in one task."""
+        differing = [differing_fragments(handles.base, handles.source)]
+        if not target_is_base:
+            differing.append(differing_fragments(handles.base, handles.target))
+        rows = sum(each.rows for each in differing)
+        if rows <= self.tuning.rows_min:
+            return self._local.classify(owner, handles, target_is_base=target_is_base)
+        buckets = -(-rows // self.tuning.bucket_rows)
+        versions = [_at(handles.source), _at(handles.target)]
+        tables = tuple(
+            DiffTable(owner, "", _at(handles.base), versions[number], 0, buckets)
+            for number in range(len(differing))
+        )
+        tasks = tuple(
+            task for number, each in enumerate(differing) for task in candidate_tasks(number, each)
+        )
+        parts = self.jobs.bucketed(
+            "merge",
+            ReadCandidates(self.files.settings, tables, tasks),
+            buckets,
+            _Decide(self.files, owner, _Versions(_at(handles.base), *versions)),
+        )
+        return joined(parts)
+
+    def write(
+        self,
+        base: DatasetVersion,
+        owner: NodeType | EdgeType,
+        parts: Sequence[Part],
+        external_blobs: ExternalBlobs,
+        kept: KeptRows | None = None,
+    ) -> Sequence[WrittenFragment]:
+        """Write stored rows as tasks, and rows that were made here by the driver."""
+        stored = [part for part in parts if isinstance(part, StoredPart)]
+        if sum(len(part.ids) for part in stored) <= self.tuning.rows_min:
+            return self._local.write(base, owner, parts, external_blobs, kept)
+        asked = [one for part in stored for one in self._pieces(part, kept)]
+        answers = self.jobs.calls("write", _Write(self.files, base, owner, external_blobs), asked)
+        fragments = [fragment for answer in answers for fragment in answer]
+        made = [part for part in parts if not isinstance(part, StoredPart)]
+        if made:
+            fragments += self._local.write(base, owner, made, external_blobs, kept)
+        return fragments
+
+    def _pieces(self, part: StoredPart, kept: KeptRows | None) -> Iterator[_Piece]:
+        columns = {"row_id": pa.array(part.refs.row_ids, pa.uint64())}
+        if kept is not None:
+            places = pc.index_in(part.ids, value_set=kept.ids).to_numpy()
+            columns["id"] = part.ids
+            columns["kept"] = pa.array(kept.row_ids[places], pa.uint64())
+        path = self.files.write("rows", pa.table(columns))
+        count = len(part.refs)
+        for start in range(0, count, self.tuning.written_rows):
+            rows = min(self.tuning.written_rows, count - start)
+            yield _Piece(part.handle.at, path, start, rows)
+
+
+@contextmanager
+def spark_merge_workers(
+    repository: Repository, snapshots: Sequence[Snapshot], jobs: JobRunner
+) -> Iterator[SparkMergeWorkers]:
+    """Lend workers for one merge of some snapshots."""
+    operation_id = repository.clock.ulid()
+    entries = {entry.state: entry for one in snapshots for entry in one.entries.values()}
+    bases = [
+        DatasetBase(entry.location, entry.table_branch, entry.table_version)
+        for entry in entries.values()
+    ]
+    store = repository.store
+    files = SideFiles(store.settings, operation_id)
+    with StagingRecords(store.objects, repository.clock).hold(operation_id, bases):
+        try:
+            yield SparkMergeWorkers(files, store.datasets, jobs)
+        finally:
+            files.remove()
+
+
+def _at(handle: DatasetHandle | None) -> DatasetVersion | None:
+    return None if handle is None else handle.at
+
+
+# -- inside of tasks -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """The three versions of a table; a side that is None does not have it."""
+
+    base: DatasetVersion | None
+    source: DatasetVersion | None
+    target: DatasetVersion | None
+
+
+@dataclass(frozen=True)
+class _Decide:
+    """Decides about the rows of one bucket."""
+
+    files: SideFiles
+    owner: NodeType | EdgeType
+    versions: _Versions
+
+    def __call__(self, batches: Iterable[pa.RecordBatch], number: int) -> TableMerge:  # noqa: ARG002 - buckets need no names
+        rows = pa.Table.from_batches([batch for batch in batches if batch.num_rows])
+        datasets = open_store(self.files.settings).datasets
+        handles = Handles(
+            opened_version(datasets, self.versions.base),
+            opened_version(datasets, self.versions.source),
+            opened_version(datasets, self.versions.target),
+        )
+        mine = self._changes(rows, _SOURCE, handles.base, handles.source)
+        theirs = self._changes(rows, _TARGET, handles.base, handles.target)
+        return three_way(mine, theirs, differ_by(self.owner, handles))
+
+    def _changes(
+        self,
+        rows: pa.Table,
+        side: int,
+        before: DatasetHandle | None,
+        after: DatasetHandle | None,
+    ) -> RowChanges:
+        of_side = rows.filter(pc.equal(rows["table"], side))
+        if not of_side.num_rows:
+            return RowChanges.none()
+        return compared_changes(
+            before,
+            after,
+            refs_of(of_side.filter(of_side["is_before"])),
+            refs_of(of_side.filter(pc.invert(of_side["is_before"]))),
+            columns=self.owner.arrow_schema.names,
+            blobs=self.owner.blob_properties,
+        )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some rows of one version, listed in a side file."""
+
+    at: DatasetVersion
+    path: str
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class _Write:
+    """Writes some rows as fragments of the target."""
+
+    files: SideFiles
+    base: DatasetVersion
+    owner: NodeType | EdgeType
+    external_blobs: ExternalBlobs
+
+    def __call__(self, piece: _Piece, number: int) -> tuple[WrittenFragment, ...]:  # noqa: ARG002 - pieces need no names
+        datasets = open_store(self.files.settings).datasets
+        at = piece.at
+        handle = datasets.open(at.location, branch=at.branch, version=at.version)
+        listed = self.files.read(piece.path).slice(piece.start, piece.rows).combine_chunks()
+        kept = None
+        if "kept" in listed.column_names:
+            kept = KeptRows(listed["id"].chunk(0), listed["kept"].to_numpy())
+        batches = stored_batches(handle, listed["row_id"].to_numpy(), self.owner)
+        written = write_batches(
+            datasets,
+            self.base,
+            self.owner,
+            batches,
+            external_blobs=self.external_blobs,
+            kept=kept,
+        )
+        return tuple(written)
