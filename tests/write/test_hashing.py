@@ -74,6 +74,14 @@ def test_an_index_finds_exactly_what_it_knows(
         assert place < 0 or known[place] == number
 
 
+def test_an_index_over_numbers_that_begin_alike_takes_few_steps() -> None:
+    first = (np.arange(1_000, dtype=np.uint64) << np.uint64(40)) + np.uint64(7 << 56)
+    index = HashIndex(Pairs(first, first))
+    begins = index._begins
+    assert np.diff(begins).max() <= 2
+    assert index.places(Pairs(first, first)).tolist() == list(range(1_000))
+
+
 def test_values_are_found_among_sorted_ones() -> None:
     ordered = np.array([3, 7], np.uint64)
     assert is_among(np.array([7, 8, 0], np.uint64), ordered).tolist() == [True, False, False]

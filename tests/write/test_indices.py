@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.schema import compile_schema

@@ -111,7 +111,7 @@ class HashPart:
             yield self._counting(*self.whole)
         elif self.buckets is not None:
             for columns in self.buckets.slabs(self.within):
-                yield self._counting(columns[0], columns[-1].astype(np.int64))
+                yield self._counting(columns[0], columns[-1].view(np.int64))
 
     def _counting(self, hashes: Hashes, rows: Integers) -> tuple[Hashes, Integers]:
         if self.counted is None:
@@ -235,7 +235,7 @@ class RowLookup:
                 yield rows, self._index().rows_of(pairs)
             return
         for columns, found in self.joined_buckets(wanted.buckets()):
-            yield columns[2].astype(np.int64), found
+            yield columns[2].view(np.int64), found
 
     def joined_buckets(self, wanted: Buckets) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
         """Look up rows that are divided already; their first two columns are a pair."""
@@ -270,7 +270,7 @@ class RowLookup:
 
             def make(within: range = within) -> _Index:
                 first, second, rows = buckets.rows(within)
-                return self._made(Pairs(first, second), rows.astype(np.int64), self._counted)
+                return self._made(Pairs(first, second), rows.view(np.int64), self._counted)
 
             yield within, make
 
