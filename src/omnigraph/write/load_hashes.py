@@ -19,7 +19,15 @@ import numpy as np
 from omnigraph.store.records import ROW_ADDRESS
 from omnigraph.write.buckets import Buckets, bucket_of, divided
 from omnigraph.write.columns import Integers, Mask, flat
-from omnigraph.write.hashing import NO_HASH, Hashes, HashIndex, HashScheme, Pairs, repeated_hashes
+from omnigraph.write.hashing import (
+    NO_HASH,
+    Hashes,
+    HashIndex,
+    HashScheme,
+    Pairs,
+    distinct_hashes,
+    repeated_hashes,
+)
 
 if TYPE_CHECKING:
     from omnigraph.write.locate import StoredRows
@@ -138,20 +146,20 @@ class HashPart:
                 # Many rows with few hashes among them: each is enough once.
                 together = np.concatenate(known)
                 again.append(repeated_hashes(together))
-                known = [np.unique(together)]
+                known = [distinct_hashes(together)]
                 size = len(known[0])
         if not known:
             return np.zeros(0, np.uint64)
         last = repeated_hashes(known[0] if len(known) == 1 else np.concatenate(known))
         if not again:
             return last
-        found: Hashes = np.unique(np.concatenate([*again, last]))
+        found: Hashes = distinct_hashes(np.concatenate([*again, last]))
         return found
 
     def distinct(self) -> Hashes:
         """Return all hashes once, sorted."""
-        parts = [np.unique(hashes) for hashes, _ in self.slabs()]
-        found: Hashes = np.unique(np.concatenate([*parts, np.zeros(0, np.uint64)]))
+        parts = [distinct_hashes(hashes) for hashes, _ in self.slabs()]
+        found: Hashes = distinct_hashes(np.concatenate([*parts, np.zeros(0, np.uint64)]))
         kept: Hashes = found[found != NO_HASH]
         return kept
 
