@@ -8,9 +8,15 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import engine
-from omnigraph.engine import EngineChoice, EngineMissingError, choose
+from omnigraph.engine import (
+    EngineChoice,
+    EngineDeclinedError,
+    EngineMissingError,
+    LoadRequest,
+    choose,
+)
 from omnigraph.graph import Graph
-from omnigraph.write.load_result import LoadOptionsError
+from omnigraph.write.load_result import LoadOptionsError, LoadResult
 
 AUTO, LOCAL, SPARK = EngineChoice.AUTO, EngineChoice.LOCAL, EngineChoice.SPARK
 
@@ -76,10 +82,25 @@ def test_what_only_this_process_reads_stays_here(tmp_path: Path) -> None:
             graph.load(record, mode="append", engine="spark")
         path = tmp_path / "in.json"
         path.write_bytes(record)
-        with pytest.raises(EngineMissingError, match="compatible reader"):
-            graph.load(path, mode="append", engine="spark", reader="compatible")
         with pytest.raises(LoadOptionsError, match="order_by"):
             graph.load(path, mode="append", engine="local", order_by=["n"])
+
+
+def test_what_an_engine_declines_is_done_here_unless_only_it_can_read_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Declining(Engine):
+        def load(self, request: LoadRequest) -> LoadResult:
+            raise EngineDeclinedError("spark", f"no thanks, {request.options.mode}")
+
+    monkeypatch.setitem(engine._engines, "spark", Declining())  # type: ignore[arg-type]  # a part of an engine is enough here
+    path = tmp_path / "in.json"
+    path.write_bytes(b'{"type": "A",\n"data": {"n": 1}}')
+    with Graph.init(str(tmp_path / "graph"), "node A { n: I32? }") as graph:
+        result = graph.load(path, mode="append", engine="spark", reader="compatible")
+        assert (result.engine, result.inserted) == ("local", 1)
+        with pytest.raises(EngineDeclinedError, match="no thanks, append"):
+            graph.load({"A": {"format": "csv", "path": "a.csv"}}, mode="append")
 
 
 def test_a_size_that_is_no_number_is_refused(large: Path) -> None:

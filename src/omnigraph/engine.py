@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.load_result import LoadOptions, LoadOptionsError, LoadResult
 from omnigraph.write.load_source import files_of
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.changes.selection import Selection
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.merge.workers import MergeWorkers
+    from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.export import ExportPlan, ExportResult
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.protocol import Committer
@@ -73,6 +73,8 @@ class LoadRequest:
     session: object | None = None
     order_by: tuple[str, ...] = ()
     shows_progress: bool = False
+    embedder: RowEmbedder | None = None
+    """Fills the vectors that `@embed` asks for."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,12 @@ class EngineMissingError(InvalidInputError):
         self.engine = engine
         self.reason = reason
         super().__init__(f"engine '{engine}': {reason}")
+
+
+class EngineDeclinedError(EngineMissingError):
+    """The engine has met something that only this process can do; nothing was committed."""
+
+    code = "OG-ENGINE-DECLINED"
 
 
 _engines: dict[str, BulkEngine] = {}
@@ -276,18 +284,24 @@ def run_load(
         if request.order_by:
             raise LoadOptionsError("`order_by` is for tables of Spark")
         return local()
-    return engine_named(chosen.engine).load(request)
+    try:
+        return engine_named(chosen.engine).load(request)
+    except EngineDeclinedError as error:
+        if request.order_by or _has_foreign_table(request.data):
+            raise
+        note(Choice(EngineChoice.LOCAL, error.reason))
+        return local()
 
 
 def _only_local(request: LoadRequest) -> str | None:
-    """Say why only this process can read an input."""
+    """Say why only this process can do a load."""
+    if request.options.is_dry_run:
+        return "dry runs are done in this process only"
     data = request.data
     if isinstance(data, Mapping | str | os.PathLike):
         pass
     elif isinstance(data, bytes) or not isinstance(data, Sequence):
         return "it reads files and tables; write the records to a file first"
-    if not isinstance(data, Mapping) and request.options.conversion is not ConversionMode.STRICT:
-        return "the compatible reader runs in this process only"
     return None
 
 

@@ -100,13 +100,8 @@ def run(graph: Graph, step: tuple[str, Any, Any]) -> None:
         load(graph, *ends, cites(f"{first}-{second}", first, second))
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=10)
-@given(st.lists(steps, min_size=1, max_size=7), st.integers(1, 5))
-def test_pages_and_cursors_tell_the_whole_history_once(
-    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any, Any]], limit: int
-) -> None:
-    root = str(tmp_path_factory.mktemp("feed") / "g.omni")
-    graph = Graph.init(root, SCHEMA, durability="process", auto_optimize=False)
+def check_feed(root: Path, work: list[tuple[str, Any, Any]], limit: int) -> None:
+    graph = Graph.init(str(root / "g.omni"), SCHEMA, durability="process", auto_optimize=False)
     for step in work:
         run(graph, step)
     blocks = drained(graph, limit, "beginning")
@@ -123,6 +118,23 @@ def test_pages_and_cursors_tell_the_whole_history_once(
         for change in graph.commit_changes(commit).to_json()["changes"]  # type: ignore[attr-defined]  # JSON
     ]
     assert whole == [change for block in blocks for change in block["changes"]]
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=25)
+@given(st.lists(steps, min_size=1, max_size=7), st.integers(1, 5))
+def test_pages_and_cursors_tell_the_whole_history_once(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any, Any]], limit: int
+) -> None:
+    check_feed(tmp_path_factory.mktemp("feed"), work, limit)
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=list(HealthCheck), max_examples=300)
+@given(st.lists(steps, min_size=1, max_size=16), st.integers(1, 9))
+def test_pages_and_cursors_tell_a_long_history_once(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any, Any]], limit: int
+) -> None:
+    check_feed(tmp_path_factory.mktemp("feed"), work, limit)
 
 
 def test_a_commit_is_told_with_both_images(graph: Graph) -> None:

@@ -99,12 +99,8 @@ def found(before: Snapshot, after: Snapshot) -> RowChanges:
     return table_changes(before.open(KEY), after.open(KEY), columns=COLUMNS, blobs=("body",))
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=15)
-@given(st.lists(steps, min_size=1, max_size=6))
-def test_any_two_versions_differ_by_what_the_model_says(
-    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any]]
-) -> None:
-    history = History(tmp_path_factory.mktemp("changes"))
+def check(root: Path, work: list[tuple[str, Any]]) -> None:
+    history = History(root)
     for step, value in work:
         history.run(step, value)
     for before, old in history.versions:
@@ -115,6 +111,23 @@ def test_any_two_versions_differ_by_what_the_model_says(
             differing = sorted(key for key in old.keys() & new.keys() if old[key] != new[key])
             assert changes.updated_before.ids.to_pylist() == differing
             assert changes.updated_after.ids.to_pylist() == differing
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=25)
+@given(st.lists(steps, min_size=1, max_size=6))
+def test_any_two_versions_differ_by_what_the_model_says(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any]]
+) -> None:
+    check(tmp_path_factory.mktemp("changes"), work)
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=list(HealthCheck), max_examples=300)
+@given(st.lists(steps, min_size=1, max_size=14))
+def test_any_two_versions_of_a_long_history_differ_by_what_the_model_says(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any]]
+) -> None:
+    check(tmp_path_factory.mktemp("changes"), work)
 
 
 def test_fragments_that_are_the_same_on_both_sides_are_not_read(tmp_path: Path) -> None:

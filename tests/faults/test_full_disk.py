@@ -24,7 +24,10 @@ from omnigraph.recovery import failpoints
 from omnigraph.store.errors import StorageFullError, StoragePermissionError
 from omnigraph.write.protocol import WriteUnsettledError
 from support.places import Place
-from support.sweeps import JOBS_BY_NAME, Job, Sweep, attempt, check_heads, content_of, prepare
+from support.sweep_jobs import JOBS_BY_NAME, Job, prepare
+from support.sweeps import Sweep, attempt, check_heads, content_of
+
+pytestmark = pytest.mark.usefixtures("disarmed")
 
 _SIZE = "24m"
 _CHUNKS = (1 << 20, 1 << 12, 1)
@@ -71,7 +74,12 @@ class Disk:
         """Lay a read-only view of itself over the disk; open files stay writable below it."""
         _run("mount", "--bind", str(self.root), str(self.root))
         self._layers += 1
-        _run("mount", "-o", "remount,bind,ro", str(self.root))
+        # Refused for as long as somebody has a file open for writing in the new view.
+        for _ in range(1_000):
+            with suppress(subprocess.CalledProcessError):
+                _run("mount", "-o", "remount,bind,ro", str(self.root))
+                return
+        raise AssertionError("the disk is never at rest")
 
     def relent(self) -> None:
         """Take the cause away."""
@@ -101,12 +109,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         pytest.skip(f"mounting is not allowed here: {error.stderr.decode().strip()}")
     yield disk
     disk.unmount()
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 @pytest.fixture(scope="module")

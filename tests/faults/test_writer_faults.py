@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -24,45 +23,27 @@ from omnigraph.recovery.sidecar import FOLDER
 from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
 from support.places import Place
 from support.s3 import S3Server
-from support.sweeps import (
-    JOBS,
-    JOBS_BY_NAME,
-    Job,
-    Sweep,
-    attempt,
-    broken,
-    copies,
-    pending_operations,
-    prepare,
-)
+from support.sweep_jobs import JOBS, JOBS_BY_NAME, Job
+from support.sweeps import Archives, Sweep, attempt, broken, pending_operations
+
+pytestmark = pytest.mark.usefixtures("disarmed")
 
 FAULTS = (FaultMode.FAIL_BEFORE, FaultMode.FAIL_AFTER, FaultMode.DIE_AFTER)
 POINTS = [point for point in failpoints.FAILPOINTS if point.startswith(("write.", "schema_apply."))]
-_NUMBERS = itertools.count()
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Place]:
-    """Two small graphs, without and with a branch."""
-    found = {}
-    for with_branch in (False, True):
-        found[with_branch] = Place(str(tmp_path_factory.mktemp("template") / "graph"))
-        prepare(found[with_branch], with_branch=with_branch)
-    return found
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
+    return Archives(str(tmp_path_factory.mktemp("archives")))
 
 
-def fresh(templates: dict[bool, Place], tmp_path: Path, job: Job) -> Iterator[Place]:
-    return copies(templates[job.branch != "main"], tmp_path)
+@pytest.fixture(scope="module")
+def s3_archives(s3: S3Server) -> Archives:
+    return Archives(f"s3://{s3.bucket}/sweeps", s3.options)
 
 
-def check_fault(swept: Sweep, place: Place, plan: FaultPlan) -> bool:
-    """Run a job under a plan and check what is left of it."""
+def check_fault(swept: Sweep, place: Place, plan: FaultPlan) -> int:
+    """Run a job under a plan and check what is left of it; return how many steps were done."""
     error = attempt(broken(place, plan, swept.job.branch), swept.job)
     # The lease of a dead process would make the next one wait for ten seconds.
     place.store().objects.delete_prefix("__leases")
@@ -73,12 +54,14 @@ def check_fault(swept: Sweep, place: Place, plan: FaultPlan) -> bool:
         raise
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_a_fault_from_the_record_on_leaves_all_or_nothing(
-    templates: dict[bool, Place], tmp_path: Path, job: Job
-) -> None:
+QUICK = [job for job in JOBS if job.name not in ("merge forward", "merge and delete", "revert")]
+"""The long sweep has all of them."""
+
+
+@pytest.mark.parametrize("job", QUICK, ids=lambda job: job.name)
+def test_a_fault_from_the_record_on_leaves_all_or_nothing(archives: Archives, job: Job) -> None:
     """The faults take turns; the long sweep has each of them at every effect."""
-    places = fresh(templates, tmp_path, job)
+    places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     faults = itertools.cycle(FAULTS)
     for _ in range(JOBS.index(job) % len(FAULTS)):
@@ -87,40 +70,29 @@ def test_a_fault_from_the_record_on_leaves_all_or_nothing(
         check_fault(swept, next(places), FaultPlan(at=number, mode=next(faults)))
         for number in swept.decisive
     ]
-    assert set(done) == {True, False}
+    assert len(job.steps) in done
+    assert 0 in done or not job.moves_tables, "some fault stops it"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", FAULTS)
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
 def test_a_fault_at_any_effect_leaves_all_or_nothing(
-    templates: dict[bool, Place], tmp_path: Path, job: Job, mode: FaultMode
+    archives: Archives, job: Job, mode: FaultMode
 ) -> None:
-    places = fresh(templates, tmp_path, job)
+    places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     done = [check_fault(swept, next(places), plan) for plan in sweep(mode, effects_max=200)]
     assert len(done) > len(swept.decisive)
-    assert done[-1], "without a fault the job succeeds"
+    assert done[-1] == len(job.steps), "without a fault the job succeeds"
     assert not done[0], "the first effect is not the last one"
-
-
-def s3_copies(template: Place, s3: S3Server) -> Iterator[Place]:
-    """Yield copies of a graph without branches under other prefixes of the bucket."""
-    source = template.store().objects
-    held = {info.path: source.get(info.path).data for info in source.list()}
-    for number in _NUMBERS:
-        place = Place(f"s3://{s3.bucket}/sweep{number}/graph", s3.options)
-        target = place.store().objects
-        for path, data in held.items():
-            target.put(path, data)
-        yield place
 
 
 ON_S3 = [
     (job, offset)
     for job in JOBS
     for offset in range(len(FAULTS))
-    if job.branch == "main" and (offset == 0 or job.name == "insert")
+    if offset == 0 or job.name in ("insert", "merge three ways")
 ]
 
 
@@ -136,38 +108,61 @@ def rotating_plans(offset: int) -> Iterator[FaultPlan]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("job", "offset"), ON_S3, ids=lambda part: getattr(part, "name", part))
 def test_a_fault_at_any_effect_on_s3_leaves_all_or_nothing(
-    templates: dict[bool, Place], s3: S3Server, job: Job, offset: int
+    s3_archives: Archives, job: Job, offset: int
 ) -> None:
     """Leases are objects here: taking, renewing and letting go of a turn is swept as well.
 
-    An insert meets every fault at every effect; the other jobs, which are slow here, one each.
+    An insert and a merge meet every fault at every effect; the other jobs, which are slow here,
+    one each.
     """
-    places = s3_copies(templates[False], s3)
+    places = s3_archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     done = [check_fault(swept, next(places), plan) for plan in rotating_plans(offset)]
-    assert done[-1], "without a fault the job succeeds"
-    assert False in done, "some fault stops it; a lease that landed unnoticed does not"
+    assert done[-1] == len(job.steps), "without a fault the job succeeds"
+    assert 0 in done, "some fault stops it; a lease that landed unnoticed does not"
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("delete with cascade", FaultMode.DIE_AFTER),
+        ("load append", FaultMode.FAIL_AFTER),
+        ("load merge", FaultMode.FAIL_BEFORE),
+        ("load overwrite", FaultMode.DIE_AFTER),
+        ("ensure indices", FaultMode.FAIL_AFTER),
+        ("merge three ways", FaultMode.DIE_AFTER),
+    ],
+)
+def test_a_fault_at_the_last_table_on_s3_leaves_all_or_nothing(
+    s3_archives: Archives, name: str, mode: FaultMode
+) -> None:
+    job = JOBS_BY_NAME[name]
+    places = s3_archives.of(job).places()
+    swept = Sweep.measured(job, next(places))
+    commits = [e.number for e in swept.effects if e.name == "datasets.commit_staged"]
+    last = [number for number in commits if number in swept.decisive][swept.table_count - 1]
+    check_fault(swept, next(places), FaultPlan(at=last, mode=mode))
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_failure_at_a_named_point_leaves_all_or_nothing(
-    templates: dict[bool, Place], tmp_path: Path, point: str
-) -> None:
+def test_a_failure_at_a_named_point_leaves_all_or_nothing(archives: Archives, point: str) -> None:
     name = "schema apply" if point.startswith("schema_apply.") else "insert on a branch"
-    check_point(templates, tmp_path, JOBS_BY_NAME[name], point)
+    if point == "write.sidecar_confirmed":
+        name = "merge three ways"
+    check_point(archives, JOBS_BY_NAME[name], point)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
 def test_a_failure_of_any_job_at_a_named_point_leaves_all_or_nothing(
-    templates: dict[bool, Place], tmp_path: Path, job: Job, point: str
+    archives: Archives, job: Job, point: str
 ) -> None:
-    check_point(templates, tmp_path, job, point)
+    check_point(archives, job, point)
 
 
-def check_point(templates: dict[bool, Place], tmp_path: Path, job: Job, point: str) -> None:
-    places = fresh(templates, tmp_path, job)
+def check_point(archives: Archives, job: Job, point: str) -> None:
+    places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     place = next(places)
     failpoints.arm(point)
@@ -175,14 +170,14 @@ def check_point(templates: dict[bool, Place], tmp_path: Path, job: Job, point: s
         error = attempt(graph, job)
         failpoints.disarm()
     done = swept.check(place, audited=pending_operations(place), error=error)
-    if error is None or point in (
-        "write.phase_b_done",
-        "write.published",
-        "write.sidecar_deleted",
-        "schema_apply.published",
-    ):
+    order = failpoints.FAILPOINTS.index
+    if point.startswith("schema_apply."):
+        is_complete = point == "schema_apply.published"
+    else:
+        is_complete = order(point) >= order(job.complete_at)
+    if error is None or is_complete:
         assert done, "what is complete is rolled forward"
-    elif point != "write.after_first_table" or swept.table_count > 1:
+    elif swept.table_count > 1 or order(point) < order("write.after_first_table"):
         assert not done, "what is not is rolled back"
 
 
@@ -192,10 +187,15 @@ STATES: dict[str, tuple[str, int]] = {
     "record written": ("insert", 0),
     "first table moved": ("insert", 1),
     "all tables moved": ("insert", 2),
-    "published": ("insert", 4),
+    "published": ("insert", 3),
     "fork moved": ("insert on a branch", 1),
     "types renamed and moved": ("schema apply", 3),
     "chain half done": ("optimize", 1),
+    "merge half moved": ("merge three ways", 2),
+    "merge moved": ("merge three ways", 3),
+    "merge confirmed": ("merge three ways", 4),
+    "merged forks half moved": ("merge into a branch", 1),
+    "pointers announced": ("merge by pointer", 0),
 }
 """Dead writes by job and the number of effects after the record's own."""
 
@@ -243,13 +243,13 @@ def check_recovery_faults(
     assert len(outcomes) == 1, "a fault in the recovery changes its verdict"
 
 
-@pytest.mark.parametrize("state", list(STATES)[:4])
+@pytest.mark.parametrize("state", [*list(STATES)[:4], "merge half moved"])
 def test_a_fault_in_the_recovery_is_finished_by_the_next_one(
-    templates: dict[bool, Place], tmp_path: Path, state: str
+    archives: Archives, state: str
 ) -> None:
     """The faults take turns; the long sweep has each of them at every effect."""
     job = JOBS_BY_NAME[STATES[state][0]]
-    places = fresh(templates, tmp_path, job)
+    places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     place = next(places)
     dead_write(swept, place, STATES[state][1])
@@ -267,9 +267,9 @@ def test_a_fault_in_the_recovery_is_finished_by_the_next_one(
 @pytest.mark.parametrize("mode", FAULTS)
 @pytest.mark.parametrize("state", list(STATES))
 def test_a_fault_at_any_effect_of_the_recovery_is_finished_by_the_next_one(
-    templates: dict[bool, Place], tmp_path: Path, state: str, mode: FaultMode
+    archives: Archives, state: str, mode: FaultMode
 ) -> None:
     job = JOBS_BY_NAME[STATES[state][0]]
-    places = fresh(templates, tmp_path, job)
+    places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     check_recovery_faults(swept, places, state, sweep(mode, effects_max=100))

@@ -21,6 +21,8 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.publish import Publisher
 from omnigraph.manifest.rows import Registration, Tag, tag_object_id, voided_row
 from omnigraph.manifest.state import ManifestState
+from omnigraph.store.beside import InTurn
+from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import StaleBaseError, WriteOutcomeUnknownError
 from omnigraph.store.faults import FaultMode, FaultPlan, faulty
@@ -365,9 +367,20 @@ class Interrupted:
         return self._inner.commit_staged(staged, exact=exact)
 
 
+def publisher_on(store: Store, repository: Repository) -> Publisher:
+    return Publisher(
+        datasets=store.datasets,
+        reader=repository.reader,
+        clock=ManualClock(),
+        beside=store.beside,
+    )
+
+
 def interrupted(repository: Repository, event: Callable[[], None], times: int = 1) -> Publisher:
     datasets: DatasetStore = Interrupted(repository.store.datasets, event, times)  # type: ignore[assignment]
-    return Publisher(datasets=datasets, reader=repository.reader, clock=ManualClock())
+    return Publisher(
+        datasets=datasets, reader=repository.reader, clock=ManualClock(), beside=InTurn()
+    )
 
 
 def test_a_publish_that_loses_the_race_for_the_head_tries_again(place: Place) -> None:
@@ -414,6 +427,55 @@ def test_a_publish_that_keeps_losing_gives_up_at_its_deadline(local_place: Place
             updates=Updates(),
             deadline_s=1.0,
         )
+
+
+@pytest.mark.parametrize("is_overtaken", [False, True])
+def test_a_publish_staged_ahead_is_used_only_on_the_state_that_it_was_made_from(
+    local_place: Place, is_overtaken: bool
+) -> None:
+    graph = local_place.init()
+    other, repository = local_place.open(), repository_of(graph)
+    counting = FaultPlan()
+    publisher = publisher_on(faulty(repository.store, counting), repository)
+    mine = draft(repository)
+    updates = Updates(rows=(voided_row("DEAD", "OP"),))
+    with publisher.staged_ahead(MAIN_INCARNATION, draft=mine, updates=updates) as ahead:
+        written = len(counting.effects)
+        if is_overtaken:
+            move(other, CITY)
+        publisher.publish(
+            MAIN_INCARNATION,
+            draft=mine,
+            requirements=Requirements(),
+            updates=updates,
+            ahead=ahead,
+        )
+    later = [effect.name for effect in counting.effects[written:]]
+    staged_again = ["datasets.stage_update"] if is_overtaken else []
+    assert later == [*staged_again, "datasets.commit_staged"]
+    assert head(repository).is_voided("DEAD")
+    commits = graph.list_commits()
+    assert commits[0].graph_commit_id == mine.graph_commit_id
+    assert commits[0].parent_commit_id == commits[1].graph_commit_id
+
+
+def test_a_publish_whose_rows_could_not_be_staged_ahead_stages_them_itself(
+    local_place: Place,
+) -> None:
+    repository = repository_of(local_place.init())
+    store = faulty(repository.store, FaultPlan(at=1, mode=FaultMode.FAIL_BEFORE))
+    publisher = publisher_on(store, repository)
+    mine = draft(repository)
+    with publisher.staged_ahead(MAIN_INCARNATION, draft=mine, updates=Updates()) as ahead:
+        assert ahead.exception() is not None
+        publisher.publish(
+            MAIN_INCARNATION,
+            draft=mine,
+            requirements=Requirements(),
+            updates=Updates(),
+            ahead=ahead,
+        )
+    assert head(repository).is_published(mine.graph_commit_id)
 
 
 def test_upkeep_of_the_manifest_may_come_in_between(place: Place) -> None:
@@ -468,16 +530,14 @@ def test_an_unknown_outcome_is_reported_as_such_and_told_by_the_commit_id(
     repository = repository_of(graph)
     counting = FaultPlan()
     store = faulty(repository.store, counting)
-    publisher = Publisher(datasets=store.datasets, reader=repository.reader, clock=ManualClock())
+    publisher = publisher_on(store, repository)
     publisher.publish(
         MAIN_INCARNATION, draft=draft(repository), requirements=Requirements(), updates=Updates()
     )
     last = len(counting.effects)
     for mode, landed in ((FaultMode.FAIL_AFTER, True), (FaultMode.FAIL_BEFORE, False)):
         store = faulty(repository.store, FaultPlan(at=last, mode=mode))
-        publisher = Publisher(
-            datasets=store.datasets, reader=repository.reader, clock=ManualClock()
-        )
+        publisher = publisher_on(store, repository)
         mine = draft(repository)
         with pytest.raises(Exception) as caught:  # noqa: PT011 - looked at below
             publisher.publish(

@@ -92,7 +92,10 @@ def broken(graph: Graph, plan: FaultPlan) -> Tags:
     repository = repository_of(graph)
     store = faulty(repository.store, plan)
     publisher = type(repository.publisher)(
-        datasets=store.datasets, reader=repository.reader, clock=repository.clock
+        datasets=store.datasets,
+        reader=repository.reader,
+        clock=repository.clock,
+        beside=store.beside,
     )
     return Tags(
         datasets=store.datasets,

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph.graph import Graph, ReadTarget
-from omnigraph.merge.conflicts import ConflictKind, MergeConflictError
+from omnigraph.manifest import Snapshot
+from omnigraph.manifest.history import History
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.merge.conflicts import ConflictKind, MergeConflictError, ReadSetConflictError
 from omnigraph.merge.decision_file import DecisionFileError
 from omnigraph.merge.merger import SameBranchError
+from omnigraph.merge.stage import stage_table
 from omnigraph.recovery.failpoints import FailpointError, arm, disarm
 from omnigraph.write.export import stream_lines
+from omnigraph.write.external_blobs import BlobSourceDeniedError, BlobSourceUnreadableError
 
 SCHEMA = """
 node Doc {
@@ -300,6 +308,7 @@ def test_a_file_settles_rows_one_by_one(diverged: Graph, tmp_path: Path) -> None
         ('{"type": "Dog", "id": "a", "take": "base"}', "no type 'Dog'"),
         ('{"type": "Doc", "id": "a", "take": "mine"}', "take is 'mine'"),
         ('{"type": "Doc", "id": "a", "data": {"nope": 1}}', "no property 'nope'"),
+        ('{"type": "Doc", "id": "a", "data": {"slug": "z"}}', "slug makes the id 'z', not 'a'"),
         ('{"type": "Cites", "id": "e", "data": {}}', "needs from and to"),
     ],
 )
@@ -338,6 +347,154 @@ def test_what_was_changed_again_since_stands_in_the_way(graph: Graph) -> None:
     assert [each.kind for each in caught.value.conflicts] == [ConflictKind.DIVERGENT_UPDATE]
     graph.commit_revert(undone, prefer="source")
     assert docs(graph, "main") == {"a": {"note": "one"}}
+
+
+# -- blobs outside of the graph --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A file outside of the graph, and where it lies."""
+
+    path: Path
+
+    @property
+    def uri(self) -> str:
+        return f"file://{self.path}"
+
+    @property
+    def bases(self) -> list[str]:
+        return [f"file://{self.path.parent}"]
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Outside:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.bin").write_bytes(b"hello")
+    return Outside(tmp_path / "in" / "a.bin")
+
+
+def refer(graph: Graph, branch: str, outside: Outside) -> None:
+    """Give a row a reference that stays one: only overwriting keeps them."""
+    record = json.dumps(doc("far", body=outside.uri)).encode()
+    graph.load(record, mode="overwrite", branch=branch, external_blob_bases=outside.bases)
+
+
+@pytest.mark.parametrize("is_update", [False, True])
+def test_external_blobs_of_copied_rows_become_bytes_of_the_graph(
+    graph: Graph, outside: Outside, is_update: bool
+) -> None:
+    if is_update:
+        put(graph, "main", doc("far", note="old"))
+    graph.branch_create("draft")
+    refer(graph, "draft", outside)
+    put(graph, "main", doc("z"))
+    before = graph.head_commit_id_for_branch()
+    with pytest.raises(BlobSourceDeniedError, match=r"1 external blobs .* such as file://"):
+        graph.branch_merge("draft")
+    assert graph.head_commit_id_for_branch() == before
+    assert graph.recovery_status() == []
+    graph.branch_merge("draft", external_blob_bases=outside.bases)
+    outside.path.unlink()
+    assert docs(graph, "main") == {"far": {"body": "base64:aGVsbG8="}, "z": {}}
+    assert docs(graph, "draft") == {"far": {"body": outside.uri}}, "the source stays as it is"
+    assert graph.branch_merge("draft").outcome == "already_up_to_date"
+
+
+def test_an_external_blob_that_cannot_be_read_stops_a_merge(graph: Graph, outside: Outside) -> None:
+    graph.branch_create("draft")
+    refer(graph, "draft", outside)
+    outside.path.unlink()
+    with pytest.raises(BlobSourceUnreadableError):
+        graph.branch_merge("draft", external_blob_bases=outside.bases)
+    assert docs(graph, "main") == {}
+
+
+def test_a_reference_written_by_hand_needs_the_same_permission(
+    diverged: Graph, outside: Outside, tmp_path: Path
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    decision = {"type": "Doc", "id": "b", "data": {"slug": "b", "body": outside.uri}}
+    path.write_text(json.dumps(decision))
+    with pytest.raises(BlobSourceDeniedError):
+        diverged.branch_merge("draft", resolve_file=path, prefer="target")
+    diverged.branch_merge(
+        "draft", resolve_file=path, prefer="target", external_blob_bases=outside.bases
+    )
+    assert docs(diverged, "main")["b"] == {"body": "base64:aGVsbG8="}
+
+
+def test_a_merge_by_pointer_touches_no_blob(graph: Graph, outside: Outside) -> None:
+    graph.branch_create("draft")
+    refer(graph, "main", outside)
+    outside.path.unlink()
+    graph.branch_merge("main", "draft")
+    assert docs(graph, "draft") == {"far": {"body": outside.uri}}
+
+
+# -- races -----------------------------------------------------------------------------------------
+
+
+def merge_back(other: Graph) -> None:
+    other.branch_merge("main", "draft")
+
+
+def merge_newer(other: Graph) -> None:
+    delete(other, "draft", "b")
+    other.branch_merge("draft", "main")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "expected"), [(merge_back, {"a", "b", "c", "z"}), (merge_newer, {"a", "c", "z"})]
+)
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_a_merge_between_two_looks_of_another_one_takes_nothing_back(
+    graph: Graph,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[Graph], None],
+    expected: set[str],
+    looks: int,
+) -> None:
+    put(graph, "main", doc("a"), doc("b"))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("c"))
+    put(graph, "main", doc("z"))
+    other = Graph.open(graph.uri, durability="process", auto_optimize=False)
+    look, seen = History.snapshot, []
+
+    def interrupted(history: History, incarnation: Incarnation) -> Snapshot:
+        found = look(history, incarnation)
+        seen.append(incarnation)
+        if len(seen) == looks:
+            meanwhile(other)
+        return found
+
+    monkeypatch.setattr(History, "snapshot", interrupted)
+    with suppress(ReadSetConflictError):
+        graph.branch_merge("draft")
+    monkeypatch.undo()
+    assert len(seen) >= looks
+    graph.branch_merge("draft")
+    assert set(docs(graph, "main")) == expected
+
+
+def test_a_source_that_was_made_again_is_not_merged(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(graph, "main", doc("a"))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("b"))
+
+    def recreated(*arguments: Any, **options: Any) -> Any:
+        other = Graph.open(graph.uri, durability="process", auto_optimize=False)
+        other.branch_delete("draft")
+        other.branch_create("draft")
+        return stage_table(*arguments, **options)
+
+    monkeypatch.setattr("omnigraph.merge.merger.stage_table", recreated)
+    with pytest.raises(ReadSetConflictError, match="branch_merge_source_incarnation:draft"):
+        graph.branch_merge("draft")
+    assert set(docs(graph, "main")) == {"a"}
 
 
 # -- crashes ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph, ReadTarget
+from omnigraph.manifest.errors import BranchConflictError
 from omnigraph.merge.conflicts import MergeConflictError
 from omnigraph.write.export import stream_lines
 
@@ -41,6 +42,8 @@ steps = st.one_of(
     st.tuples(st.just("write"), branches, st.lists(records, min_size=1, max_size=3)),
     st.tuples(st.just("delete"), branches, names),
     st.tuples(st.just("merge"), branches, branches),
+    st.tuples(st.just("cross"), st.permutations(BRANCHES), records),
+    st.tuples(st.just("recreate"), st.sampled_from(BRANCHES[1:]), branches),
     st.tuples(st.just("optimize"), st.none(), st.none()),
 )
 
@@ -140,7 +143,29 @@ class World:
         again = self.graph.branch_merge(source, target)
         assert again.outcome == "already_up_to_date"
 
-    def optimize(self) -> None:
+    def cross(self, order: list[str], record: dict[str, Any]) -> None:
+        """Let two branches meet in both directions, one of them by way of the third."""
+        first, second, third = order
+        self.merge(first, third)
+        self.write(first, [record])
+        self.merge(second, first)
+        self.merge(third, second)
+        self.merge(first, second)
+        self.merge(second, first)
+
+    def recreate(self, branch: str, source: str) -> None:
+        """Begin another life of a branch; what it had and nobody merged is gone."""
+        if source == branch:
+            source = "main"
+        try:
+            self.graph.branch_delete(branch)
+        except BranchConflictError:
+            # The other branch was cut from it.
+            return
+        self.graph.branch_create_from(source, branch)
+        self.model.heads[branch] = self.model.heads[source]
+
+    def optimize(self, *_: None) -> None:
         self.graph.optimize()
         self.set_rows("main", self.rows("main"))
 
@@ -158,15 +183,25 @@ class World:
         return found
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=12)
+def check(root: Path, work: list[tuple[str, Any, Any]]) -> None:
+    world = World(root)
+    for step, first, second in work:
+        getattr(world, step)(first, second)
+    world.check()
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=25)
 @given(st.lists(steps, min_size=2, max_size=10))
 def test_every_merge_gives_what_the_dictionaries_give(
     tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any, Any]]
 ) -> None:
-    world = World(tmp_path_factory.mktemp("merge"))
-    for step, first, second in work:
-        if step == "optimize":
-            world.optimize()
-        else:
-            getattr(world, step)(first, second)
-    world.check()
+    check(tmp_path_factory.mktemp("merge"), work)
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=list(HealthCheck), max_examples=300)
+@given(st.lists(steps, min_size=4, max_size=24))
+def test_every_merge_of_a_long_history_gives_what_the_dictionaries_give(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any, Any]]
+) -> None:
+    check(tmp_path_factory.mktemp("merge"), work)

@@ -22,6 +22,7 @@ from omnigraph.read.bindings import Bindings
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.kept_columns import KeptColumns
 from omnigraph.read.paths import TraversalSettings
+from omnigraph.read.probes import SCAN_SHARE
 from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.result import Target
 from omnigraph.search.topology_cache import Topologies
@@ -40,22 +41,22 @@ def executors(topologies: Topologies) -> list[Executor]:
         Executor(
             topologies,
             CLOCK,
-            TraversalSettings(forced=path),
+            TraversalSettings(forced=path, scan_share=scan_share),
             kept=KeptColumns(bytes_max=memory, fetches_min=1),
             residents=ResidentColumns(bytes_max=memory, lookups_min=1),
             folds=folds,
         )
-        for path, memory, folds in WAYS
+        for path, memory, folds, scan_share in WAYS
     ]
 
 
 MEMORY = 1 << 24
-WAYS: tuple[tuple[AccessPath | None, int, bool], ...] = (
-    ("indexed", 0, False),
-    ("indexed", MEMORY, True),
-    ("topology", 0, False),
-    ("topology", MEMORY, True),
-    (None, MEMORY, True),
+WAYS: tuple[tuple[AccessPath | None, int, bool, int], ...] = (
+    ("indexed", 0, False, 0),
+    ("indexed", MEMORY, True, SCAN_SHARE),
+    ("topology", 0, False, SCAN_SHARE),
+    ("topology", MEMORY, True, SCAN_SHARE),
+    (None, MEMORY, True, SCAN_SHARE),
 )
 
 

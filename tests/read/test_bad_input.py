@@ -6,7 +6,6 @@ import itertools
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from omnigraph.graph import Graph
 from omnigraph.read.limits import QueryCancelledError
 from omnigraph.read.paths import TRAVERSAL_MODE
 from support import costly_queries
+from support.looks import SetAfter
 
 SCHEMA = """\
 node N { key: String @key  text: String?  body: String? @index  vec: Vector(8)? }
@@ -125,19 +125,6 @@ def test_costly_queries_end_with_a_typed_error_and_bounded_memory(graph: Graph) 
     }
     grown = {name: result["grown"] // MIB for name, result in results.items()}
     assert max(grown.values()) * MIB <= GROWTH_MAX, grown
-
-
-class SetAfter(threading.Event):
-    """Is set from the n-th look at it on."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self.looks_left = looks
-        self.looks = 0
-
-    def is_set(self) -> bool:
-        self.looks += 1
-        return self.looks > self.looks_left
 
 
 @pytest.mark.parametrize("mode", ["indexed", "csr"])

@@ -172,7 +172,7 @@ def test_a_setting_that_means_nothing_is_named(
 ) -> None:
     monkeypatch.setenv(TRAVERSAL_MODE, "magic")
     with pytest.raises(TraversalSettingError, match="OMNIGRAPH_TRAVERSAL_MODE"):
-        graph.query(ALL)
+        graph.query("query q() { match { $a: N  $a link $b } return { $b } }")
 
 
 def test_limit_errors_survive_pickling() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 from omnigraph.graph import Graph, QueryResult, ReadTarget
 from omnigraph.query.stored import QueryKindError, QuerySelectionError
+from omnigraph.read.result import LibraryMissingError
 
 SCHEMA = """\
 node T {
@@ -119,6 +121,25 @@ def test_no_rows_keep_their_columns(graph: Graph) -> None:
     assert found.column_names == ["t.key", "n"]
     assert found.json_rows() == []
     assert found.to_arrow().num_rows == 0
+
+
+def test_an_aggregate_over_no_rows_keeps_its_header(graph: Graph) -> None:
+    found = graph.query('query q() { match { $t: T {key: "z"} } return { count($t), sum($t.i) } }')
+    assert found.column_names == ["t", "t.i"]
+    assert found.json_rows() == [{"t": 0, "t.i": None}]
+
+
+def test_now_as_an_inline_property_is_a_filter(graph: Graph) -> None:
+    assert graph.query("query q() { match { $t: T { t: now() } } return { $t } }").json_rows() == []
+
+
+def test_a_library_that_is_not_installed_is_named(
+    result: QueryResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(LibraryMissingError, match="polars") as caught:
+        result.to_polars()
+    assert caught.value.hint == "pip install polars"
 
 
 def test_one_query_of_several_is_picked_by_name(graph: Graph) -> None:

@@ -160,8 +160,8 @@ def test_a_server_may_ask_for_a_longer_wait(server: EmbeddingServer) -> None:
 
 
 def test_a_hanging_request_is_given_up_and_tried_again(server: EmbeddingServer) -> None:
-    server.hang(1.0)
-    patience = Patience(timeout_ms=100, attempts=2, backoff_ms=1)
+    server.hang(3.0)
+    patience = Patience(timeout_ms=1_000, attempts=2, backoff_ms=1)
     found = client(server, patience=patience).embed(["a"], dimension=2, role="query")
     assert len(found) == 1
     assert len(server.seen) == 2
@@ -176,12 +176,12 @@ def test_a_request_that_always_hangs_says_so(server: EmbeddingServer) -> None:
 
 
 def test_an_answer_that_trickles_in_is_cut_off_at_the_deadline(server: EmbeddingServer) -> None:
-    server.slow_bytes_s = 0.02
+    server.slow_bytes_s = 0.2
     patience = Patience(timeout_ms=5_000, attempts=4, backoff_ms=1, deadline_ms=200)
     begin = time.monotonic()
     with pytest.raises(EmbeddingDeadlineError) as caught:
         client(server, patience=patience).embed(["a"], dimension=64, role="query")
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 60  # the whole answer takes minutes
     assert str(caught.value) == (
         "embedding deadline exceeded after 200 ms (provider=openai-compatible, model=some/model)"
     )

@@ -73,7 +73,7 @@ def test_bound_edges_come_in_order_of_their_row_ids(store: Store) -> None:
     world.add_edges([("ann", "bo"), ("ann", "ann"), ("ann", "bo")])
     topology = build(world)
     taken = steps(topology.adjacency("both"), topology.sources.dense(topology.sources.row_ids()))
-    row_ids = topology.edge_row_ids(taken.edges).tolist()
+    row_ids = topology.edges.row_ids(taken.edges).tolist()
     assert list(zip(taken.rows.tolist(), row_ids, strict=True)) == [
         (0, 0),
         (0, 1),

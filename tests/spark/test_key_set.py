@@ -67,9 +67,9 @@ def test_a_set_contains_exactly_its_ids(
         asked = pa.array(wanted + everything, pa.utf8())
         expected = [one in everything for one in asked.to_pylist()]
         assert known.contains(asked).tolist() == expected
-        rows = known.rows_of(asked).tolist()
-        for text, row in zip(asked.to_pylist(), rows, strict=True):
-            assert (row == -1) if text not in everything else everything[row] == text
+        for rows in (known.rows_of(asked), known.rows_of_some(asked)):
+            for text, row in zip(asked.to_pylist(), rows.tolist(), strict=True):
+                assert (row == -1) if text not in everything else everything[row] == text
         shared = sum(len(found) for found in known.shared_hashes())
         distinct = pa.array(sorted(set(everything)), pa.utf8())
         hashes = scheme.texts(distinct)

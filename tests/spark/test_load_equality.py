@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
+from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.load import Tuning
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load import LoadResult, OnDuplicate, OnError
 from omnigraph.write.violations import KeyConflictError, ValidationError
 from support.inline_jobs import inline_load
-from support.load_inputs import SCHEMAS, as_lines, as_parquet, as_tables, records, seed
+from support.load_inputs import (
+    SCHEMAS,
+    as_lines,
+    as_parquet,
+    as_tables,
+    as_values,
+    records,
+    seed,
+)
 from support.loads import graph_lines
 
 TUNINGS = (
@@ -45,7 +58,7 @@ def _outcome(load: Load, quarantine: Path) -> object:
         return error.key_conflict, error.total, error.is_stored, sorted(error.offenders)
     shape = result.to_json()
     counts = {name: shape[name] for name in ("nodes", "edges", "rejected", "total_entities")}
-    return counts, shape["commit"] is None, _set_aside(quarantine)
+    return counts, shape["commit"] is None, shape.get("cascaded"), _set_aside(quarantine)
 
 
 def _set_aside(folder: Path) -> list[str]:
@@ -63,14 +76,24 @@ def _check(data: st.DataObject, loads: int) -> None:
     schema = data.draw(st.sampled_from(SCHEMAS))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         here = Path(folder)
-        first = as_lines(seed(schema), here / "seed.jsonl", broken=False)
         graphs = {}
         for engine in ("local", "spark"):
-            graph = Graph.init(str(here / engine), schema, durability="process")
+            shutil.copytree(_seeded(schema), here / engine)
+            graph = Graph.open(str(here / engine), durability="process", auto_optimize=False)
             graphs[engine] = stack.enter_context(graph)
-            graphs[engine].load(first, mode="append", engine="local")
         for number in range(loads):
             _check_load(data, schema, graphs, here / f"load{number}")
+
+
+@cache
+def _seeded(schema: str) -> Path:
+    """Make a graph to copy, once: making one takes as long as two loads."""
+    folder = Path(tempfile.mkdtemp(prefix="omnigraph-seeded-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    first = as_lines(seed(schema), folder / "seed.jsonl", broken=False)
+    with Graph.init(str(folder / "graph"), schema, durability="process") as graph:
+        graph.load(first, mode="append", engine="local")
+    return folder / "graph"
 
 
 def _check_load(data: st.DataObject, schema: str, graphs: dict[str, Graph], folder: Path) -> None:
@@ -80,22 +103,34 @@ def _check_load(data: st.DataObject, schema: str, graphs: dict[str, Graph], fold
     options: dict[str, object] = {"mode": mode}
     if mode == "merge" and data.draw(st.booleans()):
         options["on_duplicate"] = "last"
+    if mode == "overwrite" and data.draw(st.booleans()):
+        options["cascade"] = True
     if data.draw(st.integers(0, 2)) == 0:
         options["on_error"] = "quarantine"
-    form = data.draw(st.sampled_from(["lines", "parquet", "tables"]))
+    form = data.draw(st.sampled_from(["lines", "values", "parquet", "tables"]))
     source: object
-    if form == "lines":
-        source = as_lines(given_records, folder / "in.jsonl", broken=data.draw(st.booleans()))
+    if form == "values":
+        options["reader"] = "compatible"
+        source = as_values(given_records, folder / "in.json", broken=data.draw(st.booleans()))
+    elif form == "lines":
+        source = as_lines(
+            given_records,
+            folder / "in.jsonl",
+            broken=data.draw(st.booleans()),
+            spaced=data.draw(st.booleans()),
+        )
     else:
         empty = data.draw(st.sets(st.sampled_from(["Keyed", "Link"])))
         tables = as_tables(given_records, schema, empty=empty)
         source = tables if form == "tables" else as_parquet(tables, folder / "in")
     tuning = data.draw(st.sampled_from(TUNINGS))
-    own = {"mode": WriteMode(mode)} | {
+    own: dict[str, Any] = {"mode": WriteMode(mode)} | {
         name: kind(options[name])
-        for name, kind in (("on_duplicate", OnDuplicate), ("on_error", OnError))
+        for name, kind in (("on_duplicate", OnDuplicate), ("on_error", OnError), ("cascade", bool))
         if name in options
     }
+    if "reader" in options:
+        own["conversion"] = ConversionMode.COMPATIBLE
     sets_aside = "on_error" in options
 
     def local(quarantine: Path) -> LoadResult:

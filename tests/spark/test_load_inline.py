@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from omnigraph.engine import EngineDeclinedError
 from omnigraph.errors import UnavailableError
 from omnigraph.graph import Graph, Snapshot
 from omnigraph.names import BranchName
-from omnigraph.spark import load_commit
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.spark import load_commit, load_proofs, load_tasks
 from omnigraph.spark.load import SparkLoader, Tuning
+from omnigraph.spark.load_run import LoadRun
 from omnigraph.spark.sources import SourceSpecError, plan_lines, plan_tables
+from omnigraph.store.records import ScanRequest
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load import PreparedLoad
 from omnigraph.write.load_stage import StagedType
@@ -114,6 +121,98 @@ def test_a_few_ids_are_looked_up_by_the_index(graph: Graph) -> None:
         inline_load(graph, people("bob"), mode=APPEND, tuning=IN_TASKS)
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("probes", [2_048, 0])
+def test_the_ends_of_few_edges_are_looked_for_among_the_stored_nodes(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probes: int, *, is_known: bool
+) -> None:
+    inline_load(graph, people(*(f"p{n}" for n in range(9))), mode=APPEND)
+    monkeypatch.setattr(load_proofs, "PROBES_MAX", probes)
+    monkeypatch.setattr(LoadRun, "node_sets", None)
+    own = people("new") | knows("p3", "new" if is_known else "nobody")
+    paths = {name: str(tmp_path / f"{name}.parquet") for name in own}
+    for name, table in own.items():
+        pq.write_table(table, paths[name])
+    if is_known:
+        assert inline_load(graph, paths, mode=MERGE).inserted == 2
+        return
+    with pytest.raises(ValidationError, match="dst 'nobody' not found in Person"):
+        inline_load(graph, paths, mode=MERGE)
+
+
+def test_a_merge_of_few_rows_leaves_equal_ones_alone_and_keeps_row_ids(graph: Graph) -> None:
+    names = [f"p{n}" for n in range(40)]
+    inline_load(graph, people(*names), mode=APPEND)
+    before = row_ids(graph)
+    few = pa.table({"name": ["p7", "p8", "q"], "age": pa.array([1, 2, 3], pa.int32())})
+    result = inline_load(graph, {"Person": few}, mode=MERGE, tuning=IN_TASKS)
+    assert (result.inserted, result.updated, result.unchanged) == (1, 1, 1)
+    assert {name: row for name, row in row_ids(graph).items() if name != "q"} == before
+
+
+@pytest.mark.parametrize("branch", ["main", "dev"])
+@pytest.mark.parametrize("tuning", [None, IN_TASKS])
+def test_tasks_take_edges_along_with_the_nodes_that_an_overwrite_removes(
+    graph: Graph, tuning: Tuning | None, branch: str
+) -> None:
+    names = [f"p{n}" for n in range(6)]
+    ring = pa.table({"src": names, "dst": [*names[1:], names[0]]})
+    inline_load(graph, people(*names) | {"Knows": ring}, mode=APPEND)
+    if branch != "main":
+        graph.branch_create(branch)
+    target = BranchName(branch)
+    with pytest.raises(ValidationError, match="not found in Person"):
+        inline_load(graph, people("p1", "p2"), mode=OVERWRITE, target=target, tuning=tuning)
+    jobs = InlineJobs()
+    result = inline_load(
+        graph,
+        people("p1", "p2", "p3"),
+        mode=OVERWRITE,
+        cascade=True,
+        target=target,
+        tuning=tuning,
+        jobs=jobs,
+    )
+    assert result.cascaded == {"Knows": 4}
+    assert ("removing edges" in jobs.stages) is (tuning is IN_TASKS)
+    with Graph.open(graph.uri, branch=branch) as changed:
+        edges = [line for line in graph_lines(changed) if line.startswith("Knows")]
+        assert [line.split()[2] for line in edges] == ["p1->p2", "p2->p3"]
+
+
+def test_edges_that_must_stay_are_counted_before_others_go(tmp_path: Path) -> None:
+    schema = SCHEMA + "edge Must: Person -> Person @card(1..)"
+    with Graph.init(str(tmp_path / "must"), schema, durability="process") as graph:
+        must = {"Must": pa.table({"src": ["ann", "ann"], "dst": ["bob", "cas"]})}
+        inline_load(graph, people("ann", "bob", "cas") | must, mode=APPEND)
+        kept = inline_load(graph, people("ann", "bob"), mode=OVERWRITE, cascade=True)
+        assert kept.cascaded == {"Must": 1}
+        with pytest.raises(ValidationError, match="source 'ann' has 0 edges"):
+            inline_load(graph, people("ann"), mode=OVERWRITE, cascade=True)
+
+
+def test_ids_in_another_spelling_are_left_to_one_process(tmp_path: Path) -> None:
+    schema = "node Item { n: I32 @key }\nedge Next: Item -> Item"
+    path = tmp_path / "in.json"
+    path.write_text('{"type": "Item", "data": {"id": "007", "n": 7}} {"type": "Item",\n')
+    with path.open("a") as file:
+        file.write('"data": {"n": 8}}')
+    compatible = ConversionMode.COMPATIBLE
+    with Graph.init(str(tmp_path / "spelled"), schema, durability="process") as graph:
+        # Without edges nobody needs the other spelling.
+        assert inline_load(graph, path, mode=APPEND, conversion=compatible).inserted == 2
+        with path.open("a") as file:
+            file.write('{"edge": "Next", "from": "007", "to": "8"}')
+        with pytest.raises(EngineDeclinedError, match="spells ids of Item in its own way"):
+            inline_load(graph, path, mode=MERGE, conversion=compatible)
+
+
+def row_ids(graph: Graph) -> dict[str, int]:
+    request = ScanRequest(columns=("id",), with_row_id=True)
+    rows = graph.snapshot().open("node:Person").scan(request).read_all()
+    return dict(zip(rows["id"].to_pylist(), rows["_rowid"].to_pylist(), strict=True))
+
+
 def test_on_an_object_store_a_set_is_fetched_once_per_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +266,35 @@ def test_the_record_of_a_load_names_its_tables_while_it_runs(graph: Graph) -> No
     inline_load(graph, people("ann"), mode=APPEND, jobs=jobs)
     assert graph.snapshot().entry("node:Person").location in jobs.seen
     assert list(Path(graph.uri, "__staging").glob("*.json")) == []
+
+
+@pytest.mark.parametrize("form", ["lines", "parquet"])
+def test_every_piece_of_a_file_is_opened_once(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr("omnigraph.spark.sources.LINES_BYTES_MIN", 200)
+    monkeypatch.setattr("omnigraph.spark.sources.ROWS_PER_TASK_MIN", 10)
+    names = [f"p{n}" for n in range(40)]
+    source: object
+    if form == "lines":
+        source = tmp_path / "in.jsonl"
+        records = ({"type": "Person", "data": {"name": name}} for name in names)
+        source.write_text("\n".join(map(json.dumps, records)))
+    else:
+        source = {"Person": str(tmp_path / "in.parquet")}
+        pq.write_table(people(*names)["Person"], tmp_path / "in.parquet", row_group_size=10)
+    opened: Counter[object] = Counter()
+    for reader in ("_lines", "_parquet_batches"):
+        read = getattr(load_tasks, reader)
+
+        def counted(*asked: Any, read: Any = read) -> Any:
+            opened[asked[-1]] += 1
+            return read(*asked)
+
+        monkeypatch.setattr(load_tasks, reader, counted)
+    assert inline_load(graph, source, mode=MERGE, tuning=IN_TASKS).inserted == 40
+    assert len(opened) > 1
+    assert set(opened.values()) == {1}
 
 
 def test_lines_are_split_where_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

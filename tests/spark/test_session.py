@@ -22,6 +22,7 @@ from omnigraph.spark import (
     get_spark,
     java_problem,
 )
+from omnigraph.spark.session import _quiet_settings
 
 
 def fake_java(folder: Path, version_line: str) -> None:
@@ -157,10 +158,40 @@ def test_a_session_is_started_quietly_at_the_master_with_workers_of_this_interpr
     assert seen["spark.driver.memory"] == "3g"
     assert seen["spark.ui.enabled"] == seen["spark.ui.showConsoleProgress"] == "false"
     assert seen["spark.log.level"] == "ERROR"
+    assert "log4j2.properties" in seen["spark.driver.defaultJavaOptions"]
     with pytest.raises(SparkStartError, match=r"no Spark at 'moon': .*Could not parse"):
         get_spark(master="moon")
     assert get_spark(master="local[7]") == "session"
     assert seen["master"] == "local[7]"
+
+
+def test_logging_that_the_user_has_set_up_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    assert _quiet_settings()
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert _quiet_settings()
+    (tmp_path / "log4j2.properties").touch()
+    assert _quiet_settings() == {}
+    monkeypatch.delenv("SPARK_CONF_DIR")
+    own = "--driver-java-options -Dlog4j2.configurationFile=mine pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", own)
+    assert _quiet_settings() == {}
+
+
+@pytest.mark.spark
+def test_a_session_of_our_own_starts_without_a_word() -> None:
+    code = (
+        "from omnigraph.spark import get_spark\n"
+        "print(get_spark(master='local[1]').range(3).count())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
+    )
+    said = [line for line in run.stderr.splitlines() if "incubator" not in line]
+    assert (run.stdout.strip(), said) == ("3", []), "all that is left is a line of Java's own"
 
 
 @pytest.mark.spark

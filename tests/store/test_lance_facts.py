@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from lance import FragmentMetadata, LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
-from lance.dataset import serialize_row_addrs
+from lance.dataset import ScannerBuilder, serialize_row_addrs
 from lance.debug import format_manifest
 from lance.fragment import RowIdSequence, write_fragments
 from lance.optimize import Compaction
@@ -892,3 +892,32 @@ def test_lance_never_flushes(tmp_path: Path) -> None:
     text = trace.read_text()
     assert "linkat(" in text, "the trace saw the commit"
     assert "sync" not in text.replace("O_CLOEXEC", "")
+
+
+def test_scans_can_be_made_without_the_builder(tmp_path: Path) -> None:
+    """`store.lance_handle` skips the builder: its deep copies take longer than a look-up."""
+    dataset = made(tmp_path)
+    options = {
+        "columns": ["id"],
+        "filter": "age >= 15",
+        "limit": 3,
+        "offset": 1,
+        "with_row_id": True,
+        "prefilter": False,
+        "scan_in_order": True,
+        "use_stats": True,
+        "fast_search": False,
+        "strict_batch_size": False,
+        "disable_scoring_autoprojection": False,
+    }
+    native = lance.LanceScanner(dataset._ds.scanner(**options), dataset)
+    built = dataset.scanner(**options)
+    assert native.to_table() == built.to_table()
+    assert native.explain_plan() == built.explain_plan()
+
+
+def test_the_builder_says_nothing_that_scans_without_it_leave_out(tmp_path: Path) -> None:
+    builder = ScannerBuilder(made(tmp_path))
+    said = {name.lstrip("_"): value for name, value in vars(builder).items() if value is not None}
+    defaults = {name: value for name, value in said.items() if value is not False and name != "ds"}
+    assert defaults == {"scan_in_order": True, "use_stats": True}

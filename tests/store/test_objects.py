@@ -313,7 +313,7 @@ def test_a_slow_read_is_a_timeout_and_a_slow_write_has_an_unknown_outcome(
 ) -> None:
     options = s3.options | {"client_max_retries": "0", "timeout": "200ms"}
     objects = CloudObjectStore(parse_root(s3_root), options)
-    objects.put("slow", b"x")
+    CloudObjectStore(parse_root(s3_root), s3.options).put("slow", b"x")
     s3.interrupt("GET", "slow", lambda: time.sleep(0.6))
     with pytest.raises(StorageTimeoutError, match="slow"):
         objects.get("slow")

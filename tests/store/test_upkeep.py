@@ -296,6 +296,8 @@ def test_blobs_are_staged_verified_read_and_compacted_with_their_files(store: St
     order = [4, 0, 2, 1, 3, 4]
     assert handle.read_blobs("content", order) == tuple(CONTENTS[number] for number in order)
     assert handle.read_blobs("content", []) == ()
+    opened = [handle.open_blob("content", number) for number in range(5)]
+    assert [content and content.read(0, content.size) for content in opened] == CONTENTS
     whole = handle.scan(
         ScanRequest(columns=("content",), blobs_as_bytes=True, row_ids=(2,))
     ).read_all()

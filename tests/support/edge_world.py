@@ -171,7 +171,7 @@ def spelled(topology: Topology, handles: TopologyHandles) -> list[tuple[str, str
     """The outgoing edges of a topology by their ids, read through row ids alone."""
     starts = _ids(handles.source, topology.sources.row_ids(topology.out.step_starts()))
     ends = _ids(handles.target, topology.targets.row_ids(topology.out.neighbours))
-    edges = _ids(handles.edge, topology.edge_row_ids(topology.out.edges))
+    edges = _ids(handles.edge, topology.edges.row_ids(topology.out.edges))
     return sorted(zip(starts, ends, edges, strict=True))
 
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from omnigraph.graph import Graph
 from omnigraph.names import BranchName
+from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff_tasks import CANDIDATES
 from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
-from omnigraph.spark.sources import plan_lines, plan_tables
+from omnigraph.spark.sources import plan_lines, plan_tables, plan_values
 from omnigraph.write.load import LoadOptions, LoadResult
 
 
@@ -88,6 +89,7 @@ def inline_load(
     *,
     tuning: Tuning | None = None,
     jobs: InlineJobs | None = None,
+    embed: str = "off",
     **options: Any,
 ) -> LoadResult:
     """Load as `Graph.load(engine="spark")` does, with tasks that run in this process."""
@@ -101,7 +103,12 @@ def inline_load(
             lambda catalog: plan_tables(tables, catalog, unused, parallelism=2), "row", False
         )
     else:
-        source = SparkSource(lambda _: plan_lines([str(data)], parallelism=2), "line", True)
+        is_strict = options.get("conversion", ConversionMode.STRICT) is ConversionMode.STRICT
+        source = (
+            SparkSource(lambda _: plan_lines([str(data)], parallelism=2), "line", True)
+            if is_strict
+            else SparkSource(lambda _: plan_values([str(data)]), "record", True)
+        )
     repository = graph._repository
     options.setdefault("target", BranchName(graph.branch))
     loader = SparkLoader(
@@ -110,5 +117,6 @@ def inline_load(
         jobs or InlineJobs(),
         operation_id=repository.clock.ulid(),
         tuning=tuning,
+        embedder=graph._embedder(embed),
     )
     return loader.load(source, LoadOptions(**options))

@@ -81,16 +81,29 @@ def records(draw: st.DrawFn, schema: str, *, is_tidy: bool) -> list[Record]:
     return found
 
 
-def as_lines(given: list[Record], path: Path, *, broken: bool) -> Path:
-    """Write graph records, with blank lines between some; `broken` adds lines that are none."""
+def as_lines(given: list[Record], path: Path, *, broken: bool, spaced: bool = False) -> Path:
+    """Write graph records; `spaced` adds blank lines, `broken` lines that are no records."""
     lines = []
     for number, record in enumerate(given):
-        if number % 3 == 2:
+        if spaced and number % 3 == 2:
             lines.append("")
         lines.append(json.dumps(record))
     if broken:
         lines[1:1] = ["{", '{"type": "Keyed", "data": {"k": 7}}', '{"type": "Nobody", "data": {}}']
     path.write_text("\n".join(lines))
+    return path
+
+
+def as_values(given: list[Record], path: Path, *, broken: bool) -> Path:
+    """Write records over and beside lines, with what the compatible reader lets pass."""
+    texts = [
+        json.dumps(record | {"more": number}, indent=1 if number % 2 else None)
+        for number, record in enumerate(given)
+    ]
+    if broken:
+        texts[1:1] = ['{"type": 7}', '{"type": "Nobody"}', '{"edge": "Link", "from": 1}']
+        texts.append('{"type": ')
+    path.write_text("".join(text + "  \n"[number % 3] for number, text in enumerate(texts)))
     return path
 
 

@@ -75,6 +75,7 @@ class Problem:
 class Model:
     types: dict[str, ModelType]
     graph: dict[str, Rows] = field(default_factory=dict)
+    cascades: bool = False
 
     def rows(self, name: str) -> Rows:
         return self.graph.setdefault(name, {})
@@ -86,8 +87,10 @@ class Model:
         *,
         quarantines: bool = False,
         keeps_last: bool = False,
+        cascades: bool = False,
     ) -> Outcome:
         """Judge records of the form of a bulk load, each already a legal envelope."""
+        self.cascades = cascades
         outcome = Outcome()
         read: Written = {}
         for line, record in enumerate(records, 1):
@@ -169,7 +172,25 @@ class Model:
                 after[name] = {}
             for one in rows:
                 after.setdefault(name, {})[one.identity] = one.row
+        for name in self.types if self.cascades else ():
+            for identity in self._cascaded(self.types[name], live, after):
+                del after[name][identity]
         return after
+
+    def _cascaded(self, kind: ModelType, live: Written, after: dict[str, Rows]) -> list[object]:
+        """Return the stored edges of a type whose nodes an overwrite takes away."""
+        if kind.ends is None or kind.name in live:
+            return []
+        ends = [
+            (end, node_type)
+            for end, node_type in zip(("src", "dst"), kind.ends, strict=True)
+            if node_type in live
+        ]
+        return [
+            identity
+            for identity, row in after.get(kind.name, {}).items()
+            if any(row[end] not in after.get(node_type, {}) for end, node_type in ends)
+        ]
 
     def _problems(self, records: Written, live: Written, mode: str) -> list[Problem]:
         after = self._after(live, mode)
@@ -231,7 +252,7 @@ class Model:
         self, kind: ModelType, live: list[Record] | None, after: dict[str, Rows], mode: str
     ) -> list[Problem]:
         if live is None:
-            return []
+            return self._left_behind(kind, after)
         before = self.rows(kind.name)
         moving: dict[object, list[int]] = {}
         if mode != "overwrite":
@@ -259,6 +280,16 @@ class Model:
                 problems.append(Problem("cardinality", last, tuple(lines or moving[source])))
         return problems
 
+    def _left_behind(self, kind: ModelType, after: dict[str, Rows]) -> list[Problem]:
+        """Count what is left of the sources of edges that went with their nodes."""
+        assert kind.ends is not None
+        left = after.get(kind.name, {})
+        gone = [row for identity, row in self.rows(kind.name).items() if identity not in left]
+        counts = Counter(row["src"] for row in left.values())
+        sources = {row["src"] for row in gone} & after.get(kind.ends[0], {}).keys()
+        low, _ = kind.card
+        return [Problem("cardinality", None) for source in sources if counts[source] < low]
+
     def _conflicts(self, live: Written, mode: str) -> list[Problem]:
         conflicts: list[Problem] = []
         if mode == "merge":
@@ -284,6 +315,7 @@ class Outcome:
     inserted: int = 0
     updated: int = 0
     unchanged: int = 0
+    removed: int = 0
 
     @property
     def is_legal(self) -> bool:
@@ -307,6 +339,8 @@ class Outcome:
                     self.unchanged += 1
                 else:
                     self.updated += 1
+        for name in model.types.keys() - live.keys():
+            self.removed += len(model.rows(name)) - len(self.graph.get(name, {}))
 
 
 def model_lines(model: Model) -> list[str]:

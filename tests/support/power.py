@@ -40,13 +40,6 @@ class Image:
 
     files: dict[str, bytes]
 
-    def write(self, root: Path) -> None:
-        """Make the image real."""
-        for name, data in self.files.items():
-            target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
-
 
 @dataclass
 class Shadow:

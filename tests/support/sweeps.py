@@ -1,14 +1,14 @@
-"""Jobs for fault sweeps, and what must hold after a fault: one table for every suite.
+"""What must hold after a fault in a job, and graphs that can be put back.
 
-A sweep prepares one small graph, runs a job on a fresh copy of it with a fault somewhere, opens the
-copy again and calls `Sweep.check`. Legal are exactly two contents: the one before the job and the
-one that the job leaves when nothing goes wrong.
+A sweep prepares the graph of a scene once, puts it back for every point, runs a job on it with a
+fault somewhere, opens it again and calls `Sweep.check`. Legal are exactly the contents between the
+steps of the job: for most jobs the one before it and the one behind it.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,95 +20,88 @@ from omnigraph.manifest.repository import assemble
 from omnigraph.names import BranchName
 from omnigraph.recovery.failpoints import FailpointError
 from omnigraph.recovery.sidecar import FOLDER
+from omnigraph.store import Store
 from omnigraph.store.faults import Effect, FaultPlan, SimulatedDeath, faulty
-from support.places import SCHEMA, Place, add, repository_of, tree
-
-BRANCH = "dev"
-RENAMED = (
-    SCHEMA.replace("node Person {", 'node Human @rename_from("Person") {')
-    .replace("Person -> Person", "Human -> Human")
-    .replace("age: I32?\n}\n\nnode City", "years: I64? @rename_from(age)\n}\n\nnode City")
-    .replace("node City {", 'node Town @rename_from("City") {')
-) + "\nnode Extra { code: String @key }\n"
-ANOTHER = "\nnode Later { code: String @key }\n"
-
-_PEOPLE = b"""\
-{"type": "Person", "data": {"name": "ann", "age": 9}}
-{"type": "Person", "data": {"name": "new", "age": 1}}
-{"edge": "Knows", "from": "ann", "to": "new"}
-"""
-_NEW = b"""\
-{"type": "Person", "data": {"name": "new", "age": 1}}
-{"type": "City", "data": {"name": "kiel"}}
-{"edge": "Knows", "from": "ann", "to": "new"}
-"""
+from support.places import Place, repository_of, tree
+from support.sweep_jobs import ANOTHER, Job, Scene, prepare
 
 Content = dict[str, object]
 """What a graph says: its schema, the rows of each table and, for upkeep, their physical form."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """One write of one kind."""
+class Archive:
+    """A prepared graph that is put back as often as a sweep needs it, always at its own address.
 
-    name: str
-    run: Callable[[Graph], object]
-    branch: str = "main"
-    is_physical: bool = False
-    """Whether only the form of the tables changes, not what they say."""
+    A branch names the absolute place of what it was cut from, so a copy elsewhere would read the
+    files of the original.
+    """
 
+    place: Place
+    files: Mapping[str, bytes]
 
-def _mutation(statements: str) -> Callable[[Graph], object]:
-    return lambda graph: graph.mutate(f"query q() {{ {statements} }}")
+    @classmethod
+    def of_scene(cls, place: Place, scene: Scene) -> Archive:
+        prepare(place, scene)
+        objects = place.store().objects
+        return cls(place, {info.path: objects.get(info.path).data for info in objects.list()})
 
+    def restored(self, files: Mapping[str, bytes] | None = None) -> Place:
+        """Put the graph back, or what else a disk may hold in its place."""
+        files = self.files if files is None else files
+        if self.place.is_local:
+            shutil.rmtree(self.place.uri, ignore_errors=True)
+            write_files(Path(self.place.uri), files)
+        else:
+            self._restore_objects(files)
+        return self.place
 
-def _load(records: bytes, mode: str) -> Callable[[Graph], object]:
-    return lambda graph: graph.load(records, mode=mode)
+    def _restore_objects(self, files: Mapping[str, bytes]) -> None:
+        objects = self.place.store().objects
+        found = {info.path for info in objects.list()}
+        for path in found - files.keys():
+            objects.delete(path)
+        for path, data in files.items():
+            if path not in found or objects.get(path).data != data:
+                objects.put(path, data)
 
-
-_INSERT = 'insert Person { name: "new", age: 1 } insert Knows { from: "ann", to: "new" }'
-
-JOBS = [
-    Job("insert", _mutation(_INSERT)),
-    Job("insert on a branch", _mutation(_INSERT), branch=BRANCH),
-    Job("update", _mutation('update Person set { age: 7 } where name = "bob"')),
-    Job("delete with cascade", _mutation('delete Person where name = "bob"')),
-    Job("load append", _load(_NEW, "append")),
-    Job("load merge", _load(_PEOPLE, "merge")),
-    Job("load overwrite", _load(_PEOPLE, "overwrite")),
-    Job("schema apply", lambda graph: graph.apply_schema(RENAMED)),
-    Job("ensure indices", lambda graph: graph.ensure_indices(), is_physical=True),
-    Job("optimize", lambda graph: graph.optimize(), is_physical=True),
-]
-JOBS_BY_NAME = {job.name: job for job in JOBS}
-
-
-def prepare(place: Place, *, with_branch: bool = False) -> None:
-    """Make the smallest graph on which every job has something to do, in several fragments."""
-    with place.init() as graph:
-        add(graph, "ann")
-        graph.ensure_indices()
-        graph.load(
-            b'{"type": "Person", "data": {"name": "bob"}}\n'
-            b'{"edge": "Knows", "from": "ann", "to": "bob"}\n',
-            mode="append",
-        )
-        if with_branch:
-            graph.branch_create(BRANCH)
+    def places(self) -> Iterator[Place]:
+        """Yield the graph, put back each time; what was done to it before is gone."""
+        for _ in range(10_000):
+            yield self.restored()
 
 
-def copies(template: Place, target: Path) -> Iterator[Place]:
-    """Yield fresh local copies, one at a time; a branch of a copy reads the template's files."""
-    for number in range(10_000):
-        root = target / f"step{number}"
-        shutil.copytree(template.uri, root)
-        yield Place(str(root))
-        shutil.rmtree(root)
+def write_files(root: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by their paths under a root."""
+    for name, data in files.items():
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+class Archives:
+    """The scenes of some jobs, each made once, when it is first asked for."""
+
+    def __init__(self, root: str, options: Mapping[str, str] | None = None) -> None:
+        self._root = root
+        self._options = options or {}
+        self._made: dict[Scene, Archive] = {}
+
+    def of(self, job: Job) -> Archive:
+        if job.scene not in self._made:
+            place = Place(f"{self._root}/scene{len(self._made)}/graph", self._options)
+            self._made[job.scene] = Archive.of_scene(place, job.scene)
+        return self._made[job.scene]
 
 
 def broken(place: Place, plan: FaultPlan, branch: str = "main") -> Graph:
     """Open a graph whose storage is under a plan, without sweeping it first."""
-    repository = assemble(faulty(place.store(), plan), SystemClock())
+    return unswept(faulty(place.store(), plan), branch)
+
+
+def unswept(store: Store, branch: str = "main") -> Graph:
+    """Open a graph on some store, without sweeping it first."""
+    repository = assemble(store, SystemClock())
     return Graph(
         repository,
         mode=OpenMode.READ_WRITE,
@@ -169,23 +162,34 @@ def check_heads(graph: Graph) -> None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A job with the two contents that are legal after any fault in it."""
+    """A job with the contents that are legal after any fault in it."""
 
     job: Job
-    before: Content
-    after: Content
+    contents: tuple[Content, ...]
+    """Before the job, and after each of its steps."""
     effects: tuple[Effect, ...]
     """What the job does to storage when nothing goes wrong."""
 
     @classmethod
     def measured(cls, job: Job, place: Place) -> Sweep:
         """Run a job once without a fault; the place is used up."""
-        before = content_of(place.open(), job)
+        contents = [content_of(place.open(), job)]
         plan = FaultPlan()
-        job.run(broken(place, plan, job.branch))
-        after = content_of(place.open(), job)
-        assert before != after, "the job does something"
-        return cls(job, before, after, plan.effects)
+        graph = broken(place, plan, job.branch)
+        for step in job.steps:
+            step(graph)
+            contents.append(content_of(place.open(), job))
+            assert contents[-2] != contents[-1], "every step does something"
+        assert job.is_settled(place.open())
+        return cls(job, tuple(contents), plan.effects)
+
+    @property
+    def before(self) -> Content:
+        return self.contents[0]
+
+    @property
+    def after(self) -> Content:
+        return self.contents[-1]
 
     @property
     def decisive(self) -> tuple[int, ...]:
@@ -199,16 +203,14 @@ class Sweep:
         commits = (e.path for e in self.effects if e.name == "datasets.commit_staged")
         return len({path for path in commits if path.startswith(("nodes/", "edges/"))})
 
-    def check(
-        self, place: Place, *, audited: list[str], error: BaseException | None = None
-    ) -> bool:
-        """Check a graph after a fault; return whether the job was done.
+    def check(self, place: Place, *, audited: list[str], error: BaseException | None = None) -> int:
+        """Check a graph after a fault; return how many steps of the job were done.
 
         `audited` are the operations that had to be settled. `error` is what the caller was told.
         """
         with place.open(self.job.branch) as graph:
             content = content_of(graph, self.job)
-            assert content in (self.before, self.after), "half a job"
+            assert content in self.contents, "half a job"
             is_done = content == self.after
             check_heads(graph)
             assert graph.recovery_status() == []
@@ -218,8 +220,9 @@ class Sweep:
             if not is_done:
                 self.job.run(graph)
                 assert content_of(place.open(), self.job) == self.after, "the retried job"
+            assert self.job.is_settled(place.open()), "done twice, or not recorded as done"
         self._check_schema_apply(place)
-        return is_done
+        return self.contents.index(content)
 
     def _check_answer(self, error: BaseException | None, *, is_done: bool) -> None:
         if error is None:
@@ -246,8 +249,8 @@ class Sweep:
     def _check_schema_apply(self, place: Place) -> None:
         # Closed at the end: nothing of it is written after the copy has been removed.
         with place.open() as graph:
-            if len(graph.branch_list()) > 1:
-                graph.branch_delete(BRANCH)
+            for branch in graph.branch_list()[1:]:
+                graph.branch_delete(branch)
             graph.apply_schema(graph.schema_source() + ANOTHER)
             assert "node:Later" in graph.snapshot().entries
             check_heads(place.open())

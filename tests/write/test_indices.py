@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +10,7 @@ from omnigraph.graph import Graph
 from omnigraph.schema import compile_schema
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest, TextSearch, VectorSearch
+from omnigraph.write import indices
 from omnigraph.write.indices import (
     NOTHING_TO_TRAIN_ON,
     VECTOR_ROWS_MIN,
@@ -66,11 +65,6 @@ def test_a_node_type_gets_the_indexes_of_its_declaration() -> None:
 def test_an_edge_type_gets_btrees_on_ends_and_members() -> None:
     names = ("id", "src", "dst", "label", "rank")
     assert wanted("edge", "Has") == {(name, "BTREE") for name in names}
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
 
 
 def load(graph: Graph, count: int, start: int = 0, **columns: pa.Array) -> None:
@@ -174,6 +168,28 @@ def test_large_vector_columns_get_an_index_with_the_declared_metric(place: Place
     assert nearest["id"].to_pylist() == ["c000000"]
     catalog = graph.catalog().node_types["Item"]
     assert plan_indexes(handle, catalog).is_empty
+
+
+def test_a_vector_index_is_trained_again_when_rows_have_grown_fourfold(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 400
+    monkeypatch.setattr(indices, "VECTOR_ROWS_MIN", rows)
+    graph = place.init(SCHEMA)
+    flat = np.random.default_rng(2).normal(size=rows * 8).astype(np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(flat), 2)
+    segments: list[set[str]] = []
+    for first, last in ((0, rows), (rows, 2 * rows), (2 * rows, 4 * rows)):
+        load(graph, last - first, first, vec=vectors[first:last])
+        graph.ensure_indices()
+        handle = graph.snapshot().open("node:Item")
+        [index] = [one for one in handle.indexes() if one.columns == ("vec",)]
+        assert index.rows_covered == last
+        segments.append({segment.uuid for segment in index.segments})
+    trained, extended, again = segments
+    assert trained < extended, "less than fourfold: what is there stays"
+    assert len(again) == 1
+    assert not again & extended
 
 
 def _vector_indexes(graph: Graph) -> list[str]:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.write import load_checks, load_parts, load_stage
+from omnigraph.write import (
+    columns,
+    load,
+    load_cardinality,
+    load_checks,
+    load_ends,
+    load_intake,
+    load_parts,
+    load_stage,
+)
+from omnigraph.write.hashing import HashScheme
 from omnigraph.write.locate import PROBES_MAX
+from omnigraph.write.spool import MEMORY_MAX, SpoolRoom
 from omnigraph.write.violations import KeyConflictError, ValidationError
 from support.load_model import Model, ModelType, Outcome, model_lines
 from support.loads import graph_lines
@@ -104,8 +116,14 @@ def _check(data: st.DataObject) -> None:
     schema = "\n".join(kind.text() for kind in types.values())
     probes = data.draw(st.sampled_from([0, PROBES_MAX]))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (load_checks, load_stage):
+        for module in (load_cardinality, load_checks, load_ends, load_stage):
             patch.setattr(module, "PROBES_MAX", probes)
+        # Little memory divides hashes of more than two rows; few bits let them collide.
+        memory = data.draw(st.sampled_from([64, 64, MEMORY_MAX]))
+        patch.setattr(load, "SpoolRoom", lambda _: SpoolRoom(memory))
+        patch.setattr(columns, "SLAB_ROWS", data.draw(st.sampled_from([2, columns.SLAB_ROWS])))
+        bits = data.draw(st.sampled_from([2, 64])) if not _counts_edges(types) else 64
+        patch.setattr(load_intake, "HashScheme", lambda seed: HashScheme(seed, bits))
         patch.setattr(load_parts, "_STREAM_BYTES_MIN", data.draw(st.sampled_from([1, 8 << 20])))
         with Place(str(Path(folder) / "graph")).init(schema) as graph:
             graph.load(_lines(seed(types)), mode="append")
@@ -114,20 +132,33 @@ def _check(data: st.DataObject) -> None:
                 _check_load(data, model, graph, Path(folder) / str(number))
 
 
+def _counts_edges(types: dict[str, ModelType]) -> bool:
+    return any(kind.card != (0, None) for kind in types.values())
+
+
 def _check_load(data: st.DataObject, model: Model, graph: Graph, quarantine: Path) -> None:
     records = data.draw(inputs(model.types, is_tidy=data.draw(st.booleans())))
     mode = data.draw(st.sampled_from(MODES))
     keeps_last = mode == "merge" and data.draw(st.booleans())
-    on_duplicate = "last" if keeps_last else "error"
+    cascades = mode == "overwrite" and data.draw(st.booleans())
+    options = {
+        "mode": mode,
+        "on_duplicate": "last" if keeps_last else "error",
+        "cascade": cascades,
+    }
     if data.draw(st.booleans()):
-        expected = model.load(records, mode, keeps_last=keeps_last)
-        assert _load(graph, records, mode, on_duplicate) == (
-            expected.answer if expected.answer != "loaded" else _counts(expected)
-        )
+        expected = model.load(records, mode, keeps_last=keeps_last, cascades=cascades)
+        answer = expected.answer if expected.answer != "loaded" else _counts(expected)
+        before = graph.head_commit_id_for_branch("main")
+        assert _load(graph, records, {**options, "dry_run": True}) == answer
+        assert graph.head_commit_id_for_branch("main") == before
+        assert _load(graph, records, options) == answer
         is_loaded = expected.is_legal
     else:
-        expected = model.load(records, mode, keeps_last=keeps_last, quarantines=True)
-        found = _load(graph, records, mode, on_duplicate, quarantine)
+        expected = model.load(
+            records, mode, keeps_last=keeps_last, quarantines=True, cascades=cascades
+        )
+        found = _load(graph, records, options, quarantine)
         is_loaded = not expected.is_hopeless
         if is_loaded:
             assert found == _counts(expected)
@@ -139,8 +170,14 @@ def _check_load(data: st.DataObject, model: Model, graph: Graph, quarantine: Pat
     assert graph_lines(graph) == model_lines(model)
 
 
-def _counts(outcome: Outcome) -> tuple[int, int, int, int]:
-    return outcome.inserted, outcome.updated, outcome.unchanged, len(outcome.fallen)
+def _counts(outcome: Outcome) -> tuple[int, int, int, int, int]:
+    return (
+        outcome.inserted,
+        outcome.updated,
+        outcome.unchanged,
+        len(outcome.fallen),
+        outcome.removed,
+    )
 
 
 def _set_aside(folder: Path) -> set[int]:
@@ -159,15 +196,13 @@ def _set_aside(folder: Path) -> set[int]:
 def _load(
     graph: Graph,
     records: list[dict[str, object]],
-    mode: str,
-    on_duplicate: str,
+    options: dict[str, Any],
     quarantine: Path | None = None,
 ) -> object:
     try:
         result = graph.load(
             _lines(records),
-            mode=mode,
-            on_duplicate=on_duplicate,
+            **options,
             on_error="fail" if quarantine is None else "quarantine",
             quarantine=quarantine,
         )
@@ -177,8 +212,11 @@ def _load(
     except KeyConflictError:
         event("key conflict")
         return "key conflict"
-    event(f"loaded, {mode}" if records else "empty")
-    return result.inserted, result.updated, result.unchanged, result.rejected
+    event(f"loaded, {options['mode']}" if records else "empty")
+    removed = sum((result.cascaded or {}).values())
+    if removed:
+        event("cascaded")
+    return result.inserted, result.updated, result.unchanged, result.rejected, removed
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.store.lance_handle import LanceHandle
 from omnigraph.store.records import ROW_ID, IndexKind, IndexSpec, ScanRequest
 from omnigraph.write import locate
 from omnigraph.write.locate import StoredRows, probe
@@ -124,15 +125,13 @@ def test_ids_that_were_announced_are_found_by_one_probe(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
-    where = StoredRows.where
+    find = LanceHandle.find
 
-    def counting(
-        self: StoredRows, key: str, column: str, values: pa.Array, **rest: object
-    ) -> object:
-        asked.append(sorted(values.to_pylist()))
-        return where(self, key, column, values, **rest)  # type: ignore[arg-type]  # passed on
+    def counting(self: LanceHandle, column: str, values: list[str]) -> pa.Table:
+        asked.append(sorted(values))
+        return find(self, column, values)
 
-    monkeypatch.setattr(StoredRows, "where", counting)
+    monkeypatch.setattr(LanceHandle, "find", counting)
     stored = StoredRows(graph.snapshot())
     stored.announce("node:Person", pa.array(["p7", "new"]))
     stored.announce("node:Person", pa.array(["p9"]))

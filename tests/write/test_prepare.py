@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.store.records import OperationKind
 from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
-from omnigraph.write.prepare import KeptRows, prepare
+from omnigraph.write.prepare import KeptRows, new_rows_ahead, prepare
 from omnigraph.write.protocol import TableWrite
 from support.places import CITY, PERSON, Place, add, repository_of
 from support.writer import people
@@ -119,3 +121,69 @@ def test_a_second_attempt_uses_the_rows_that_the_first_one_wrote(graph: Graph) -
         assert write.staged[0].base.version == snapshot.entry(PERSON).table_version
         add(graph, name)
     assert files[0] == files[1]
+
+
+def data_files(graph: Graph) -> set[Path]:
+    return set(Path(graph.uri).glob("nodes/*/data/*"))
+
+
+def test_rows_that_can_only_be_new_are_written_while_they_are_checked(graph: Graph) -> None:
+    repository, snapshot = repository_of(graph), graph.snapshot()
+    delta = change(people("d"), WriteMode.APPEND)
+    before = data_files(graph)
+    with new_rows_ahead(delta, snapshot, snapshot.incarnation, repository) as kept:
+        assert not kept
+    written = data_files(graph) - before
+    assert len(written) == 1
+    (write,) = prepare(
+        delta,
+        snapshot,
+        snapshot.incarnation,
+        repository,
+        operation_id=repository.clock.ulid(),
+        kept=kept,
+    )
+    assert data_files(graph) - before == written
+    assert {Path(graph.uri) / file.path for file in write.staged[0].files} == written
+
+
+def test_rows_that_do_not_pass_leave_no_file(graph: Graph) -> None:
+    snapshot = graph.snapshot()
+    before = data_files(graph)
+    delta = change(people("d"), WriteMode.APPEND)
+    with (
+        pytest.raises(ZeroDivisionError),
+        new_rows_ahead(delta, snapshot, snapshot.incarnation, repository_of(graph)),
+    ):
+        raise ZeroDivisionError
+    assert data_files(graph) == before
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        change(people("a")),
+        change(people("d"), WriteMode.APPEND, deleted=("a",)),
+        change(people("d"), WriteMode.OVERWRITE),
+        change(people(), WriteMode.APPEND),
+    ],
+)
+def test_rows_that_may_be_stored_wait_for_the_look_up(graph: Graph, delta: GraphDelta) -> None:
+    snapshot = graph.snapshot()
+    before = data_files(graph)
+    with new_rows_ahead(delta, snapshot, snapshot.incarnation, repository_of(graph)) as kept:
+        pass
+    assert not kept
+    assert data_files(graph) == before
+
+
+def test_a_table_that_must_be_forked_is_not_written_ahead(graph: Graph) -> None:
+    graph.branch_create("side")
+    graph.sync_branch("side")
+    snapshot = graph.snapshot()
+    before = set(Path(graph.uri).rglob("*"))
+    delta = change(people("d"), WriteMode.APPEND)
+    with new_rows_ahead(delta, snapshot, snapshot.incarnation, repository_of(graph)) as kept:
+        pass
+    assert not kept
+    assert set(Path(graph.uri).rglob("*")) == before

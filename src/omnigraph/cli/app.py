@@ -5,21 +5,24 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from importlib.metadata import version
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from omnigraph.cli.capabilities import RULES
+from omnigraph.cli.completion import completion_options
 from omnigraph.cli.flags import GlobalFlags, global_options
 from omnigraph.cli.local_files import local_failure
 from omnigraph.cli.output import Output
+from omnigraph.cli.planned import planned_command
 from omnigraph.cli.streams import prepare_streams
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.names import nearest_name
 from omnigraph.wire import EXIT_FAILURE, EXIT_INTERRUPTED, outcome_of
 
 COMMANDS: Final = {
+    "blob": ("omnigraph.cli.commands.blob", "Read the Blob values of nodes and edges."),
     "branch": ("omnigraph.cli.commands.branch", "Create, list, merge and delete branches."),
     "changes": ("omnigraph.cli.commands.changes", "Follow what happens on a branch."),
     "cleanup": ("omnigraph.cli.commands.cleanup", "Remove old versions and leftovers."),
@@ -34,6 +37,8 @@ COMMANDS: Final = {
     "lint": ("omnigraph.cli.commands.lint", "Check a file of queries against a schema."),
     "load": ("omnigraph.cli.commands.load", "Load a file of nodes and edges."),
     "log": ("omnigraph.cli.commands.log", "Show what happened, newest first."),
+    "login": ("omnigraph.cli.commands.login", "Keep the token of a server."),
+    "logout": ("omnigraph.cli.commands.logout", "Forget the token of a server."),
     "mutate": ("omnigraph.cli.commands.mutate", "Change a graph by a mutation query."),
     "optimize": ("omnigraph.cli.commands.optimize", "Compact and index every table."),
     "profile": ("omnigraph.cli.commands.profile", "See the addresses you have named."),
@@ -116,11 +121,20 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command that was asked for."""
+        if is_planned(cmd_name):
+            return planned_command(cmd_name)
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete from the table, without importing any command."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
+        # Skips the group's own way, which loads every command for its help.
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, without importing any of them."""
@@ -146,9 +160,7 @@ class LazyGroup(click.Group):
         """Suggest the nearest command for a typo."""
         args = in_new_words(args)
         name = args[0]
-        if is_planned(name):
-            ctx.fail(f"`{name}` is not in this release; `omnigraph --help` lists what is")
-        if name not in COMMANDS and not name.startswith("-"):
+        if name not in COMMANDS and not is_planned(name) and not name.startswith("-"):
             near = nearest_name(name, COMMANDS)
             remedy = f"did you mean `omnigraph {near}`?" if near else "see `omnigraph --help`"
             ctx.fail(f"no such command '{name}'; {remedy}")
@@ -157,10 +169,9 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    params=[*global_options()],
+    params=[*global_options(), *completion_options()],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(version("omnigraph"), "-v", "--version", message="omnigraph %(version)s")
 @click.pass_context
 def root(context: click.Context) -> None:
     """Work with a versioned property graph, in process or on Spark."""
@@ -171,21 +182,45 @@ def root(context: click.Context) -> None:
 
 def run(args: list[str] | None = None) -> int:
     """Run one command and return its exit code; a typed error becomes one message."""
+    words = sys.argv[1:] if args is None else args
     try:
-        root(args=args, prog_name="omnigraph")
+        code = root.main(args=words, prog_name="omnigraph", standalone_mode=False)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
+        return end.code if isinstance(end.code, int) else EXIT_FAILURE
+    except click.ClickException as error:
+        return _misused(error, words)
+    except click.Abort:
+        click.echo(INTERRUPTED, err=True)
+        return EXIT_INTERRUPTED
     except OmnigraphError as error:
-        return _failed(error, args)
+        return _failed(error, words)
     except (OSError, UnicodeDecodeError) as error:
-        return _failed(local_failure(error), args)
-    return 0
+        return _failed(local_failure(error), words)
+    return code if isinstance(code, int) else 0
 
 
-def _failed(error: OmnigraphError, args: list[str] | None) -> int:
-    as_json = "--json" in (sys.argv if args is None else args)
-    Output(as_json=as_json).error(error)
+def _failed(error: OmnigraphError, words: list[str]) -> int:
+    Output(as_json="--json" in words).error(error)
     return outcome_of(error).exit_code
+
+
+def _misused(error: click.ClickException, words: list[str]) -> int:
+    if "--json" in words and isinstance(error, click.UsageError):
+        Output(as_json=True).error(WrongUsageError(error))
+    else:
+        error.show()
+    return error.exit_code
+
+
+class WrongUsageError(InvalidInputError):
+    """The words after a command are not what it takes."""
+
+    code = "OG-USAGE"
+
+    def __init__(self, mistake: click.UsageError) -> None:
+        self.command = "omnigraph" if mistake.ctx is None else mistake.ctx.command_path
+        super().__init__(mistake.format_message())
+        self.hint = f"`{self.command} --help` lists what it takes"
 
 
 def main() -> None:

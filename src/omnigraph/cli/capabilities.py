@@ -6,6 +6,7 @@ before anything else is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -91,6 +92,11 @@ RULES: Final[dict[str, Rule]] = {
     "logout": _LOCAL,
     "mcp": Rule(Capability.LOCAL, _READ, _NO_GRAPH),
     "profile": _LOCAL,
+    "serve": Rule(
+        Capability.LOCAL,
+        frozenset({"cluster", "store"}),
+        "give `--cluster <dir|uri>` or `--store <uri>`",
+    ),
     "shell": Rule(Capability.LOCAL, _ANY, _NO_GRAPH),
     "version": _LOCAL,
 }
@@ -112,6 +118,21 @@ class FlagDoesNotApplyError(InvalidInputError):
         end = f": {remedy}" if remedy else ""
         super().__init__(f"`{command}` is a {capability} command and --{flag} does not apply{end}")
         self.hint = f"leave --{flag} away"
+
+
+class AliasOwnsAddressError(InvalidInputError):
+    """An alias was given an address, which its binding has already."""
+
+    code = "OG-FLAG"
+
+    def __init__(self, flags: Sequence[str]) -> None:
+        self.flags = tuple(flags)
+        shown = ", ".join(f"--{flag}" for flag in flags)
+        super().__init__(
+            f"`alias` is a {Capability.LOCAL} command and {shown} does not apply:"
+            " its binding owns the address"
+        )
+        self.hint = f"leave {shown} away"
 
 
 def rule_of(words: tuple[str, ...]) -> Rule | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Final
 
 import click
@@ -82,7 +83,24 @@ def global_options() -> list[click.Option]:
         )
         for name, text in _SWITCH_HELP.items()
     ]
-    return scope + switches
+    return [*scope, *switches, _version_option()]
+
+
+def _version_option() -> click.Option:
+    return click.Option(
+        ["-v", "--version", "_version"],
+        is_flag=True,
+        help="Show the version and exit.",
+        expose_value=False,
+        is_eager=True,
+        callback=_show_version,
+    )
+
+
+def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"omnigraph {version('omnigraph')}")
+        context.exit()
 
 
 class ScopedCommand(click.Command):
@@ -101,28 +119,57 @@ class ScopedCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Check first that the given scope applies here, then everything else."""
         before = frozenset(ctx.find_root().ensure_object(GlobalFlags).scope)
-        require_applicable(words_of(ctx), before | self._scope_flags_in(args))
+        own = frozenset(option.opts[0] for option in self._global_options)
+        require_applicable(words_of(ctx), before | scope_flags_in(args, own))
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the command's own options; the global ones stand in the help of the root."""
-        own = (param for param in super().get_params(ctx) if isinstance(param, click.Option))
-        rows = [param.get_help_record(ctx) for param in own]
-        with formatter.section("Options"):
-            formatter.write_dl([row for row in rows if row is not None])
-        formatter.write_paragraph()
-        formatter.write_text("The global options of `omnigraph --help` apply here too.")
-
-    def _scope_flags_in(self, args: Sequence[str]) -> frozenset[str]:
-        own = {option.opts[0] for option in self._global_options}
-        names = {arg.partition("=")[0] for arg in args[: _end_of_options(args)]}
-        return frozenset(flag for flag in SCOPE_FLAGS if f"--{flag}" in names & own)
+        format_own_options(super().get_params(ctx), ctx, formatter)
 
 
 class ScopedGroup(click.Group):
-    """A group whose commands take the global options."""
+    """A group whose commands take the global options, and that takes them before their names."""
 
     command_class = ScopedCommand
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._global_options = global_options()
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the group's own parameters, then the global ones."""
+        *own, last = super().get_params(ctx)
+        return [*own, *self._global_options, last]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the group's own options and its commands."""
+        format_own_options(super().get_params(ctx), ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def format_own_options(
+    params: Sequence[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """Write the options of one command, and where the others are listed."""
+    own = (param for param in params if isinstance(param, click.Option))
+    rows = [param.get_help_record(ctx) for param in own]
+    with formatter.section("Options"):
+        formatter.write_dl([row for row in rows if row is not None])
+    formatter.write_paragraph()
+    formatter.write_text("The global options of `omnigraph --help` apply here too.")
+
+
+def scope_flags_in(args: Sequence[str], own: frozenset[str] | None = None) -> frozenset[str]:
+    """Return the scope flags among arguments; `own` names those that a command does not redefine.
+
+    >>> sorted(scope_flags_in(["list", "--store=g", "--", "--as"]))
+    ['store']
+    """
+    names = {arg.partition("=")[0] for arg in args[: _end_of_options(args)]}
+    return frozenset(
+        flag for flag in SCOPE_FLAGS if f"--{flag}" in names and (own is None or f"--{flag}" in own)
+    )
 
 
 def words_of(context: click.Context) -> tuple[str, ...]:

@@ -20,9 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 ReadFormat: TypeAlias = Literal["table", "kv", "csv", "jsonl", "json"]
+FileFormat: TypeAlias = Literal["arrow", "parquet"]
 CellLayout: TypeAlias = Literal["truncate", "wrap"]
 
 READ_FORMATS: Final[tuple[ReadFormat, ...]] = ("table", "kv", "csv", "jsonl", "json")
+FILE_FORMATS: Final[tuple[FileFormat, ...]] = ("arrow", "parquet")
+"""Forms for programs, which go to a file."""
 COLUMN_WIDTH_DEFAULT: Final = 80
 COLUMN_WIDTH_MIN: Final = 8
 _NO_ROWS: Final = "(no rows)"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from omnigraph.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from omnigraph.graph import SourceText
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -42,12 +45,14 @@ def query_input(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def read_query(*, name: str | None, query_path: Path | None, query_text: str | None) -> str:
-    """Return the text of the queries that were given."""
+def read_query(*, name: str | None, query_path: Path | None, query_text: str | None) -> SourceText:
+    """Return the text of the queries that were given, under the name that messages use."""
+    from omnigraph.graph import SourceText  # noqa: PLC0415 loads Lance
+
     if query_path is not None and query_text is not None:
         raise click.UsageError("--query and -e are mutually exclusive")
     if query_path is not None:
-        return _decoded(query_path)
+        return SourceText(_decoded(query_path), str(query_path))
     if query_text is None:
         what = f"the stored query '{name}'" if name else "a stored query"
         raise QueryInputError(
@@ -56,7 +61,7 @@ def read_query(*, name: str | None, query_path: Path | None, query_text: str | N
         )
     if not query_text.strip():
         raise QueryInputError("the text after -e is blank", "write a query, or use `--query FILE`")
-    return query_text
+    return SourceText(query_text)
 
 
 def read_params(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from omnigraph.cli.formats import READ_FORMATS, ReadFormat, TableStyle, read_lines
+from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.output import Output
 from omnigraph.cli.statements import Statements
 from omnigraph.cli.streams import terminal_width
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import InvalidInputError, OmnigraphError
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
@@ -30,12 +31,43 @@ _HELP: Final = r"""\branch [NAME]   show the branches, or go to one
 \quit            leave"""
 
 
-class ShellSession:
-    """One graph, the branch that the user is on, and how results are shown."""
+_LOG_COMMITS: Final = 10
 
-    def __init__(self, graph: Graph, *, branch: str, actor: str | None) -> None:
+
+class ShellCommandError(InvalidInputError):
+    """The shell has no such command, or it was given something else than it takes."""
+
+    code = "OG-SHELL"
+    hint = "`\\help` lists what there is"
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+class UnfinishedStatementError(InvalidInputError):
+    """A script ends in the middle of a statement."""
+
+    code = "OG-SHELL-OPEN"
+    hint = "close its braces"
+
+    def __init__(self, rest: str) -> None:
+        self.rest = rest
+        super().__init__(f"the last statement is not complete: {rest}")
+
+
+class ShellSession:
+    """One graph, the branch that the user is on, and how results are shown.
+
+    With a `report` each statement is one value of a JSON document instead of text.
+    """
+
+    def __init__(
+        self, graph: Graph, *, branch: str, actor: str | None, report: JsonWriter | None = None
+    ) -> None:
         self._graph = graph
         self._actor = actor
+        self._report = report
         self._form: ReadFormat = "table"
         self.branch = branch
         self.is_over = False
@@ -59,7 +91,7 @@ class ShellSession:
             else:
                 self._statement(statement)
         except OmnigraphError as error:
-            Output(as_json=False).error(error)
+            Output(as_json=self._report is not None).error(error)
             return False
         return True
 
@@ -73,44 +105,52 @@ class ShellSession:
                 if self.is_over:
                     return 0
         if statements.is_open:
-            click.echo(f"error: the last statement is not complete: {statements.rest}", err=True)
+            error = UnfinishedStatementError(statements.rest)
+            Output(as_json=self._report is not None).error(error)
             return 1
         return 0
 
     # -- statements -------------------------------------------------------------------------------
 
-    def _statement(self, text: str) -> None:
+    def _statement(self, statement: str) -> None:
         from omnigraph.graph import QueryKindError  # noqa: PLC0415 loads Lance
 
-        text = _named(text)
+        text = _named(statement)
         try:
-            self._read(text)
+            self._read(statement, text)
         except QueryKindError:
             result = self._graph.mutate(text, branch=self.branch, actor_id=self._actor)
-            click.echo(f"{result.affected_nodes} nodes, {result.affected_edges} edges changed")
+            line = f"{result.affected_nodes} nodes, {result.affected_edges} edges changed"
+            self._tell(statement, "mutation", result.to_json(), [line])
 
-    def _read(self, text: str, *, explain: bool = False) -> None:
+    def _read(self, statement: str, text: str) -> None:
         from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
-        result = self._graph.query(text, target=ReadTarget.branch(self.branch), explain=explain)
-        if explain:
-            click.echo(result.explanation_text())
-            return
+        result = self._graph.query(text, target=ReadTarget.branch(self.branch))
         style = TableStyle(line_width_max=terminal_width())
-        for line in read_lines(result.envelope(), self._form, style):
+        shape = result.envelope()
+        self._tell(statement, "read", shape, read_lines(shape, self._form, style))
+
+    def _tell(
+        self, statement: str, kind: str, shape: Mapping[str, object], lines: Iterable[str]
+    ) -> None:
+        if self._report is not None:
+            self._report.value({"statement": statement, "kind": kind, "result": shape})
+            return
+        for line in lines:
             click.echo(line)
 
     # -- commands ---------------------------------------------------------------------------------
 
-    def _commands(self) -> dict[str, Callable[[str], None]]:
+    def _commands(self) -> dict[str, Callable[[str], list[str]]]:
         return {
             "branch": self._branch,
-            "explain": lambda text: self._read(_named(text), explain=True),
+            "explain": self._explain,
             "format": self._format,
-            "help": lambda _: click.echo(_HELP),
+            "help": lambda _: _HELP.splitlines(),
             "log": self._log,
             "quit": self._quit,
-            "schema": lambda _: click.echo(self._graph.schema_source()),
+            "schema": lambda _: self._graph.schema_source().splitlines(),
             "types": self._types,
         }
 
@@ -118,38 +158,48 @@ class ShellSession:
         name, _, rest = line.removeprefix("\\").partition(" ")
         found = self._commands().get(name)
         if found is None:
-            click.echo(f"there is no \\{name}; \\help lists what there is", err=True)
-            return
-        found(rest.strip())
+            raise ShellCommandError(f"there is no \\{name}")
+        lines = found(rest.strip())
+        self._tell(line, "command", {"lines": lines}, lines)
 
-    def _branch(self, name: str) -> None:
+    def _branch(self, name: str) -> list[str]:
         if name:
             self._go_to(name)
-            return
-        for each in self._graph.branch_list():
-            click.echo(f"{'*' if each == self.branch else ' '} {each}")
+            return []
+        names = self._graph.branch_list()
+        return [f"{'*' if each == self.branch else ' '} {each}" for each in names]
 
     def _go_to(self, name: str) -> None:
         self._graph.sync_branch(name)
         self.branch = name
 
-    def _format(self, name: str) -> None:
+    def _explain(self, text: str) -> list[str]:
+        from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
+
+        target = ReadTarget.branch(self.branch)
+        result = self._graph.query(_named(text), target=target, explain=True)
+        return result.explanation_text().splitlines()
+
+    def _format(self, name: str) -> list[str]:
         found = next((form for form in READ_FORMATS if form == name), None)
         if found is None:
-            click.echo(f"expected one of {', '.join(READ_FORMATS)}", err=True)
-            return
+            raise ShellCommandError(f"\\format takes one of {', '.join(READ_FORMATS)}")
         self._form = found
+        return []
 
-    def _log(self, _: str) -> None:
-        for commit in self._graph.list_commits(self.branch, limit=10):
-            click.echo(f"{commit.graph_commit_id}  {commit.operation}")
+    def _log(self, _: str) -> list[str]:
+        commits = self._graph.list_commits(self.branch, limit=_LOG_COMMITS)
+        return [f"{commit.graph_commit_id}  {commit.operation}" for commit in commits]
 
-    def _quit(self, _: str) -> None:
+    def _quit(self, _: str) -> list[str]:
         self.is_over = True
+        return []
 
-    def _types(self, _: str) -> None:
-        for key, entry in self._graph.snapshot().entries.items():
-            click.echo(f"{key}  {entry.row_count}")
+    def _types(self, _: str) -> list[str]:
+        from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
+
+        snapshot = self._graph.snapshot_of(ReadTarget.branch(self.branch))
+        return [f"{key}  {entry.row_count}" for key, entry in snapshot.entries.items()]
 
 
 def _named(text: str) -> str:

@@ -10,7 +10,7 @@ from omnigraph.changes.commit_changes import (
     CommitPage,
 )
 from omnigraph.changes.diff import Difference
-from omnigraph.changes.feed import FeedPage, FeedRequest
+from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
 from omnigraph.clock import SystemClock
 from omnigraph.manifest import (
@@ -23,6 +23,7 @@ from omnigraph.manifest import (
 from omnigraph.merge.merger import MergeResult
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.query.stored import QueryKindError
+from omnigraph.read.blobs import Blob, ByteRange
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import PendingRecovery, RecoveryRecord
@@ -35,6 +36,7 @@ from omnigraph.search.embed_file import (
     embed_file,
 )
 from omnigraph.search.embedding import LazyEmbeddingClient
+from omnigraph.syntax import SourceText
 from omnigraph.syntax.grammar import decode_source
 from omnigraph.write.cleanup import CleanupResult, DatasetCleanup
 from omnigraph.write.embed import EmbedMode
@@ -54,6 +56,7 @@ from omnigraph.write.schema_apply import SchemaApplied
 if TYPE_CHECKING:
     from omnigraph.query import LintReport
 from omnigraph.graph.changes import ChangeCalls
+from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.core import ReadOnlyGraphError, ReservedActorError
 from omnigraph.graph.history import HistoryCalls
 from omnigraph.graph.reads import ReadCalls
@@ -62,6 +65,9 @@ from omnigraph.graph.writes import WriteCalls
 
 __all__ = [
     "MEMORY_MAX_DEFAULT",
+    "Blob",
+    "Block",
+    "ByteRange",
     "CleanupResult",
     "CommitPage",
     "DatasetCleanup",
@@ -94,6 +100,7 @@ __all__ = [
     "Selection",
     "Selector",
     "Snapshot",
+    "SourceText",
     "TableRepair",
     "TableReport",
     "Tag",
@@ -101,6 +108,7 @@ __all__ = [
     "embed_records",
     "init_from_file",
     "lint_files",
+    "require_outside_cluster",
 ]
 
 
@@ -116,7 +124,8 @@ class Graph(HistoryCalls, ChangeCalls, WriteCalls, ReadCalls, UpkeepCalls):
 
 
 def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph:
-    """Make a new graph with the schema in a file."""
+    """Make a new graph with the schema in a file, where no cluster has a say."""
+    require_outside_cluster("init", uri)
     schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
     return Graph.init(uri, schema, force=force)
 

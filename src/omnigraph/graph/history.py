@@ -21,7 +21,7 @@ from omnigraph.write.load import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 from omnigraph.graph.core import GraphCore, check_actor
 
@@ -62,6 +62,7 @@ class HistoryCalls(GraphCore):
         resolve_file: Path | None = None,
         dry_run: bool = False,
         message: str | None = None,
+        external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
         engine: str = "auto",
         spark: object | None = None,
@@ -71,8 +72,9 @@ class HistoryCalls(GraphCore):
         With `strategy="property"` two sides may change different properties of one row. Conflicts
         of rows are settled by `resolve_file` (lines of `merge_conflicts`, edited) and by `prefer`
         (`source` or `target`); those that stay are an error that lists all of them. `dry_run` says
-        what would happen and writes nothing. Large differences are compared and written by Spark
-        tasks; the outcome is the same.
+        what would happen and writes nothing. External blobs of rows that are copied become bytes of
+        the graph; they are read only from below `external_blob_bases`. Large differences are
+        compared and written by Spark tasks; the outcome is the same.
         """
         if not dry_run:
             self._require_writable("branch merge")
@@ -85,6 +87,7 @@ class HistoryCalls(GraphCore):
             decisions=self._decisions(strategy, prefer, resolve_file),
             dry_run=dry_run,
             message=message,
+            external_blob_bases=tuple(external_blob_bases),
         )
         merger = Merger(self._repository, self._committer)
         chosen = choose_by_size(
@@ -115,6 +118,7 @@ class HistoryCalls(GraphCore):
         *,
         branch: str | None = None,
         prefer: str | None = None,
+        external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
     ) -> MergeResult:
         """Undo what one commit changed, as a new commit; conflicts are those of a merge.
@@ -128,7 +132,11 @@ class HistoryCalls(GraphCore):
         )
         target = self._incarnation_of(branch)
         request = RevertRequest(
-            commit_id=commit_id, target=target, actor_id=actor_id, decisions=decisions
+            commit_id=commit_id,
+            target=target,
+            actor_id=actor_id,
+            decisions=decisions,
+            external_blob_bases=tuple(external_blob_bases),
         )
         return Merger(self._repository, self._committer).revert(request)
 

@@ -17,6 +17,8 @@ from omnigraph.manifest import (
     ReadTarget,
     Snapshot,
 )
+from omnigraph.query import QueryText
+from omnigraph.read.blobs import Blob, BlobSelector, EntityKind, find_blob
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
 from omnigraph.read.reader import ReadOptions
 from omnigraph.read.result import QueryResult, Target
@@ -42,7 +44,7 @@ class ReadCalls(GraphCore):
 
     def query(
         self,
-        text: str,
+        text: QueryText,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         *,
@@ -88,8 +90,9 @@ class ReadCalls(GraphCore):
     ) -> ExportResult:
         """Write one snapshot to an empty folder: a folder per type, a file per group of fragments.
 
-        `format` is `jsonl` or `parquet`; a load takes both back. `types` names some types, by
-        default all. `engine` is as in `load`; on Spark the folder must be one that workers share.
+        `format` is `jsonl` or `parquet`, which a load takes back, or `csv`. `types` names some
+        types, by default all. `engine` is as in `load`; on Spark the folder must be one that
+        workers share.
         """
         snapshot = self.snapshot() if target is None else self.snapshot_of(target)
         form = choice(ExportFormat, format, "export format")
@@ -108,6 +111,23 @@ class ReadCalls(GraphCore):
         """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
         snapshot = self.snapshot() if target is None else self.snapshot_of(target)
         return stream_lines(snapshot, types)
+
+    def blob(
+        self,
+        entity: EntityKind,
+        type_name: str,
+        entity_id: str,
+        property: str,  # noqa: A002 - what the schema calls it
+        *,
+        target: ReadTarget | None = None,
+    ) -> Blob:
+        """Return one Blob value of a node or an edge: what it is, and its bytes in parts.
+
+        The value of a null, and of an entity that does not exist, is an error. An external one
+        has an address and no bytes.
+        """
+        snapshot = self.snapshot() if target is None else self.snapshot_of(target)
+        return find_blob(snapshot, BlobSelector(entity, type_name, entity_id, property))
 
     def to_spark(
         self,

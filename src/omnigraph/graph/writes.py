@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from omnigraph.engine import (
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
+from omnigraph.query import QueryText
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embeddings_table import EmbeddingsTable
 from omnigraph.write.delta import WriteMode
@@ -27,7 +29,7 @@ from omnigraph.write.load import (
     choice,
 )
 from omnigraph.write.load_source import RecordSource
-from omnigraph.write.load_tables import TableSource, table_source
+from omnigraph.write.load_tables import table_source
 from omnigraph.write.mutate import MutationRequest, MutationResult, Mutations
 
 if TYPE_CHECKING:
@@ -60,10 +62,12 @@ class WriteCalls(GraphCore):
         quarantine: str | Path | None = None,
         max_errors: int | None = None,
         on_duplicate: str = OnDuplicate.ERROR,
+        cascade: bool = False,
         order_by: Sequence[str] = (),
         engine: str = EngineChoice.AUTO,
         spark: object | None = None,
         progress: bool = False,
+        dry_run: bool = False,
     ) -> LoadResult:
         """Load graph JSONL (paths, globs, bytes or an open file) as one commit, or not at all.
 
@@ -77,15 +81,17 @@ class WriteCalls(GraphCore):
 
         With `on_error="quarantine"` rows that break a rule are left out and written to the
         directory `quarantine`; a load with more than `max_errors` of them fails. In a merge,
-        `on_duplicate="last"` lets the last of several records of one id win. `embed` says which
-        vectors of `@embed` properties are made, if a provider is configured: `missing`, `all` or
-        `off`.
+        `on_duplicate="last"` lets the last of several records of one id win. An overwrite with
+        `cascade` takes stored edges along with the nodes that go, instead of refusing. `embed` says
+        which vectors of `@embed` properties are made, if a provider is configured: `missing`, `all`
+        or `off`. A `dry_run` checks and counts everything, in this process, and writes nothing.
 
         `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
         where one is configured, and for large inputs. `order_by` names columns of DataFrames that
         say which row is the last; `progress` shows what Spark does on stderr.
         """
-        self._require_writable("load")
+        if not dry_run:
+            self._require_writable("load")
         check_actor(actor_id)
         conversion = choice(ConversionMode, reader, "reader")
         options = LoadOptions(
@@ -102,7 +108,10 @@ class WriteCalls(GraphCore):
             quarantine=None if quarantine is None else Path(quarantine),
             max_errors=max_errors,
             on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
+            cascade=cascade,
+            is_dry_run=dry_run,
         )
+        embedder = self._embedder(embed)
         request = LoadRequest(
             self._repository,
             self._committer,
@@ -111,13 +120,8 @@ class WriteCalls(GraphCore):
             session=spark,
             order_by=tuple(order_by),
             shows_progress=progress,
+            embedder=embedder,
         )
-
-        embedder = self._embedder(embed)
-        asked = choice(EngineChoice, engine, "engine")
-        if asked is EngineChoice.AUTO and embedder.is_active and self._has_embeddings():
-            # Only this process makes vectors.
-            asked = EngineChoice.LOCAL
 
         def local() -> LoadResult:
             source: LoadSource = (
@@ -125,9 +129,11 @@ class WriteCalls(GraphCore):
                 if isinstance(data, Mapping)
                 else RecordSource(data, conversion)
             )
-            return Loader(self._repository, self._committer, embedder).load(source, options)
+            # Whoever brings tables brings many edges, and is going to traverse them.
+            own = replace(options, persists_topology=isinstance(data, Mapping))
+            return Loader(self._repository, self._committer, embedder).load(source, own)
 
-        return run_load(asked, request, local)
+        return run_load(choice(EngineChoice, engine, "engine"), request, local)
 
     def load_tables(
         self,
@@ -147,36 +153,39 @@ class WriteCalls(GraphCore):
         quarantine: str | Path | None = None,
         max_errors: int | None = None,
         on_duplicate: str = OnDuplicate.ERROR,
+        cascade: bool = False,
+        dry_run: bool = False,
     ) -> LoadResult:
         """Load Arrow, pandas or polars tables, or parquet files, by type as one commit.
 
         Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
         The other arguments are those of `load`.
         """
-        self._require_writable("load")
-        check_actor(actor_id)
-        options = LoadOptions(
-            mode=choice(WriteMode, mode, "load mode"),
-            target=self._load_target(branch),
-            from_branch=None if from_branch is None else BranchName.parse(from_branch),
+        tables: dict[str, object] = {f"node:{name}": table for name, table in (nodes or {}).items()}
+        tables |= {f"edge:{name}": table for name, table in (edges or {}).items()}
+        return self.load(
+            tables,
+            mode=mode,
+            branch=branch,
+            from_branch=from_branch,
             expected_head=expected_head,
             message=message,
-            properties=dict(properties or {}),
+            properties=properties,
+            embed=embed,
             actor_id=actor_id,
-            external_blob_bases=tuple(external_blob_bases),
-            on_error=choice(OnError, on_error, "on_error"),
-            quarantine=None if quarantine is None else Path(quarantine),
+            external_blob_bases=external_blob_bases,
+            on_error=on_error,
+            quarantine=quarantine,
             max_errors=max_errors,
-            on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
-            persists_topology=True,
-        )
-        return Loader(self._repository, self._committer, self._embedder(embed)).load(
-            TableSource(nodes or {}, edges or {}), options
+            on_duplicate=on_duplicate,
+            cascade=cascade,
+            engine=EngineChoice.LOCAL,
+            dry_run=dry_run,
         )
 
     def mutate(
         self,
-        text: str,
+        text: QueryText,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         *,
@@ -227,9 +236,6 @@ class WriteCalls(GraphCore):
             self._embedder(chosen, is_asked_for=True),
             model=self._embeddings.get().model,
         ).run(request)
-
-    def _has_embeddings(self) -> bool:
-        return any(node.embed_sources for node in self.catalog().node_types.values())
 
     def _load_target(self, branch: str | None) -> Incarnation | BranchName:
         return self._bound() if branch is None else BranchName.parse(branch)

@@ -88,12 +88,18 @@ class History:
 
     def merge_base(self, source: Incarnation, target: Incarnation) -> GraphCommit | None:
         """Find the commit that a merge of two branches starts from."""
-        source_state = self._reader.latest(source)
-        target_state = self._reader.latest(target)
+        return self.merge_base_of(source=self.snapshot(source), target=self.snapshot(target))
+
+    def merge_base_of(self, *, source: Snapshot, target: Snapshot) -> GraphCommit | None:
+        """Find the commit that a merge of two snapshots starts from.
+
+        Only what these two know counts: a base of newer heads would make what one of them does not
+        have yet look as if it had been deleted there.
+        """
         return merge_base(
-            source_state.head.commit_id,
-            target_state.head.commit_id,
-            [*source_state.commits(), *target_state.commits()],
+            source.commit_id,
+            target.commit_id,
+            [*source.state.commits(), *target.state.commits()],
         )
 
     def _left_by(self, commit: GraphCommit) -> Snapshot:

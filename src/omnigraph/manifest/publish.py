@@ -13,12 +13,16 @@ at once, together with the commit record.
 6. A failure after which the commit may be there is reported as such; the commit id tells later.
 7. After the publish the branch must still exist: Lance acknowledges a commit on a branch that has
    just been deleted.
+8. The rows may be staged ahead, while the tables are still being committed. They are used only if
+   the state that they were made from is the one that the publish replaces.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -50,10 +54,14 @@ from omnigraph.store.errors import StaleBaseError
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from omnigraph.clock import Clock
     from omnigraph.manifest.reader import ManifestReader
     from omnigraph.manifest.state import ManifestState
+    from omnigraph.store.beside import Beside
     from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store.records import StagedTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -132,13 +140,44 @@ class Published:
     entries: Mapping[str, Entry]
 
 
+@dataclass(frozen=True)
+class StagedPublish:
+    """The rows of one publish, written but not committed."""
+
+    state: ManifestState
+    draft: CommitDraft | None
+    updates: Updates
+    plan: _Plan
+    written: WrittenPublish
+    transaction: StagedTransaction
+
+
 class Publisher:
     """Publishes on the branches of one graph."""
 
-    def __init__(self, *, datasets: DatasetStore, reader: ManifestReader, clock: Clock) -> None:
+    def __init__(
+        self, *, datasets: DatasetStore, reader: ManifestReader, clock: Clock, beside: Beside
+    ) -> None:
         self._datasets = datasets
         self._reader = reader
         self._clock = clock
+        self._beside = beside
+
+    @contextmanager
+    def staged_ahead(
+        self, incarnation: Incarnation, *, draft: CommitDraft | None, updates: Updates
+    ) -> Iterator[Future[StagedPublish]]:
+        """Stage a publish beside what the block does; the block gives the future to `publish`.
+
+        The caller has checked the requirements and nobody else may publish on the branch meanwhile.
+        """
+        ahead = self._beside.start(
+            lambda: self._stage(incarnation, self._reader.latest(incarnation), draft, updates)
+        )
+        try:
+            yield ahead
+        finally:
+            wait([ahead])
 
     def publish(
         self,
@@ -148,11 +187,13 @@ class Publisher:
         requirements: Requirements,
         updates: Updates,
         revalidate: Revalidate | None = None,
+        ahead: Future[StagedPublish] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> Published:
         """Check the requirements and make the updates visible, or raise and change nothing.
 
-        Without a draft the publish makes no commit: voids, tags and tidying.
+        Without a draft the publish makes no commit: voids, tags and tidying. `ahead` comes from
+        `staged_ahead` with the same draft and updates.
         """
         give_up_at = self._clock.monotonic_s() + deadline_s
         attempts = 0
@@ -161,9 +202,11 @@ class Publisher:
             state = self._reader.latest(incarnation)
             _require_unsettled(state, draft, updates)
             self._require(state, requirements, revalidate)
-            plan = _plan(state, incarnation, draft, updates)
+            staged = _usable(ahead, state, draft, updates)
+            if staged is None:
+                staged = self._stage(incarnation, state, draft, updates)
             try:
-                return self._land(incarnation, state, plan)
+                return self._land(incarnation, staged)
             except StaleBaseError as error:
                 if self._clock.monotonic_s() > give_up_at:
                     raise PublishTimeoutError(str(incarnation.branch), attempts) from error
@@ -181,23 +224,33 @@ class Publisher:
         self._require(state, requirements, revalidate)
         return state
 
-    def _land(self, incarnation: Incarnation, state: ManifestState, plan: _Plan) -> Published:
+    def _stage(
+        self,
+        incarnation: Incarnation,
+        state: ManifestState,
+        draft: CommitDraft | None,
+        updates: Updates,
+    ) -> StagedPublish:
+        plan = _plan(state, incarnation, draft, updates)
         written = _written(state, plan)
-        base = DatasetVersion(MANIFEST, incarnation.lance_branch, state.version)
-        staged = self._datasets.stage_update(
-            base,
+        transaction = self._datasets.stage_update(
+            DatasetVersion(MANIFEST, incarnation.lance_branch, state.version),
             rewritten=written.rewritten,
             inserted=written.inserted,
             deleted=written.removed or None,
         )
+        return StagedPublish(state, draft, updates, plan, written, transaction)
+
+    def _land(self, incarnation: Incarnation, staged: StagedPublish) -> Published:
+        state, plan = staged.state, staged.plan
         # Upkeep of the manifest itself (indexes, settings) may come in between; a publish cannot,
         # because it rewrites the head row. An unknown outcome stays unknown even when the commit
         # can be seen: what could not be flushed may be gone after a power failure.
-        landed = self._datasets.commit_staged(staged, exact=False).version
+        landed = self._datasets.commit_staged(staged.transaction, exact=False).version
         self._require_alive(incarnation)
         if landed == state.version + 1:
             try:
-                self._reader.take_over(incarnation, state, landed, written)
+                self._reader.take_over(incarnation, state, landed, staged.written)
             except (OmnigraphError, pa.ArrowException) as error:
                 # The publish has landed whatever happens here: the next reader reads it.
                 _log.info("manifest version %d was not taken over: %s", landed, error)
@@ -239,6 +292,20 @@ class Publisher:
             key = min(moved)
             raise mismatch(state, key, requirements.read[key])
         revalidate(state, moved)
+
+
+def _usable(
+    ahead: Future[StagedPublish] | None,
+    state: ManifestState,
+    draft: CommitDraft | None,
+    updates: Updates,
+) -> StagedPublish | None:
+    """Return what was staged ahead, if that went well and for exactly this publish."""
+    if ahead is None or ahead.exception() is not None:
+        return None
+    staged = ahead.result()
+    is_same = staged.state is state and staged.draft == draft and staged.updates == updates
+    return staged if is_same else None
 
 
 def _require_unsettled(state: ManifestState, draft: CommitDraft | None, updates: Updates) -> None:

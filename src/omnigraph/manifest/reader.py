@@ -63,13 +63,20 @@ def _landed(
     handle: DatasetHandle, base: ManifestState, publish: WrittenPublish
 ) -> LandedPublish | None:
     """Say where the rows of a publish are; None when that does not follow from what is known."""
-    fragments = {info.fragment_id: info.identity for info in handle.fragments()}
+    if not base.fragments:
+        return None
     tables = [table for table in (publish.rewritten, publish.inserted) if table is not None]
+    old = publish.rewritten[ROW_ADDRESS].to_pylist()
+    # The publish is the only change since `base`: fragments that it has not touched are as before.
+    touched = {address >> 32 for address in (*old, *publish.removed)}
+    newest = max(base.fragments)
+    changed = handle.fragments(lambda number: number > newest or number in touched)
+    fragments = {number: name for number, name in base.fragments.items() if number not in touched}
+    fragments |= {info.fragment_id: info.identity for info in changed}
     homes = sorted(fragments.keys() - base.fragments.keys())
-    if not base.fragments or len(homes) != len(tables):
+    if len(homes) != len(tables):
         return None
     row_ids = [handle.row_ids(home) for home in homes]
-    old = publish.rewritten[ROW_ADDRESS].to_pylist()
     created = base.created_at(old)
     if (
         not row_ids[0].equals(publish.rewritten[ROW_ID].combine_chunks())

@@ -66,7 +66,7 @@ def assemble(store: Store, clock: Clock) -> Repository:
     reader = ManifestReader(root=root, datasets=datasets)
     turns = _turns(store, clock)
     branches = Branches(datasets=datasets, reader=reader, turns=turns, clock=clock)
-    publisher = Publisher(datasets=datasets, reader=reader, clock=clock)
+    publisher = Publisher(datasets=datasets, reader=reader, clock=clock, beside=store.beside)
     history = History(reader=reader, branches=branches, datasets=datasets)
     tags = Tags(
         datasets=datasets,

@@ -1,6 +1,8 @@
 """Merges one branch into another: base, rows, rules, one commit with two parents.
 
-1. The snapshots of base, source and target are taken once; everything is computed from them.
+1. The snapshots of target, source and base are taken once, in this order; everything, the base
+   included, is computed from them. A source that is another branch of the same name by the time
+   of the commit is refused.
 2. A table that the source has not changed since the base is not looked at. One that the target has
    not changed takes the source's state as a whole, by pointer where the source's entry lies on the
    main lineage, else as the rows that differ. Every other one is merged row by row.
@@ -26,7 +28,11 @@ from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import CommitDraft
 from omnigraph.manifest.catalogs import catalog_of
-from omnigraph.manifest.errors import ExpectedVersionMismatchError, PreconditionFailedError
+from omnigraph.manifest.errors import (
+    BranchGoneError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+)
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.merge.conflicts import (
     Conflict,
@@ -41,6 +47,7 @@ from omnigraph.merge.stage import TableWork, stage_table
 from omnigraph.merge.workers import LocalMergeWorkers
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.sidecar import Adoption
+from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.protocol import WriteJob
 
@@ -96,6 +103,8 @@ class _Request:
     decisions: Decisions = field(default_factory=Decisions)
     dry_run: bool = False
     message: str | None = None
+    external_blob_bases: tuple[str, ...] = ()
+    """Below which places the bytes of external blobs may be read, when their rows are copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,8 +272,11 @@ class Merger:
     def _merge_job(self, request: MergeRequest) -> _Job | None:
         """Take the snapshots of a merge; None when there is nothing to merge."""
         history = self._repository.history
-        source, target = history.snapshot(request.source), history.snapshot(request.target)
-        base_commit = history.merge_base(request.source, request.target)
+        # The target first: it is published onto only if it has not moved since, so it cannot hold
+        # a newer state of the source than the one that is taken here.
+        target = history.snapshot(request.target)
+        source = history.snapshot(request.source)
+        base_commit = history.merge_base_of(source=source, target=target)
         if base_commit is None:
             raise UnrelatedBranchesError(str(source.branch), str(target.branch))
         if base_commit.graph_commit_id == source.commit_id:
@@ -310,6 +322,9 @@ class Merger:
                 if attempt >= ATTEMPTS_MAX or not self._only_upkeep_since(head, request.target):
                     member = f"graph_head:{request.target.branch}"
                     raise ReadSetConflictError(member) from error
+            except BranchGoneError as error:
+                member = f"branch_identifier:{request.target.branch}"
+                raise ReadSetConflictError(member) from error
             attempt += 1
 
     def _run(self, job: _Job) -> MergeResult:
@@ -334,15 +349,17 @@ class Merger:
 
     def _commit(self, job: _Job, plan: _Plan, validated: Validated) -> GraphCommit | None:
         clock, request = self._repository.clock, job.request
-        operation_id = clock.ulid()
+        operation_id, store = clock.ulid(), self._repository.store
+        external = ExternalBlobs(request.external_blob_bases, store.settings.storage_options)
         tables = tuple(
             stage_table(
                 work,
                 validated.stored,
                 job.into,
-                self._repository.store.datasets,
+                store.datasets,
                 workers=self._workers,
                 operation_id=operation_id,
+                external_blobs=external,
             )
             for work in plan.work.values()
         )
@@ -369,7 +386,14 @@ class Merger:
             merged_into=job.sides.target.commit_id,
             adopted=tuple(plan.adopted),
         )
+        self._require_source(request)
         return self._committer.commit(write, revalidate=validated.revalidate).commit
+
+    def _require_source(self, request: MergeRequest | RevertRequest) -> None:
+        if isinstance(request, RevertRequest):
+            return
+        if not self._repository.branches.is_alive(request.source):
+            raise ReadSetConflictError(f"branch_merge_source_incarnation:{request.source.branch}")
 
     def _only_upkeep_since(self, head: str, target: Incarnation) -> bool:
         """Whether every commit after a head left the content as it was."""

@@ -5,6 +5,8 @@
    versions go by exact address. Removed rows go by exact address.
 3. All of it is one transaction, so a table is never merged in part.
 4. Rows are streamed: memory follows a batch, not the difference.
+5. External blobs of rows that are written become bytes of the graph; only objects below an allowed
+   base are read, and a row that names another one is refused.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import WrittenFragment
+    from omnigraph.write.external_blobs import ExternalBlobs
     from omnigraph.write.locate import Located, StoredRows
 
 _BATCH_BYTES: Final = 16 << 20
@@ -119,18 +122,19 @@ def stage_table(
     *,
     workers: MergeWorkers,
     operation_id: str,
+    external_blobs: ExternalBlobs,
 ) -> TableWrite:
     """Write the files of a merge into one table, and stage them as one transaction."""
     key = work.owner.table_key
     base = write_base(datasets, incarnation, stored.entry(key), operation_id=operation_id)
     fragments: list[WrittenFragment] = []
     if any(len(part.ids) for part in work.inserted):
-        fragments += workers.write(base.base, work.owner, work.inserted)
+        fragments += workers.write(base.base, work.owner, work.inserted, external_blobs)
     updated_ids = _joined([part.ids for part in work.updated])
     located = _located(stored, key, updated_ids)
     if len(updated_ids):
         kept = KeptRows(updated_ids, located.row_ids)
-        fragments += workers.write(base.base, work.owner, work.updated, kept)
+        fragments += workers.write(base.base, work.owner, work.updated, external_blobs, kept)
     removed = _located(stored, key, work.deleted)
     addresses = np.concatenate([located.addresses, removed.addresses])
     inserted, _, deleted = work.counts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetStore
     from omnigraph.store.records import DatasetVersion, WrittenFragment
+    from omnigraph.write.external_blobs import ExternalBlobs
+
+_EXTERNAL_ROWS_AT_ONCE: Final = 16
+"""How many rows with external blobs are in memory at once: their sizes are not known before."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class MergeWorkers(Protocol):
         base: DatasetVersion,
         owner: NodeType | EdgeType,
         parts: Sequence[Part],
+        external_blobs: ExternalBlobs,
         kept: KeptRows | None = None,
     ) -> Sequence[WrittenFragment]:
         """Write rows as uncommitted fragments; `kept` names the row ids of those that have one."""
@@ -94,11 +99,14 @@ class LocalMergeWorkers:
         base: DatasetVersion,
         owner: NodeType | EdgeType,
         parts: Sequence[Part],
+        external_blobs: ExternalBlobs,
         kept: KeptRows | None = None,
     ) -> Sequence[WrittenFragment]:
         """Stream rows into fragments."""
         batches = (batch for part in parts for batch in part.batches(owner))
-        return write_batches(self.datasets, base, owner, batches, kept)
+        return write_batches(
+            self.datasets, base, owner, batches, external_blobs=external_blobs, kept=kept
+        )
 
 
 def differ_by(owner: NodeType | EdgeType, handles: Handles) -> Differ:
@@ -119,15 +127,37 @@ def write_batches(
     base: DatasetVersion,
     owner: NodeType | EdgeType,
     batches: Iterable[pa.RecordBatch],
+    *,
+    external_blobs: ExternalBlobs,
     kept: KeptRows | None,
 ) -> Sequence[WrittenFragment]:
-    """Write batches of whole rows as uncommitted fragments."""
+    """Write batches of whole rows as uncommitted fragments, with all blobs as the graph's own."""
+    owned = (part for batch in batches for part in _owned(batch, owner, external_blobs))
     if kept is None:
-        reader = pa.RecordBatchReader.from_batches(owner.arrow_schema, batches)
+        reader = pa.RecordBatchReader.from_batches(owner.arrow_schema, owned)
         return datasets.write_fragments(base, reader)
     schema = owner.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
-    reader = pa.RecordBatchReader.from_batches(schema, _numbered(batches, schema, kept))
+    reader = pa.RecordBatchReader.from_batches(schema, _numbered(owned, schema, kept))
     return datasets.write_fragments(base, reader, row_id_column=ROW_ID)
+
+
+def _owned(
+    batch: pa.RecordBatch, owner: NodeType | EdgeType, external_blobs: ExternalBlobs
+) -> Iterator[pa.RecordBatch]:
+    names = [
+        name
+        for name in owner.blob_properties
+        if pc.struct_field(batch[name], "uri").null_count < batch.num_rows
+    ]
+    step = _EXTERNAL_ROWS_AT_ONCE if names else max(1, batch.num_rows)
+    for start in range(0, batch.num_rows, step):
+        part = batch.slice(start, step)
+        for name in names:
+            column = external_blobs.owned(part[name])
+            part = part.set_column(
+                part.schema.get_field_index(name), part.schema.field(name), column
+            )
+        yield part
 
 
 def _numbered(

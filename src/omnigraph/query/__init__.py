@@ -2,7 +2,7 @@
 
 from omnigraph.query.compile import compile_queries, compile_query, compile_text
 from omnigraph.query.describe import OperationDescriptor, describe_plan
-from omnigraph.query.language.parse import parse_queries
+from omnigraph.query.language.parse import QueryText, parse_queries
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.query.lint import LintReport, SchemaSource, lint_queries
 from omnigraph.query.plan.plan import MutationPlan, Plan, ReadPlan
@@ -15,6 +15,7 @@ __all__ = [
     "Plan",
     "QueryDecl",
     "QueryFile",
+    "QueryText",
     "ReadPlan",
     "SchemaSource",
     "compile_queries",

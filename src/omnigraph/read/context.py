@@ -40,6 +40,12 @@ class ScoreMap:
         positions, is_known = self._find(row_ids)
         return np.where(is_known, self.scores[positions], np.nan), is_known
 
+    def best_first(self) -> RowIds:
+        """Return the nodes in the order of the ranking."""
+        ordered = np.empty(len(self.row_ids), np.int64)
+        ordered[self.places] = self.row_ids
+        return ordered
+
     def places_of(self, row_ids: RowIds) -> RowIds:
         """Return the position of each node in the ranking; all of them must have one."""
         return self.places[self._find(row_ids)[0]]

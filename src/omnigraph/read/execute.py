@@ -20,17 +20,21 @@ from omnigraph.query.plan.plan import (
     EntityId,
     Expand,
     Filter,
+    NearestRanking,
     NodeScan,
     Operator,
     OptionalMatch,
+    PropertyValue,
+    Ranking,
     ReadPlan,
     RrfRanking,
     SameId,
+    Score,
 )
 from omnigraph.read.aggregate import GroupedResult, distinct_result
 from omnigraph.read.anti_join import anti_join
 from omnigraph.read.bindings import Bindings
-from omnigraph.read.columns import ID
+from omnigraph.read.columns import ID, stored_column
 from omnigraph.read.context import Context, Embed
 from omnigraph.read.expand import close_cycle, expand_rows
 from omnigraph.read.explain import describe, explain_plan
@@ -44,7 +48,7 @@ from omnigraph.read.optional import optional_match
 from omnigraph.read.order import order_result, order_rows
 from omnigraph.read.paths import PathChooser, Spent, TraversalSettings
 from omnigraph.read.planner import Statistics, arrange
-from omnigraph.read.profile import OperatorTrace, Profile
+from omnigraph.read.profile import Profile
 from omnigraph.read.project import project, values_of
 from omnigraph.read.rank import fuse, ranked_scan
 from omnigraph.read.residents import ResidentColumns
@@ -57,7 +61,7 @@ from omnigraph.read.rows import (
     distinct_rows,
     is_ascending,
 )
-from omnigraph.read.scan import scan_nodes
+from omnigraph.read.scan import scan_columns, scan_nodes
 from omnigraph.read.table_keys import node_key
 from omnigraph.read.tables import TableReader
 from omnigraph.read.text import StoreTextMatcher
@@ -102,26 +106,28 @@ class Executor:
         context = self._context(request)
         plan = arrange(request.plan, _statistics(context), request.bindings)
         if request.explain and not request.profile:
-            return _result(request, plan, _no_rows(plan), explain_plan(context, plan), ())
+            return replace(
+                _result(request, plan, _no_rows(plan)), estimates=explain_plan(context, plan)
+            )
         began_s = self.clock.monotonic_s()
         columns = _Run(context, plan).columns()
-        elapsed_ms = (self.clock.monotonic_s() - began_s) * 1000
-        estimates = explain_plan(context, plan) if request.profile else ()
-        measured = tuple(context.profile.traces) if request.profile else ()
-        found = _result(request, plan, columns, estimates, measured)
-        return replace(found, elapsed_ms=round(elapsed_ms, 3))
+        elapsed_ms = round((self.clock.monotonic_s() - began_s) * 1000, 3)
+        found = _result(request, plan, columns, elapsed_ms)
+        if not request.profile:
+            return found
+        measured = tuple(context.profile.traces)
+        return replace(found, estimates=explain_plan(context, plan), measured=measured)
 
     def _context(self, request: ReadRequest) -> Context:
         guard = Guard(request.limits, self.clock, request.cancelled)
         tables = TableReader(request.snapshot, guard, self.kept)
         profile = Profile(self.clock, is_on=request.profile)
-        settings = self.settings or TraversalSettings.from_environment()
         return Context(
             tables=tables,
             bindings=request.bindings,
             guard=guard,
             adjacency=PathChooser(
-                tables, self.topologies, self.indexes, settings, guard, profile, self.spent
+                tables, self.topologies, self.indexes, self.settings, guard, profile, self.spent
             ),
             texts=StoreTextMatcher(tables, self.indexes, self.texts),
             profile=profile,
@@ -144,8 +150,7 @@ def _result(
     request: ReadRequest,
     plan: ReadPlan,
     columns: list[pa.Array],
-    estimates: tuple[OperatorTrace, ...],
-    measured: tuple[OperatorTrace, ...],
+    elapsed_ms: float | None = None,
 ) -> QueryResult:
     return QueryResult(
         query_name=plan.name,
@@ -153,8 +158,7 @@ def _result(
         arrays=tuple(columns),
         target=request.target,
         graph_commit_id=request.snapshot.commit_id,
-        estimates=estimates,
-        measured=measured,
+        elapsed_ms=elapsed_ms,
     )
 
 
@@ -167,18 +171,56 @@ class _Run:
     _is_set: bool = False
 
     def columns(self) -> list[pa.Array]:
+        shown = _shown_by_scan(self.plan)
+        if shown is not None:
+            return self._scanned(*shown)
+        ranked = _shown_by_rank(self.plan)
+        if ranked is not None:
+            return self._ranked(*ranked)
         self._is_set = ignores_repeats(self.plan)
         folded = None if self._is_set or not self.context.folds else foldable(self.plan)
         if folded is not None:
             return self._folded(folded)
         rows = self._pipeline(self.plan.pipeline, ONE_ROW, result_variables(self.plan))
         if isinstance(self.plan.ranking, RrfRanking):
-            fuse(self.context, rows, self.plan.ranking)
+            fuse(self.context, rows.row_ids(self.plan.ranking.variable), self.plan.ranking)
         with self.context.profile.operator("Return") as trace:
             found = self._returned(rows)
             trace.rows = len(found[0])
         self.context.guard.check_result(len(found[0]))
         return found
+
+    def _scanned(self, scan: NodeScan, names: tuple[str, ...]) -> list[pa.Array]:
+        """Answer with the columns of a scan: no row table is needed."""
+        self.context.guard.check()
+        shown = describe(scan) if self.context.profile.is_on else ""
+        with self.context.profile.operator(shown) as trace:
+            found = scan_columns(self.context, scan, names)
+            trace.rows = len(found[0])
+        with self.context.profile.operator("Return") as trace:
+            self.context.guard.check_result(len(found[0]))
+            trace.rows = len(found[0])
+        return found
+
+    def _ranked(self, scan: NodeScan, ranking: Ranking) -> list[pa.Array]:
+        """Answer with the best nodes of a scan: a ranking says their order, ties included."""
+        plan, table_key = self.plan, node_key(scan.type_name)
+        self.context.guard.check()
+        shown = describe(scan) if self.context.profile.is_on else ""
+        with self.context.profile.operator(shown) as trace:
+            found = ranked_scan(self.context, scan, ranking, _candidates(plan))
+            if isinstance(ranking, RrfRanking):
+                fuse(self.context, found, ranking)
+            trace.rows = len(found)
+        first = plan.offset or 0
+        last = None if plan.limit is None else first + plan.limit
+        best = self.context.scores[ranking].best_first()[first:last]
+        self.context.guard.check_result(len(best))
+        rows = RowTable(len(best), {scan.variable: Entities(table_key, best)})
+        with self.context.profile.operator("Return") as trace:
+            columns = project(self.context, rows, plan.columns)
+            trace.rows = rows.count
+        return columns
 
     def _folded(self, plan: ReadPlan) -> list[pa.Array]:
         """Run all but the last hop, and count what that one reaches; else write it out."""
@@ -301,6 +343,41 @@ class _Run:
         # Counting nodes needs no id text; showing them does.
         is_shown = any(isinstance(value, EntityId) for value in values)
         return (*scan.properties, ID) if is_shown else scan.properties
+
+
+def _shown_by_scan(plan: ReadPlan) -> tuple[NodeScan, tuple[str, ...]] | None:
+    """Return the only scan of a plan and what it shows, when the result is nothing but that.
+
+    Rows must come as they are: not sorted, cut, grouped or merged. Without filters the columns are
+    worth keeping, which is done by row id.
+    """
+    if len(plan.pipeline) != 1 or plan.ranking is not None or plan.distinct or plan.order:
+        return None
+    scan = plan.pipeline[0]
+    if not isinstance(scan, NodeScan) or not scan.filters:
+        return None
+    if plan.limit is not None or plan.offset is not None:
+        return None
+    names: list[str] = []
+    for column in plan.columns:
+        if not isinstance(value := column.expression, PropertyValue | EntityId):
+            return None
+        names.append(stored_column(value))
+    return scan, tuple(names)
+
+
+def _shown_by_rank(plan: ReadPlan) -> tuple[NodeScan, Ranking] | None:
+    """Return the only scan of a plan and its ranking, when that alone decides the order."""
+    ranking = plan.ranking
+    if ranking is None or len(plan.pipeline) != 1 or plan.is_aggregate or plan.distinct:
+        return None
+    scan, first = plan.pipeline[0], plan.order[0]
+    if not isinstance(scan, NodeScan) or first.expression != Score(ranking):
+        return None
+    is_best_first = first.descending is not isinstance(ranking, NearestRanking)
+    if not is_best_first or not all(key.implicit for key in plan.order[1:]):
+        return None
+    return scan, ranking
 
 
 def _candidates(plan: ReadPlan) -> int | None:

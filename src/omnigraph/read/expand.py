@@ -74,6 +74,8 @@ def close_cycle(context: Context, rows: RowTable, expand: Expand, known: str) ->
     """Keep the rows whose source reaches the node that another variable already holds."""
     rows = rows.where((rows.row_ids(expand.source) != NULL) & (rows.row_ids(known) != NULL))
     hops = context.adjacency.hops(expand, rows.count)
+    if expand.min == expand.max == 1:
+        return rows.where(hops.leads(rows.row_ids(expand.source), rows.row_ids(known)))
     distinct, kinds = distinct_ids(rows.row_ids(expand.source))
     pairs = reach(hops, expand, distinct)
     reached = pair_keys(pairs.starts, pairs.nodes)
@@ -131,7 +133,7 @@ def _by_edge(context: Context, rows: RowTable, expand: Expand, hops: Hops) -> Ro
             expand.target,
             node_key(expand.target_type),
             expand.target_filters,
-            np.unique(found.nodes),
+            ascending_ids(found.nodes),
         )
         keep = np.isin(found.nodes, passed)
     widened = rows.at(found.starts[keep]).with_variable(

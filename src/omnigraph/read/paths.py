@@ -22,6 +22,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
@@ -29,6 +30,7 @@ from omnigraph.query.plan.plan import Direction, Expand
 from omnigraph.read.adjacency import AccessPath, Hops, IndexedHops, TopologyHops
 from omnigraph.read.columns import SOURCE, TARGET
 from omnigraph.read.limits import Guard
+from omnigraph.read.probes import SCAN_SHARE, Probes
 from omnigraph.read.profile import Profile
 from omnigraph.read.table_keys import edge_key, node_key
 from omnigraph.read.tables import TableReader
@@ -77,6 +79,8 @@ class TraversalSettings:
     forced: AccessPath | None = None
     hops_max: int = 6
     frontier_max: int = 1024
+    scan_share: int = SCAN_SHARE
+    """From which share of all nodes on indexed hops read all edges."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> TraversalSettings:
@@ -165,10 +169,16 @@ class PathChooser:
     tables: TableReader
     topologies: Topologies
     indexes: IndexFacts
-    settings: TraversalSettings
+    given: TraversalSettings | None
+    """None reads the environment, once per query that has a hop."""
     guard: Guard
     profile: Profile
     spent: Spent = field(default_factory=Spent)
+
+    @cached_property
+    def settings(self) -> TraversalSettings:
+        """What steers the choice."""
+        return self.given or TraversalSettings.from_environment()
 
     def hops(self, expand: Expand, frontier: int) -> Hops:
         """Return the edges that an expansion from `frontier` rows follows."""
@@ -180,14 +190,16 @@ class PathChooser:
             topology = self.topologies.get(self.tables.snapshot, edge, guard=self.guard)
             return TopologyHops(topology, expand.direction, self.guard)
         self.spent.add(self._version(edge), facts)
-        return IndexedHops(
+        probes = Probes(
             self.tables,
             self.guard,
             edge_key(expand.edge),
             node_key(expand.source_type),
             node_key(expand.target_type),
             expand.direction,
+            self.settings.scan_share,
         )
+        return IndexedHops(probes, self.guard)
 
     def path(self, expand: Expand, frontier: int) -> AccessPath:
         """Say which access path an expansion from `frontier` rows would take."""

@@ -126,6 +126,8 @@ def estimated_fanout(statistics: Statistics, expand: Expand) -> float:
 
 def arrange(plan: ReadPlan, statistics: Statistics, bindings: Bindings) -> ReadPlan:
     """Return a plan with the same rows that starts each part where the fewest nodes are."""
+    if len(plan.pipeline) == 1:
+        return plan
     ranked = plan.ranking.variable if plan.ranking is not None else None
     arranger = _Arranger(statistics, bindings, ranked)
     return replace(plan, pipeline=arranger.pipeline(plan.pipeline, frozenset()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from omnigraph.clock import Clock
@@ -37,13 +37,16 @@ class Profile:
 
     clock: Clock
     is_on: bool = False
-    """Whether anybody wants to see more than that operators ran."""
+    """Whether anybody wants to see it; else nothing is measured."""
     traces: list[OperatorTrace] = field(default_factory=list)
     _open: list[OperatorTrace] = field(default_factory=list)
 
-    @contextmanager
-    def operator(self, name: str) -> Iterator[OperatorTrace]:
+    def operator(self, name: str) -> AbstractContextManager[OperatorTrace]:
         """Measure one operator; operators that run inside become its parts."""
+        return self._measured(name) if self.is_on else nullcontext(OperatorTrace(name))
+
+    @contextmanager
+    def _measured(self, name: str) -> Iterator[OperatorTrace]:
         trace = OperatorTrace(name)
         (self._open[-1].inner if self._open else self.traces).append(trace)
         self._open.append(trace)

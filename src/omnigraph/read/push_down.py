@@ -186,7 +186,9 @@ def _is_bound(value: Value) -> TypeGuard[Bound]:
     return isinstance(value, Constant | ParameterValue | CurrentTime)
 
 
-def _literal(value: object, prop_type: PropType) -> pa.Scalar:
+def _literal(value: object, prop_type: PropType) -> filters.Value:
+    if isinstance(value, str) and prop_type.scalar is Scalar.STRING:
+        return value
     return pa.scalar(value, PropType(prop_type.scalar).arrow_type)
 
 

@@ -26,7 +26,7 @@ from omnigraph.query.plan.plan import (
 )
 from omnigraph.read.columns import ID
 from omnigraph.read.context import Context, ScoreMap
-from omnigraph.read.rows import NULL, RowIds, RowTable
+from omnigraph.read.rows import NULL, RowIds, RowTable, ascending_ids
 from omnigraph.read.scan import scan_nodes, split_filters
 from omnigraph.read.table_keys import node_key
 from omnigraph.search.fusion import fuse as fuse_rankings
@@ -121,7 +121,7 @@ def ranked_scan(
         context.scores[arm] = _arm_scores(
             context, table_key, arm, row_filter=row_filter, among=among, keep=candidates
         )
-    return np.unique(np.concatenate([context.scores[arm].row_ids for arm in _arms(ranking)]))
+    return ascending_ids(np.concatenate([context.scores[arm].row_ids for arm in _arms(ranking)]))
 
 
 def _arms(ranking: Ranking) -> tuple[Arm, ...]:
@@ -268,9 +268,15 @@ def _placed(
     """Order nodes by score, then id, and keep the best."""
     keys = scores if is_ascending else -scores
     order = np.argsort(keys, kind="stable")
-    if len(np.unique(keys)) < len(keys):
-        ids = context.tables.fetch(table_key, row_ids, [ID])[ID]
-        order = np.lexsort((_text_ranks(ids), keys))
+    if keep is not None and 0 < keep < len(order):
+        order = order[: np.searchsorted(keys[order], keys[order[keep - 1]], side="right")]
+    ranked = keys[order]
+    if (ranked[1:] == ranked[:-1]).any():
+        contenders = row_ids[order]
+        # Mostly they are shown as well: what is held costs no second read.
+        context.tables.prefetch(table_key, contenders, [ID])
+        ids = context.tables.fetch(table_key, contenders, [ID])[ID]
+        order = order[np.lexsort((_text_ranks(ids), ranked))]
     order = order[:keep]
     by_row_id = np.argsort(row_ids[order], kind="stable")
     best = order[by_row_id]
@@ -287,9 +293,9 @@ def _text_ranks(ids: pa.Array) -> npt.NDArray[np.int64]:
 # -- at the end ---------------------------------------------------------------------------------
 
 
-def fuse(context: Context, rows: RowTable, ranking: RrfRanking) -> None:
+def fuse(context: Context, nodes: RowIds, ranking: RrfRanking) -> None:
     """Compute the fused score of every node that has reached the end of the pipeline."""
-    survivors = np.unique(rows.row_ids(ranking.variable))
+    survivors = ascending_ids(nodes)
     survivors = survivors[survivors != NULL]
     k = context.bindings.integer(ranking.k)
     if k is None or k < RRF_K_MIN:
@@ -338,11 +344,11 @@ def score_column(context: Context, rows: RowTable, ranking: Ranking) -> pa.Array
 def _score_present(context: Context, rows: RowTable, ranking: Ranking) -> None:
     """Compute a ranking that decides nothing, for the nodes that are there."""
     entities = rows.entities[ranking.variable]
-    present = np.unique(entities.row_ids)
+    present = ascending_ids(entities.row_ids)
     present = present[present != NULL]
     for arm in _arms(ranking):
         context.scores[arm] = _arm_scores(
             context, entities.table_key, arm, row_filter=None, among=present, keep=None
         )
     if isinstance(ranking, RrfRanking):
-        fuse(context, rows, ranking)
+        fuse(context, entities.row_ids, ranking)

@@ -9,8 +9,8 @@ from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.cache import TextCache
 from omnigraph.query.compile import compile_query
-from omnigraph.query.language.parse import parse_queries
-from omnigraph.query.language.tree import QueryDecl, QueryFile
+from omnigraph.query.language.parse import QueryText, parse_queries, text_length
+from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
 from omnigraph.query.stored import QueryKindError, require_kind, select_query
@@ -54,7 +54,7 @@ class Reader:
         self._embed = None if embeddings is None else _embed_with(embeddings)
         self._executor = Executor(topologies, clock)
         self._catalogs: TextCache[Catalog] = TextCache()
-        self._plans: TextCache[ReadPlan] = TextCache()
+        self._plans: TextCache[tuple[QueryDecl, ReadPlan]] = TextCache()
 
     def catalog(self, snapshot: Snapshot) -> Catalog:
         """Return what the schema of a snapshot declares; the same schema again is a look-up."""
@@ -68,7 +68,7 @@ class Reader:
     def run(
         self,
         snapshot: Snapshot,
-        text: str,
+        text: QueryText,
         *,
         name: str | None,
         params: object,
@@ -76,10 +76,7 @@ class Reader:
         options: ReadOptions,
     ) -> QueryResult:
         """Answer one query of a text on one snapshot."""
-        file = parse_queries(text)
-        query = select_query(file, name)
-        require_kind(query, expect_mutation=False)
-        plan = self._plan(file, query, snapshot)
+        query, plan = self._plan(text, name, snapshot)
         bindings = Bindings(
             coerce_params(query.parameters, params),
             self._clock.now_us() // _MICROSECONDS_PER_MILLISECOND,
@@ -97,19 +94,26 @@ class Reader:
         )
         return self._executor.run(request)
 
-    def _plan(self, file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> ReadPlan:
-        text = file.source.text
+    def _plan(
+        self, text: QueryText, name: str | None, snapshot: Snapshot
+    ) -> tuple[QueryDecl, ReadPlan]:
+        """Return the query of a text and its plan; the same text and schema again is a look-up."""
         return self._plans.get_or_compute(
-            (text, query.name, snapshot.schema.schema_hash),
-            len(text),
-            lambda: self._compiled(file, query, snapshot),
+            (text, name, snapshot.schema.schema_hash),
+            text_length(text),
+            lambda: self._compiled(text, name, snapshot),
         )
 
-    def _compiled(self, file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> ReadPlan:
+    def _compiled(
+        self, text: QueryText, name: str | None, snapshot: Snapshot
+    ) -> tuple[QueryDecl, ReadPlan]:
+        file = parse_queries(text)
+        query = select_query(file, name)
+        require_kind(query, expect_mutation=False)
         plan = compile_query(query, self.catalog(snapshot), file.source)
         if not isinstance(plan, ReadPlan):
             raise QueryKindError(query.name, is_mutation=True)
-        return plan
+        return query, plan
 
 
 def _embed_with(embeddings: LazyEmbeddingClient) -> Embed:

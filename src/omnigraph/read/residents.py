@@ -107,6 +107,11 @@ class ResidentColumns:
         self._asked: BoundedCache[int] = BoundedCache(_COUNTERS_MAX)
         self._lock = threading.Lock()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether any memory is set aside for columns."""
+        return self._bytes_max > 0
+
     def find(self, tables: TableReader, table_key: str, column: str, text: str) -> RowIds | None:
         """Return the rows that have this text, or None when the column is not resident."""
         entry = tables.snapshot.entry(table_key)

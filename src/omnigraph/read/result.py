@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
@@ -12,6 +14,7 @@ from omnigraph.errors import UnavailableError
 from omnigraph.query.plan.plan import OutputColumn
 from omnigraph.read.explain import trace_lines
 from omnigraph.read.profile import OperatorTrace
+from omnigraph.read.table_file import write_table
 from omnigraph.schema.values.to_json import to_json_values
 from omnigraph.values import Scalar
 
@@ -116,6 +119,16 @@ class QueryResult:
             raise TypeError(f"expected a data frame, got {type(frame)}")
         return frame
 
+    def write(self, path: str | os.PathLike[str], form: Literal["arrow", "parquet"]) -> None:
+        """Write the rows to a file, which appears whole or not at all.
+
+        `arrow` is the file format of Arrow IPC. Moments are timestamps, which every reader knows,
+        and repeated headers get a number.
+        """
+        arrays = [_with_moments(array) for array in self.arrays]
+        table = pa.Table.from_arrays(arrays, names=_numbered(self.column_names))
+        write_table(table, Path(path), form)
+
     # -- Python and JSON ------------------------------------------------------------------------
 
     def to_pylist(self) -> list[dict[str, Any]]:
@@ -185,6 +198,16 @@ def _python_values(array: pa.Array, column: OutputColumn) -> list[Any]:
         return lists
     moments: list[Any] = array.cast(pa.int64()).cast(moment).to_pylist()
     return moments
+
+
+def _with_moments(array: pa.Array) -> pa.Array:
+    """Return moments as timestamps: a reader may cut stored 64-bit dates to whole days."""
+    moment = pa.timestamp("ms", tz="UTC")
+    if pa.types.is_date64(array.type):
+        return array.cast(pa.int64()).cast(moment)
+    if pa.types.is_list(array.type) and pa.types.is_date64(array.type.value_type):
+        return array.cast(pa.list_(pa.int64())).cast(pa.list_(moment))
+    return array
 
 
 def _numbered(headers: list[str]) -> list[str]:

@@ -175,12 +175,6 @@ def pair_keys(starts: Positions, row_ids: RowIds) -> RowIds:
     return np.asarray((starts.astype(np.int64) << _ROW_ID_BITS) | row_ids, np.int64)
 
 
-def unpack_keys(keys: RowIds) -> tuple[Positions, RowIds]:
-    """Return the positions and row ids that `pair_keys` packed."""
-    starts = np.asarray(keys >> _ROW_ID_BITS, np.intp)
-    return starts, np.asarray(keys & ((1 << _ROW_ID_BITS) - 1), np.int64)
-
-
 def is_ascending(row_ids: RowIds) -> bool:
     """Whether each number is larger than the one before it, so that none repeats."""
     return bool((row_ids[1:] > row_ids[:-1]).all())

@@ -7,6 +7,7 @@ that all of these rows reach the end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ from omnigraph.read.filter import stored_values, true_rows
 from omnigraph.read.predicates import conjuncts, push_down
 from omnigraph.read.rows import Entities, RowIds, RowTable
 from omnigraph.read.table_keys import node_key
+from omnigraph.read.tables import one_array
 from omnigraph.store.filters import AllOf, Filter
 from omnigraph.store.records import ROW_ID, ScanRequest
 
@@ -73,15 +75,32 @@ def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ())
     resident = _resident_rows(context, scan)
     if resident is not None:
         return resident
-    split = split_filters(scan.filters, context.bindings)
-    allowed = _text_matches(context, table_key, split.texts)
-    if allowed is not None and not len(allowed):
-        return allowed
-    return _scanned(context, scan, split, allowed, prefetch)
+    return _scanned(context, scan, split_filters(scan.filters, context.bindings), prefetch)
+
+
+def scan_columns(context: Context, scan: NodeScan, names: tuple[str, ...]) -> list[pa.Array]:
+    """Return columns of the nodes that pass the filters, in any order of the nodes.
+
+    Where the store applies all filters, what it yields is the answer.
+    """
+    table_key = node_key(scan.type_name)
+    row_ids = _resident_rows(context, scan)
+    if row_ids is None:
+        split = split_filters(scan.filters, context.bindings)
+        if split.is_exact:
+            request = ScanRequest(columns=tuple(dict.fromkeys(names)), row_filter=split.pushed)
+            table = context.tables.scan(table_key, request)
+            _note(context, split, request.columns)
+            return [one_array(table[name]) for name in names]
+        row_ids = _scanned(context, scan, split, names)
+    fetched = context.tables.fetch(table_key, row_ids, names)
+    return [fetched[name] for name in names]
 
 
 def _resident_rows(context: Context, scan: NodeScan) -> RowIds | None:
     """Answer a look-up by text from memory; None when there is none, or no such column there."""
+    if not context.residents.is_on:
+        return None
     predicates = conjuncts(scan.filters)
     for predicate in predicates:
         lookup = _text_lookup(predicate, context.bindings)
@@ -114,38 +133,42 @@ def _text_matches(context: Context, table_key: str, texts: tuple[TextMatch, ...]
     for predicate in texts:
         matches = context.texts.matches(table_key, predicate, context.bindings)
         found = np.empty(0, np.int64) if matches is None else matches
-        allowed = found if allowed is None else np.intersect1d(allowed, found)
+        allowed = found if allowed is None else np.intersect1d(allowed, found, assume_unique=True)
     return allowed
 
 
 def _scanned(
-    context: Context,
-    scan: NodeScan,
-    split: SplitFilters,
-    allowed: RowIds | None,
-    prefetch: tuple[str, ...],
+    context: Context, scan: NodeScan, split: SplitFilters, prefetch: tuple[str, ...]
 ) -> RowIds:
     table_key = node_key(scan.type_name)
+    allowed = _text_matches(context, table_key, split.texts)
+    if allowed is not None and not len(allowed):
+        return allowed
     needed = {stored_column(value) for value in stored_values(split.residual)}
     columns = tuple(sorted({*needed, *prefetch}))
     request = ScanRequest(columns=columns, row_filter=split.pushed, with_row_id=True)
     table = context.tables.scan(table_key, request)
     if columns:
         is_whole = split.pushed is None
-        context.tables.remember(table_key, table, is_whole=is_whole)
-    row_ids = np.sort(_numbers(table))
+        row_ids = context.tables.remember(table_key, table, is_whole=is_whole)
+    else:
+        row_ids = np.sort(_numbers(table))
     if allowed is not None:
-        row_ids = np.intersect1d(row_ids, allowed)
+        row_ids = np.intersect1d(row_ids, allowed, assume_unique=True)
     if split.residual:
         rows = RowTable(len(row_ids), {scan.variable: Entities(table_key, row_ids)})
         row_ids = row_ids[true_rows(context, rows, split.residual)]
+    _note(context, split, columns)
+    return row_ids
+
+
+def _note(context: Context, split: SplitFilters, columns: Sequence[str] | None) -> None:
     context.profile.note(
         pushed=split.pushed is not None,
         residual_filters=len(split.residual),
         text_filters=len(split.texts),
-        columns=list(columns),
+        columns=list(columns or ()),
     )
-    return row_ids
 
 
 def _numbers(table: pa.Table) -> RowIds:
@@ -167,7 +190,7 @@ def passing(
         return row_ids
     if len(row_ids) * _SCAN_SHARE_MAX > context.tables.row_count(table_key):
         scan = NodeScan(variable, table_key.partition(":")[2], predicates)
-        return np.intersect1d(scan_nodes(context, scan), row_ids)
+        return np.intersect1d(scan_nodes(context, scan), row_ids, assume_unique=True)
     rows = RowTable(len(row_ids), {variable: Entities(table_key, row_ids)})
     return row_ids[true_rows(context, rows, predicates)]
 

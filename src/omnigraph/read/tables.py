@@ -19,7 +19,7 @@ from omnigraph.read.codes import Coded
 from omnigraph.read.columns import ID
 from omnigraph.read.kept_columns import KeptColumns
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import NULL, RowIds, distinct_ids
+from omnigraph.read.rows import NULL, RowIds, distinct_ids, is_ascending
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import Filter, OneOf
 from omnigraph.store.records import ROW_ID, ScanRequest
@@ -39,10 +39,20 @@ class _Held:
     columns: dict[str, pa.Array]
     is_whole: bool
 
+    def at(self, row_ids: RowIds, names: Sequence[str]) -> dict[str, pa.Array] | None:
+        """Return columns of rows, or None when one of the rows is not held."""
+        if row_ids is self.row_ids or np.array_equal(self.row_ids, row_ids):
+            return {name: self.columns[name] for name in names}
+        positions = self.positions(row_ids)
+        if positions is None:
+            return None
+        picks = pa.array(positions)
+        return {name: self.columns[name].take(picks) for name in names}
+
     def positions(self, row_ids: RowIds) -> RowIds | None:
         """Return where rows are, or None when one of them is not held."""
-        if not len(row_ids) or np.array_equal(self.row_ids, row_ids):
-            return np.arange(len(row_ids), dtype=np.int64)
+        if not len(row_ids):
+            return np.empty(0, np.int64)
         if not len(self.row_ids):
             return None
         found = np.searchsorted(self.row_ids, row_ids)
@@ -73,15 +83,18 @@ class TableReader:
 
     def scan(self, table_key: str, request: ScanRequest) -> pa.Table:
         """Read rows to the end, within the limits of the query."""
-        reader = self.handle(table_key).scan(request)
-        return self.guard.watched(reader, reader.schema)
+        schema, batches = self.handle(table_key).batches(request)
+        return self.guard.watched(batches, schema)
 
     def fetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Return columns for row ids, which may repeat; null where the id is `NULL`."""
         if not columns:
             return {}
-        if len(row_ids) and row_ids[0] != NULL and (np.diff(row_ids) > 0).all():
+        if len(row_ids) and row_ids[0] != NULL and is_ascending(row_ids):
             return self._distinct(table_key, row_ids, columns)
+        kept = self._kept_at(table_key, row_ids, columns)
+        if kept is not None:
+            return kept
         wanted, inverse = distinct_ids(row_ids)
         has_null = len(wanted) > 0 and wanted[0] == NULL
         present = wanted[1:] if has_null else wanted
@@ -89,6 +102,22 @@ class TableReader:
         positions = inverse - 1 if has_null else inverse
         picks = pa.array(positions, mask=positions < 0) if has_null else pa.array(positions)
         return {name: column.take(picks) for name, column in values.items()}
+
+    def _kept_at(
+        self, table_key: str, row_ids: RowIds, columns: Sequence[str]
+    ) -> dict[str, pa.Array] | None:
+        """Return columns for row ids in any order when all of them are in memory."""
+        entry = self.snapshot.entry(table_key)
+        found = {name: self.kept.column(entry, name) for name in columns}
+        numbers = self.kept.numbers(entry)
+        if numbers is None or any(column is None for column in found.values()):
+            return None
+        places = numbers.positions(row_ids)
+        if places is None:
+            return None
+        is_null = places == NULL
+        picks = pa.array(places, mask=is_null) if is_null.any() else pa.array(places)
+        return {name: column.take(picks) for name, column in found.items() if column is not None}
 
     def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
         """Read columns of rows in one go and keep them, so that fetching them costs no I/O."""
@@ -109,18 +138,20 @@ class TableReader:
             for held in self._held.get(table_key, ())
         )
 
-    def remember(self, table_key: str, table: pa.Table, *, is_whole: bool) -> None:
-        """Keep the columns of a scan that had `_rowid`, for later fetches."""
-        row_ids = table[ROW_ID].to_numpy().astype(np.int64)
-        columns = {name: _one_array(table[name]) for name in table.column_names if name != ROW_ID}
-        order = np.argsort(row_ids, kind="stable")
-        if not (order == np.arange(len(order))).all():
+    def remember(self, table_key: str, table: pa.Table, *, is_whole: bool) -> RowIds:
+        """Keep the columns of a scan that had `_rowid`, for later fetches; return its row ids."""
+        row_ids: RowIds = table[ROW_ID].to_numpy().astype(np.int64)
+        columns = {name: one_array(table[name]) for name in table.column_names if name != ROW_ID}
+        if not is_ascending(row_ids):
+            order = np.argsort(row_ids, kind="stable")
             picks = pa.array(order)
+            row_ids = row_ids[order]
             columns = {name: column.take(picks) for name, column in columns.items()}
-        held = _Held(row_ids[order], columns, is_whole)
+        held = _Held(row_ids, columns, is_whole)
         self._held.setdefault(table_key, []).append(held)
         if is_whole:
-            self.kept.keep(self.snapshot.entry(table_key), held.row_ids, columns)
+            self.kept.keep(self.snapshot.entry(table_key), row_ids, columns)
+        return row_ids
 
     def keeps(self, table_key: str, columns: Sequence[str]) -> bool:
         """Whether all of these columns are in memory."""
@@ -156,13 +187,14 @@ class TableReader:
     def row_ids_of(self, table_key: str, ids: pa.Array) -> RowIds:
         """Return the row id of each id text, `NULL` where there is no such row."""
         distinct = pc.unique(ids)
-        if len(distinct) > LOOKUP_MAX:
-            found = self._whole(table_key, [ID])
-            known, row_ids = found.columns[ID], found.row_ids
+        share = len(distinct) * TAKE_SHARE_MAX
+        if len(distinct) > LOOKUP_MAX or share > self.row_count(table_key):
+            row_ids, columns = self.whole(table_key, [ID])
+            known = columns[ID]
         else:
             row_filter = OneOf(ID, tuple(distinct.to_pylist()))
             table = self._matching(table_key, [ID], row_filter)
-            known, row_ids = _one_array(table[ID]), table[ROW_ID].to_numpy().astype(np.int64)
+            known, row_ids = one_array(table[ID]), table[ROW_ID].to_numpy().astype(np.int64)
         places = pc.fill_null(pc.index_in(ids, value_set=known), NULL)
         places = places.to_numpy(zero_copy_only=False)
         padded = np.append(row_ids, NULL)
@@ -185,11 +217,10 @@ class TableReader:
         missing = list(dict.fromkeys(columns))
         for held in self._held.get(table_key, ()):
             usable = [name for name in missing if name in held.columns]
-            positions = held.positions(row_ids) if usable else None
-            if positions is not None:
-                picks = pa.array(positions)
-                found |= {name: held.columns[name].take(picks) for name in usable}
-                missing = [name for name in missing if name not in usable]
+            columns_there = held.at(row_ids, usable) if usable else None
+            if columns_there is not None:
+                found |= columns_there
+                missing = [name for name in missing if name not in columns_there]
         if missing and len(row_ids):
             kept = self._from_memory(table_key, row_ids, missing)
             found |= kept
@@ -220,15 +251,16 @@ class TableReader:
         return {name: column.take(picks) for name, column in kept.items() if column is not None}
 
     def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:
+        if not len(row_ids):
+            schema = self.handle(table_key).schema
+            return {name: pa.array([], schema.field(name).type) for name in columns}
         if len(row_ids) * TAKE_SHARE_MAX > self.row_count(table_key):
-            held = self._whole(table_key, columns)
-            positions = held.positions(row_ids)
-            if positions is not None:
-                picks = pa.array(positions)
-                return {name: held.columns[name].take(picks) for name in columns}
+            found = self._whole(table_key, columns).at(row_ids, columns)
+            if found is not None:
+                return found
         self.guard.check()
         table = self.handle(table_key).take(row_ids.tolist(), columns)
-        return {name: _one_array(table[name]) for name in columns}
+        return {name: one_array(table[name]) for name in columns}
 
     def _whole(self, table_key: str, columns: Sequence[str]) -> _Held:
         wanted = frozenset(columns)
@@ -246,7 +278,8 @@ class TableReader:
         return self.scan(table_key, request)
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 

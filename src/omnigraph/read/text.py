@@ -27,7 +27,7 @@ import pyarrow as pa
 from omnigraph.errors import InvalidInputError
 from omnigraph.query.plan.plan import TextMatch
 from omnigraph.read.bindings import Bindings
-from omnigraph.read.rows import RowIds
+from omnigraph.read.rows import RowIds, ascending_ids
 from omnigraph.read.tables import TableReader
 from omnigraph.search.cache import published_version
 from omnigraph.search.coverage import ColumnIndex, IndexFacts
@@ -92,7 +92,7 @@ class StoreTextMatcher:
             return None
         if (table_key, search) not in self._found:
             find = self._fuzzy if search.fuzziness else self._plain
-            self._found[table_key, search] = np.unique(find(table_key, search))
+            self._found[table_key, search] = ascending_ids(find(table_key, search))
         return self._found[table_key, search]
 
     def ranked(
@@ -155,7 +155,7 @@ class StoreTextMatcher:
             self.tables.guard.check()
             is_near |= within_edits(vocabulary, term, search.fuzziness)
         is_hit = is_near[np.array(numbers, np.int64)]
-        return row_ids[np.unique(np.array(owners, np.int64)[is_hit])]
+        return ascending_ids(row_ids[np.array(owners, np.int64)[is_hit]])
 
     # -- where rows are -------------------------------------------------------------------------
 

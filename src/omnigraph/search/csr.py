@@ -123,7 +123,7 @@ def arranged_csr(
     indptr = np.zeros(start_count + 1, dtype=width)
     np.cumsum(np.bincount(starts, minlength=start_count), out=indptr[1:])
     repeated = (starts[1:] == starts[:-1]) & (ends[1:] == ends[:-1])
-    loops = np.unique(starts[starts == ends]) if same_type else starts[:0].copy()
+    loops = sorted_distinct(starts[starts == ends]) if same_type else starts[:0].copy()
     return Csr(indptr, ends, edges, loops, bool(repeated.any()))
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from omnigraph.search.csr import Csr, Ints, RowIds
+from omnigraph.search.csr import Csr
 from omnigraph.search.numbering import Numbering
 from omnigraph.search.states import TableState
 from omnigraph.search.traverse import Adjacency
@@ -79,10 +79,6 @@ class Topology:
         if direction == "in":
             return self.targets, self.sources
         return self.sources, self.targets
-
-    def edge_row_ids(self, edges: Ints) -> RowIds:
-        """Return the stable row ids of edges, to fetch their properties with `take`."""
-        return self.edges.row_ids(edges)
 
     @cached_property
     def nbytes(self) -> int:

@@ -30,6 +30,8 @@ _NODES_PER_VALUE_MAX: Final = 32
 _MARKS_MAX: Final = 1 << 25
 """Bytes of marks that a search from several nodes at once may use."""
 _ROWS_PER_CHUNK_MAX: Final = 1 << 22
+_STEPS_AT_ONCE_MAX: Final = 1 << 20
+"""Steps that a search takes between two looks at its guard."""
 
 
 class Guard(Protocol):
@@ -122,21 +124,6 @@ def degrees(adjacency: Adjacency, nodes: Ints | None = None) -> Ints:
     counts = _part_degrees(adjacency.parts[0], nodes)
     for part in adjacency.parts[1:]:
         counts = counts + _part_degrees(part, nodes) - _loop_records(part, nodes)
-    return counts
-
-
-def distinct_degrees(
-    adjacency: Adjacency, nodes: Ints | None = None, *, guard: Guard = UNGUARDED
-) -> Ints:
-    """Count distinct neighbours per start node, all nodes when `None`."""
-    if not adjacency.has_parallel:
-        return degrees(adjacency, nodes)
-    asked = np.arange(adjacency.source_count) if nodes is None else nodes
-    counts = np.zeros(len(asked), dtype=np.int64)
-    for chunk in chunks(adjacency, asked, rows_max=_ROWS_PER_CHUNK_MAX):
-        guard.check()
-        reached = neighbours(adjacency, asked[chunk])
-        counts[chunk] = np.bincount(reached.rows, minlength=chunk.stop - chunk.start)
     return counts
 
 
@@ -265,26 +252,6 @@ def has_edge(adjacency: Adjacency, sources: Ints, targets: Ints) -> Mask:
         low, high = pair_range(part, sources, targets)
         found |= high > low
     return found
-
-
-def edges_between(
-    adjacency: Adjacency, sources: Ints, targets: Ints, *, guard: Guard = UNGUARDED
-) -> Steps:
-    """Take every edge record that leads from a source to the target of the same row."""
-    guard.check()
-    taken: list[tuple[Ints, Ints]] = []
-    for number, part in _numbered(adjacency):
-        low, high = pair_range(part, sources, targets)
-        counts = high - low
-        if number:
-            # An edge from a node to itself is the same record in both directions.
-            counts[sources == targets] = 0
-        guard.expect(int(counts.sum()))
-        rows, places = _spread(low, counts)
-        taken.append((rows, part.edges[places]))
-    rows, edges = (np.concatenate(arrays) for arrays in zip(*taken, strict=True))
-    order = _row_order(rows, edges, edge_count=adjacency.edge_count)
-    return Steps(rows[order], targets[rows[order]], edges[order])
 
 
 def _numbered(adjacency: Adjacency) -> Iterator[tuple[int, Csr]]:
@@ -520,12 +487,9 @@ def _search(
     marks[frontier] = True
     try:
         for _ in range(hops.max_hops):
-            found = _next_keys(adjacency, frontier, width, guard)
-            found = found[~marks[found]]
-            if not len(found):
+            frontier = _next_level(adjacency, frontier, marks, len(starts) * width, guard)
+            if not len(frontier):
                 break
-            frontier = _distinct(found, len(starts) * width)
-            marks[frontier] = True
             levels.append(frontier)
     finally:
         for level in levels:
@@ -538,9 +502,28 @@ def _search(
     return _ascending_union(kept, len(starts) * width) if kept else frontier[:0]
 
 
-def _next_keys(adjacency: Adjacency, frontier: Ints, width: int, guard: Guard) -> NDArray[np.int64]:
-    guard.check()
+def _next_level(
+    adjacency: Adjacency, frontier: Ints, marks: Mask, bound: int, guard: Guard
+) -> Ints:
+    """Return the keys one step further that have no mark, ascending, and mark them."""
+    width = adjacency.target_count
     rows, nodes = np.divmod(frontier, width)
+    level: list[Ints] = []
+    # In pieces: a level around a hub may hold a step from every row to every node.
+    for piece in chunks(adjacency, nodes, rows_max=_STEPS_AT_ONCE_MAX):
+        keys = _next_keys(adjacency, rows[piece], nodes[piece], guard)
+        keys = keys[~marks[keys]]
+        if len(keys):
+            level.append(_distinct(keys, bound))
+            marks[level[-1]] = True
+    if not level:
+        return frontier[:0]
+    return level[0] if len(level) == 1 else np.sort(np.concatenate(level))
+
+
+def _next_keys(adjacency: Adjacency, rows: Ints, nodes: Ints, guard: Guard) -> NDArray[np.int64]:
+    guard.check()
+    width = adjacency.target_count
     found = []
     for part in adjacency.parts:
         guard.expect(int(_part_degrees(part, nodes).sum()))

@@ -16,6 +16,7 @@ from omnigraph.engine import (
     LoadRequest,
     register,
 )
+from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
 from omnigraph.spark.frames import PinnedGraph, graphframe, to_spark
@@ -24,7 +25,7 @@ from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
 from omnigraph.spark.merge import spark_merge_workers
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
-from omnigraph.spark.sources import expand, plan_lines, plan_tables
+from omnigraph.spark.sources import expand, plan_lines, plan_tables, plan_values
 from omnigraph.spark.upkeep import spark_workers
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class SparkEngine:
             jobs,
             operation_id=operation_id,
             tuning=self.tuning,
+            embedder=request.embedder,
         )
         return loader.load(source_of(request, spark), request.options)
 
@@ -161,6 +163,8 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
             folds_free_ids=False,
         )
     paths = record_files(data)
+    if request.options.conversion is ConversionMode.COMPATIBLE:
+        return SparkSource(lambda _: plan_values(paths), place="record", folds_free_ids=True)
     return SparkSource(
         lambda _: plan_lines(paths, parallelism=parallelism), place="line", folds_free_ids=True
     )

@@ -12,9 +12,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.spark.hashing import Hashes, Mask
+from omnigraph.spark.hashing import Hashes
 from omnigraph.spark.key_set import HashRange, ranges
 from omnigraph.write.columns import Integers
+from omnigraph.write.hashing import is_among
 
 HASHES_MAX: Final = 1 << 23
 """About so many hashes are in memory together."""
@@ -49,15 +50,6 @@ def counted(
     counts = np.concatenate([part[column].to_numpy() for part in parts] or [np.zeros(0, np.int64)])
     distinct, places = np.unique(hashes, return_inverse=True)
     return distinct, np.bincount(places, weights=counts, minlength=len(distinct)).astype(np.int64)
-
-
-def is_among(hashes: Hashes, ordered: Hashes) -> Mask:
-    """Return which hashes are in a sorted array."""
-    if not len(ordered):
-        return np.zeros(len(hashes), np.bool_)
-    places = np.minimum(np.searchsorted(ordered, hashes), len(ordered) - 1)
-    found: Mask = ordered[places] == hashes
-    return found
 
 
 def _sorted(runs: Sequence[pa.Table], within: HashRange) -> Hashes:

@@ -160,10 +160,12 @@ class Jobs:
             while worker.is_alive():
                 worker.join(_POLL_S)
         except BaseException:
-            # Whatever the session says about it, the interrupt is what the caller hears of.
-            with suppress(Exception):
-                self._spark.interruptTag(self._tag)
-            worker.join()
+            # Said until the thread has heard it: an interrupt before the job is known to Spark
+            # cancels nothing. Whatever the session answers, the caller hears of the interrupt.
+            while worker.is_alive():
+                with suppress(Exception):
+                    self._spark.interruptTag(self._tag)
+                worker.join(_POLL_S)
             raise
         if failure:
             raise failure[0]

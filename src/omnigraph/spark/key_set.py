@@ -7,6 +7,8 @@ set is one file, or several that share the hashes among them by range when one w
 1. A probe is exact: hashes find the place, the text there decides. Several ids with one hash stand
    next to each other and are all compared.
 2. Memory of a probe is that of the probed column, not of the set: sets are mapped, not read.
+3. Where nearly no id is in the set, a *sieve* keeps most from being hashed and compared: one
+   byte per slot, by a guess from the end of the text, that says where it is worth to look.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ Answer = TypeVar("Answer", np.bool_, np.int64)
 RUN_SCHEMA: Final = pa.schema([("hash", pa.uint64()), ("id", pa.large_utf8()), ("row", pa.int64())])
 _BITS: Final = 64
 _SETS_OPEN_MAX: Final = 16
+_SIEVE_BITS: Final = 22
+SIEVED_ROWS_MAX: Final = 1 << 19
+"""Larger sets fill a sieve so that it keeps nothing back."""
 
 
 def sorted_run(hashes: Hashes, ids: pa.Array, rows: Places) -> pa.Table:
@@ -97,6 +102,14 @@ class KeySet:
     def rows_of(self, ids: pa.Array) -> Places:
         """Return the row in which each id stands, or -1; of several rows any."""
         return self._asked(ids, _Part.rows_of, np.full(len(ids), -1, np.int64))
+
+    def rows_of_some(self, ids: pa.Array) -> Places:
+        """Return what `rows_of` does; quicker where few of the ids are in the set."""
+        rows = np.full(len(ids), -1, np.int64)
+        sieve = _sieve(tuple(map(self.files.local, self.parts)), self.scheme)
+        worth = np.flatnonzero(sieve[_slots(self.scheme, ids)])
+        rows[worth] = self.rows_of(ids.take(pa.array(worth)))
+        return rows
 
     def _asked(
         self,
@@ -202,6 +215,19 @@ class _Part:
             rows = rows[places[rows] < count]
             rows = rows[self._hashes[places[rows]] < hashes[rows]]
         return places
+
+
+@lru_cache(maxsize=_SETS_OPEN_MAX)
+def _sieve(paths: tuple[Path, ...], scheme: HashScheme) -> Mask:
+    sieve = np.zeros(1 << _SIEVE_BITS, np.bool_)
+    for run in map(mapped, paths):
+        if run.num_rows:
+            sieve[_slots(scheme, run["id"].chunk(0))] = True
+    return sieve
+
+
+def _slots(scheme: HashScheme, ids: pa.Array) -> Places:
+    return (scheme.endings(ids) >> np.uint64(_BITS - _SIEVE_BITS)).astype(np.int64)
 
 
 @lru_cache(maxsize=_SETS_OPEN_MAX)

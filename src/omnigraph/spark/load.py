@@ -14,19 +14,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.schema import NodeType
 from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load_plan import LoadContext
 from omnigraph.spark.load_run import DRIVER_ROWS_MAX, LoadRun
 from omnigraph.spark.load_work import SparkWork
 from omnigraph.spark.side_files import SideFiles
 from omnigraph.write.delta import WriteMode
+from omnigraph.write.embed_tasks import EmbedOrder, order_for
 from omnigraph.write.load import Loader, PreparedLoad
 from omnigraph.write.load_checks import LoadJudge
 from omnigraph.write.load_result import LoadOptions, LoadResult, OnError
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from omnigraph.spark.jobs import JobRunner
     from omnigraph.spark.load_plan import Owner
     from omnigraph.spark.sources import LoadPlan
+    from omnigraph.spark.stored_tasks import EndsTask
+    from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.load_sink import LoadSink, LoadSource
     from omnigraph.write.load_stage import StagedType
     from omnigraph.write.protocol import Committer
@@ -85,14 +89,16 @@ class SparkLoader(Loader):
         *,
         operation_id: str,
         tuning: Tuning | None = None,
+        embedder: RowEmbedder | None = None,
     ) -> None:
-        super().__init__(repository, committer)
+        super().__init__(repository, committer, embedder)
         self._jobs = jobs
         self._tuning = tuning or Tuning()
         self._operation_id = operation_id
         self._files = SideFiles(repository.store.settings, self._operation_id)
         self._closing = ExitStack()
         self._work: SparkWork | None = None
+        self._orphaned: dict[str, list[EndsTask]] = {}
         self._record: StagingJob | None = None
 
     def load(self, source: LoadSource, options: LoadOptions) -> LoadResult:
@@ -127,6 +133,8 @@ class SparkLoader(Loader):
                     load, plan=plan, run=run, context=context, snapshot=snapshot, room=room
                 )
                 self._closing.callback(_quietly, self._work.close)
+                if self._embedder is not None:
+                    self._work.note_vectors(self._embedder)
         except BaseException:
             load.intake.close()
             raise
@@ -150,7 +158,18 @@ class SparkLoader(Loader):
             external_blob_bases=load.options.external_blob_bases,
             keeps_rejected=load.options.on_error is OnError.QUARANTINE,
             ends=frozenset(f"node:{name}" for edge in edges for _, name in edge_ends(edge)),
+            embed=self._embed_order(written, snapshot),
         )
+
+    def _embed_order(self, written: Sequence[Owner], snapshot: Snapshot) -> EmbedOrder | None:
+        if self._embedder is None:
+            return None
+        keys = [
+            owner.table_key
+            for owner in written
+            if isinstance(owner, NodeType) and owner.embed_sources
+        ]
+        return order_for(self._embedder, {key: snapshot.entry(key) for key in keys})
 
     def _seed(self) -> int:
         return int.from_bytes(blake2b(self._operation_id.encode(), digest_size=8).digest())
@@ -170,11 +189,14 @@ class SparkLoader(Loader):
     def judge(self, load: PreparedLoad, snapshot: Snapshot) -> LoadJudge:
         """Prove the rules across rows, or run them."""
         work = self._staged()
+        self._orphaned = {}
         if not load.intake.types and not load.intake.log.total:
             proofs = work.proofs(snapshot)
             if not proofs.doubts():
+                self._orphaned = proofs.orphaned
                 judge = load.judge(snapshot)
-                judge.reads |= {key: snapshot.entry(key) for key in proofs.reads}
+                reads = proofs.reads - self._orphaned.keys()
+                judge.reads |= {key: snapshot.entry(key) for key in reads}
                 return judge
         work.bring_in(snapshot)
         return super().judge(load, snapshot)
@@ -194,7 +216,7 @@ class SparkLoader(Loader):
     def stage(self, load: PreparedLoad, snapshot: Snapshot) -> dict[str, StagedType]:
         """Make one transaction per table of what was staged."""
         del load
-        return self._staged().tables(snapshot)
+        return self._staged().tables(snapshot, self._orphaned)
 
     def _staged(self) -> SparkWork:
         if self._work is None:

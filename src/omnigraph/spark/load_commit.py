@@ -17,14 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.spark.key_set import SIEVED_ROWS_MAX
 from omnigraph.spark.load_plan import ID
 from omnigraph.spark.load_run import LoadRun, StagedLoad, slices
 from omnigraph.spark.stored_tasks import (
+    EndsTask,
     MatchOutcome,
     MatchTask,
     RewriteTask,
     Slice,
     match_stored,
+    remove_orphans,
     rewrite_staged,
 )
 from omnigraph.write.delta import WriteMode
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 SMALL_FRAGMENT_ROWS: Final = 100_000
 SMALL_FRAGMENTS_MAX: Final = 8
 _FRAGMENT_ROWS: Final = 1_000_000
+_SIEVED_SHARE: Final = 8
+"""A sieve is worth its cost where at most one of so many stored ids is staged."""
 
 
 @dataclass
@@ -96,6 +101,20 @@ class TableStage:
             for key, staged in types.items()
         }
 
+    def without_orphans(self, orphaned: Mapping[str, Sequence[EndsTask]]) -> dict[str, StagedTable]:
+        """Take stored edges out of their tables whose nodes go."""
+        staged = {}
+        for key, tasks in orphaned.items():
+            base = self._bases[key]
+            rows = base.entry.row_count
+            found = self._run.calls("removing edges", remove_orphans, tasks, rows=rows)
+            deletions = [part for removal in found for part in removal.deletions]
+            removed = sum(removal.rows for removal in found)
+            update = self._datasets.stage_update(base.base, fragments=(), deletions=deletions)
+            write = TableWrite(key, (update,), rows - removed, base)
+            staged[key] = StagedTable(write, removed=removed)
+        return staged
+
     # -- merge ------------------------------------------------------------------------------------
 
     def _match(
@@ -113,7 +132,8 @@ class TableStage:
             rows = self._views.rows(staged)
             among = self._fragments_with(staged, base, snapshot)
             found = slices(key, at, handle, among=among)
-            tasks += [MatchTask(own, rows, ids) for own in found]
+            is_sieved = staged.rows <= min(SIEVED_ROWS_MAX, base.entry.row_count // _SIEVED_SHARE)
+            tasks += [MatchTask(own, rows, ids, is_sieved) for own in found]
             stored += base.entry.row_count if among is None else staged.rows
         outcomes = self._run.calls("comparing with stored rows", match_stored, tasks, rows=stored)
         matched: dict[str, _Matched] = {}

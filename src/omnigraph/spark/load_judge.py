@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.staged import StagedType
     from omnigraph.spark.staged_views import StagedViews
     from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.write.hashing import Hasher
+    from omnigraph.write.hashing import HashScheme
     from omnigraph.write.spool import SpoolRoom
 
 
@@ -63,7 +63,7 @@ def loaded_types(
     views: StagedViews,
     snapshot: Snapshot,
     bases: TableBases,
-    hasher: Hasher,
+    hasher: HashScheme,
     room: SpoolRoom,
     is_overwrite: bool,
 ) -> dict[str, LoadedType]:

@@ -13,12 +13,14 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.errors import OmnigraphError
 from omnigraph.schema import Catalog, EdgeType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.key_set import KeySet
 from omnigraph.spark.side_files import SideFiles
 from omnigraph.store.records import DatasetVersion, WrittenFragment
+from omnigraph.write.embed_tasks import EmbedOrder
 from omnigraph.write.validate_unique import unique_tuples
 from omnigraph.write.violations import ViolationLog
 
@@ -53,11 +55,14 @@ class LinesSplit:
     end: int
 
 
+Split: TypeAlias = ParquetSplit | LinesSplit
+
+
 @dataclass(frozen=True)
 class FileTask:
     """Splits that one task reads, in order. Lines hold all types, parquet files one."""
 
-    splits: tuple[ParquetSplit | LinesSplit, ...]
+    splits: tuple[Split, ...]
     table_key: str | None = None
 
 
@@ -79,6 +84,8 @@ class LoadContext:
     """Whether records that are left out are kept, with all that is wrong with them."""
     ends: frozenset[str] = frozenset()
     """Node tables that edges of the load may end in."""
+    embed: EmbedOrder | None = None
+    """Which vectors tasks make, if any."""
 
     def owner(self, table_key: str) -> Owner:
         """Return the type of a table."""
@@ -142,6 +149,8 @@ class StagedPart:
     side_files: Mapping[str, str]
     missing: ViolationLog
     """Ends of written edges without a node."""
+    embedded: str | None = None
+    """The file that says which vectors were made, and from what."""
 
     @property
     def rows(self) -> int:
@@ -167,4 +176,7 @@ class TaskOutcome:
     """How many lines each source had, where sources are counted after the fact."""
     unreadable: tuple[str, str] | None = None
     """A source that cannot be read, and why."""
-    seconds: float = 0.0
+    respelled: frozenset[str] = frozenset()
+    """Node tables of which the input spells ids in another way."""
+    failure: OmnigraphError | None = None
+    """What ended the task: the driver raises it."""

@@ -14,26 +14,27 @@ has doubts asks the rules themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.schema import EdgeType, NodeType
-from omnigraph.spark.hash_runs import common, counted, hash_ranges, is_among, repeated
+from omnigraph.spark.hash_runs import common, counted, hash_ranges, repeated
+from omnigraph.spark.key_set import KeySet, sorted_run
 from omnigraph.spark.load_plan import CARDINALITY, ID, Owner, has_cardinality, unique_runs
 from omnigraph.spark.load_run import LoadRun, StagedLoad, stored_slices
-from omnigraph.spark.stored_tasks import EndsTask, count_missing_ends
+from omnigraph.spark.stored_tasks import EndsTask, FoundTask, count_found, count_missing_ends
 from omnigraph.write.delta import WriteMode
+from omnigraph.write.hashing import is_among
 from omnigraph.write.locate import PROBES_MAX, StoredRows
 from omnigraph.write.validate_endpoints import edge_ends
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from omnigraph.manifest import Snapshot
-    from omnigraph.spark.key_set import KeySet
     from omnigraph.spark.staged import StagedType
     from omnigraph.spark.staged_views import StagedViews
 
@@ -58,7 +59,9 @@ class Proofs:
         views: StagedViews,
         *,
         staged_on: Snapshot,
+        cascades: bool = False,
     ) -> None:
+        self._cascades = cascades
         self._staged_on = staged_on
         self._run = run
         self._load = load
@@ -69,6 +72,8 @@ class Proofs:
         self._files = load.context.files
         self.reads: set[str] = set()
         """Tables that are not written and that the proofs rest on."""
+        self.orphaned: dict[str, list[EndsTask]] = {}
+        """Edge tables that lose edges with the nodes that go, by where those are."""
 
     def doubts(self) -> list[Doubt]:
         """Return everything that is not proven."""
@@ -174,17 +179,55 @@ class Proofs:
             for staged in types.values()
             for _, name in edge_ends(_edge(staged.owner))
         }
+        rows = sum(staged.rows for staged in types.values())
+        if self._run.has_few_ends(rows, self._load, self._snapshot, node_keys):
+            yield from self._few_ends(types, node_keys)
+            return
         sets = self._run.node_sets(self._load, self._snapshot, list(node_keys))
         tasks = [
-            EndsTask(rows, _ends_with_sets(_edge(staged.owner), sets))
+            EndsTask(own, _ends_with_sets(_edge(staged.owner), sets))
             for staged in types.values()
-            for rows in self._views.slices(staged)
+            for own in self._views.slices(staged)
         ]
-        rows = sum(staged.rows for staged in types.values())
         missing = self._run.calls("looking up ends", count_missing_ends, tasks, rows=rows)
         for task, number in zip(tasks, missing, strict=True):
             if number:
                 yield Doubt(task.rows.table_key, "endpoint")
+
+    def _few_ends(
+        self, types: Mapping[str, StagedType], node_keys: Iterable[str]
+    ) -> Iterator[Doubt]:
+        """Look for the ends of few edges among many nodes, by the index or in one pass."""
+        for node_key in node_keys:
+            ends = self._distinct_ends(types, node_key)
+            staged = self._types.get(node_key)
+            if staged is not None and staged.rows and len(ends):
+                own = self._run.merged_set(node_key, staged.run_paths(ID))
+                ends = ends.filter(pa.array(~own.contains(ends)))
+            if len(ends) and not self._are_stored(node_key, ends):
+                yield Doubt(node_key, "endpoint")
+
+    def _distinct_ends(self, types: Mapping[str, StagedType], node_key: str) -> pa.Array:
+        columns = []
+        for staged in types.values():
+            names = [
+                end for end, name in edge_ends(_edge(staged.owner)) if f"node:{name}" == node_key
+            ]
+            if names and staged.rows:
+                found = self._views.read(staged, tuple(names))
+                columns += [column for name in names for column in found[name].chunks]
+        return pc.unique(pa.chunked_array(columns, pa.utf8()))
+
+    def _are_stored(self, node_key: str, ids: pa.Array) -> bool:
+        if len(ids) <= PROBES_MAX:
+            return bool(StoredRows(self._snapshot).contains(node_key, ids).all())
+        hashes = self._load.context.scheme.texts(ids)
+        run = sorted_run(hashes, ids, np.arange(len(ids)))
+        path = self._files.write(f"ends-{node_key.replace(':', '-')}", run)
+        known = KeySet(self._files, self._load.context.scheme, (path,))
+        tasks = [FoundTask(own, known) for own in stored_slices(self._snapshot, node_key)]
+        stored = self._snapshot.entry(node_key).row_count
+        return sum(self._run.calls("looking for ends", count_found, tasks, rows=stored)) == len(ids)
 
     def _orphans(self) -> Iterator[Doubt]:
         """Look for stored edges whose nodes an overwrite takes away."""
@@ -210,8 +253,16 @@ class Proofs:
             tasks += [EndsTask(own, known) for own in stored_slices(self._snapshot, edge.table_key)]
         missing = self._run.calls("looking up ends", count_missing_ends, tasks, rows=rows)
         for task, number in zip(tasks, missing, strict=True):
-            if number:
-                yield Doubt(task.rows.table_key, "orphan")
+            key = task.rows.table_key
+            # Who loses edges and must keep some is counted by the rules themselves.
+            if (
+                number
+                and self._cascades
+                and not _edge(self._load.context.owner(key)).cardinality.min
+            ):
+                self.orphaned.setdefault(key, []).append(task)
+            elif number:
+                yield Doubt(key, "orphan")
 
     # -- cardinality ------------------------------------------------------------------------------
 

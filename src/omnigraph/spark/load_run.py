@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from omnigraph.engine import EngineDeclinedError
 from omnigraph.schema import EdgeType
 from omnigraph.spark.hash_runs import HASHES_MAX
 from omnigraph.spark.key_set import KeySet, ranges
-from omnigraph.spark.load_plan import ID, FileTask, LoadContext, TaskOutcome
+from omnigraph.spark.load_plan import ID, FileTask, LoadContext, ParquetSplit, TaskOutcome
 from omnigraph.spark.load_tasks import stage_batches, stage_files
 from omnigraph.spark.sources import FrameSource, LoadPlan
 from omnigraph.spark.staged import StagedGraph, StagedType
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from omnigraph.store.datasets import DatasetHandle
 
 STORED_ROWS_PER_TASK: Final = 1_000_000
+_RESPELLED: Final = (
+    "the input spells ids of {} in its own way, and edges that use them are rewritten in one"
+    " process only; leave the ids out, or load without Spark"
+)
 DRIVER_ROWS_MAX: Final = 200_000
 """The driver itself looks through fewer stored rows than these: a job costs more."""
 
@@ -59,6 +64,8 @@ class StagedLoad:
     problems: ViolationLog
     lines: dict[int, int]
     """How many lines each source had that is a piece of a file."""
+    respelled: set[str] = field(default_factory=set)
+    """Node tables of which the input spells ids in another way."""
     rejected: list[tuple[int, str | None]] = field(default_factory=list)
     """How many records each task left out, and the file that has them."""
 
@@ -115,10 +122,31 @@ class LoadRun:
         self._stage(load, "reading nodes", (*self._plan.lines, *self._plan.nodes))
         if self._plan.edges:
             ends = self._ends_of(source_key(source) for source in self._plan.edges)
-            sets = self.node_sets(load, snapshot, ends)
-            load = replace(load, context=replace(self._context, sets=sets))
+            if not self.has_few_ends(_planned_rows(self._plan.edges), load, snapshot, ends):
+                sets = self.node_sets(load, snapshot, ends)
+                load = replace(load, context=replace(self._context, sets=sets))
             self._stage(load, "reading edges", self._plan.edges)
+        respelled = load.respelled.intersection(self._ends_of(load.staged.parts))
+        if respelled:
+            # Edges may use either spelling, and are written already.
+            named = min(respelled).removeprefix("node:")
+            raise EngineDeclinedError("spark", _RESPELLED.format(named))
         return load
+
+    def has_few_ends(
+        self,
+        edges: int | None,
+        load: StagedLoad,
+        snapshot: Snapshot,
+        node_keys: Iterable[str],
+    ) -> bool:
+        """Whether looking for the ends of so many edges costs less than a set of all nodes."""
+        if edges is None or self._mode is WriteMode.OVERWRITE:
+            return False
+        staged = [load.staged.of(load.context.owner(key)) for key in node_keys]
+        here = edges + sum(found.rows for found in staged if found is not None)
+        stored = sum(snapshot.entry(key).row_count for key in node_keys)
+        return here < min(self._driver_rows_max, stored)
 
     def _ends_of(self, edge_keys: Iterable[str]) -> list[str]:
         found: dict[str, None] = {}
@@ -148,9 +176,12 @@ class LoadRun:
             if outcome.unreadable is not None:
                 path, reason = outcome.unreadable
                 raise InputUnreadableError(path, f"cannot be read: {reason}")
+            if outcome.failure is not None:
+                raise outcome.failure
             load.staged.add(outcome.parts)
             load.problems.absorb(outcome.problems)
             load.lines.update(outcome.lines)
+            load.respelled.update(outcome.respelled)
             load.rejected.append((outcome.bad_records, outcome.rejected))
 
     # -- sets of node ids -------------------------------------------------------------------------
@@ -248,6 +279,19 @@ class LoadRun:
         if rows < self._driver_rows_max:
             return [function(self._context, task, n) for n, task in enumerate(tasks)]
         return self._jobs.calls(stage, partial(function, self._context), tasks)
+
+
+def _planned_rows(sources: Iterable[FileTask | FrameSource]) -> int | None:
+    """Say how many rows sources have; None where nobody knows before reading them."""
+    rows = 0
+    for source in sources:
+        if isinstance(source, FrameSource):
+            return None
+        for split in source.splits:
+            if not isinstance(split, ParquetSplit):
+                return None
+            rows += split.rows
+    return rows
 
 
 def source_key(source: FileTask | FrameSource) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from io import BytesIO
+from dataclasses import replace
+from io import BufferedReader
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,9 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from omnigraph.clock import SystemClock
+from omnigraph.errors import OmnigraphError
 from omnigraph.schema import EdgeType
+from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.key_set import sorted_run
 from omnigraph.spark.load_plan import (
     CARDINALITY,
@@ -33,18 +36,20 @@ from omnigraph.spark.load_plan import (
     LoadContext,
     Owner,
     ParquetSplit,
+    Split,
     StagedPart,
     TaskOutcome,
     has_cardinality,
     runs_of,
     unique_runs,
 )
+from omnigraph.spark.load_vectors import stage_vectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.write.columns import flat
 from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.load_decode import strict_batches
-from omnigraph.write.load_records import RecordSorter
+from omnigraph.write.load_lines import LineReader
 from omnigraph.write.load_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
+from omnigraph.write.load_source import read_compatibly
 from omnigraph.write.load_tables import column_batch
 from omnigraph.write.validate_endpoints import edge_ends, missing_end
 from omnigraph.write.violations import VIOLATIONS_MAX, Violation, ViolationLog, position_in
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
     from omnigraph.store.records import WrittenFragment
 
 _BATCH_ROWS: Final = 1 << 17
+_BLOCK_BYTES: Final = 4 << 20
 
 
 # -- entry points ---------------------------------------------------------------------------------
@@ -68,6 +74,8 @@ def stage_files(context: LoadContext, task: FileTask, number: int) -> TaskOutcom
         return _stage_parquet(context, context.owner(task.table_key), task, number)
     except _UnreadableError as error:
         return TaskOutcome((), ViolationLog(), unreadable=(error.path, error.reason))
+    except OmnigraphError as error:
+        return TaskOutcome((), ViolationLog(), failure=error)
 
 
 def stage_batches(
@@ -87,7 +95,10 @@ def stage_batches(
             row += batch.num_rows
 
     stage = TypeStage(context, owner)
-    part = stage.write(columns(), number)
+    try:
+        part = stage.write(columns(), number)
+    except OmnigraphError as error:
+        return TaskOutcome((), ViolationLog(), failure=error)
     return _outcome(context, (part,), stage.rejects)
 
 
@@ -148,17 +159,45 @@ def _parquet_batches(owner: Owner, split: ParquetSplit) -> Iterator[ColumnBatch]
 
 def _stage_lines(context: LoadContext, task: FileTask, number: int) -> TaskOutcome:
     sink = _RecordSink(context)
-    sorter = RecordSorter(context.catalog, context.conversion, sink)
     lines: dict[int, int] = {}
+    if context.conversion is ConversionMode.COMPATIBLE:
+        for split in task.splits:
+            _read_values(context, split, sink)
+        return _staged_records(context, sink, number, lines)
+    reader = LineReader(context.catalog, sink)
     for split in task.splits:
         if isinstance(split, LinesSplit):
-            text = _lines(split)
-            lines[split.source] = text.count(b"\n")
-            for decoded in strict_batches(BytesIO(text), sink.refuse, position_in(split.source, 1)):
-                sorter.take(decoded)
-                sink.end_batch()
+            first = position_in(split.source, 1)
+            lines[split.source] = 0
+            for block in _blocks(_lines(split)):
+                reader.read(block, first + lines[split.source])
+                lines[split.source] += block.count(b"\n")
+    return _staged_records(context, sink, number, lines)
+
+
+def _read_values(context: LoadContext, split: Split, sink: _RecordSink) -> None:
+    try:
+        with open_input(split.path) as file:
+            source = BufferedReader(file)
+            read_compatibly(source, context.catalog, sink, position_in(split.source, 1))
+    except OSError as error:
+        raise _UnreadableError(split.path, error) from error
+
+
+def _staged_records(
+    context: LoadContext, sink: _RecordSink, number: int, lines: Mapping[int, int]
+) -> TaskOutcome:
     parts = [stage.write(iter(batches), number) for stage, batches in sink.waiting.values()]
     return _outcome(context, parts, sink.rejects, lines)
+
+
+def _blocks(text: bytes) -> Iterator[bytes]:
+    """Divide a text at ends of lines: a block that is not plain is read again as a whole."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + _BLOCK_BYTES) + 1 or len(text)
+        yield text[start:end]
+        start = end
 
 
 class Rejects:
@@ -168,6 +207,7 @@ class Rejects:
         self.log = ViolationLog()
         self.bad_records = 0
         self.kept: list[tuple[str | None, object, list[Violation]]] = []
+        self.respelled: set[str] = set()
         self.keeps_records = keeps_records
         self._refused: dict[int, tuple[object, list[Violation]]] = {}
 
@@ -180,6 +220,8 @@ class Rejects:
     def take(self, owner: Owner, batch: ColumnBatch, judged: JudgedRows) -> None:
         """Take the bad rows of a batch."""
         self.log.absorb(judged.log)
+        if judged.spellings is not None:
+            self.respelled.add(owner.table_key)
         rows = np.flatnonzero(judged.bad).tolist()
         self.bad_records += len(rows)
         if not self.keeps_records or not rows:
@@ -208,7 +250,14 @@ def _outcome(
     rejected = None
     if rejects.kept:
         rejected = context.files.write_bytes("rejected", pickle.dumps(rejects.kept))
-    return TaskOutcome(tuple(parts), rejects.log, rejects.bad_records, rejected, dict(lines or {}))
+    return TaskOutcome(
+        tuple(parts),
+        rejects.log,
+        rejects.bad_records,
+        rejected,
+        dict(lines or {}),
+        respelled=frozenset(rejects.respelled),
+    )
 
 
 class _RecordSink:
@@ -283,12 +332,14 @@ class TypeStage:
         self._owner = owner
         storage_options = context.files.settings.storage_options
         external = ExternalBlobs(context.external_blob_bases, storage_options)
+        self._vectors = stage_vectors(context, owner)
         self._rules = RowRules(
             owner,
             context.conversion,
             external,
             copies_external=not context.replaces,
             violations_max=VIOLATIONS_ALL if context.keeps_rejected else VIOLATIONS_MAX,
+            filled=frozenset() if self._vectors is None else self._vectors.targets,
         )
         self._clock = SystemClock()
         self._records = 0
@@ -334,11 +385,14 @@ class TypeStage:
             positions=runs_of(np.concatenate(positions) if positions else np.zeros(0, np.int64)),
             side_files=self._side_files(),
             missing=self._missing,
+            embedded=None if self._vectors is None else self._vectors.noted(),
         )
 
     def _judged(self, batch: ColumnBatch) -> pa.RecordBatch:
         self._records += len(batch.positions)
         judged = judge_rows(self._rules, batch, self._clock)
+        if self._vectors is not None and judged.rows.num_rows:
+            judged = replace(judged, rows=self._vectors.fill(judged.rows))
         self.rejects.take(self._owner, batch, judged)
         self._ids_are_new &= judged.ids_are_new
         self._positions.append(judged.positions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,12 @@ from omnigraph.spark.load_commit import TableStage, dropped_file
 from omnigraph.spark.load_judge import loaded_types
 from omnigraph.spark.load_plan import FRAME_SOURCE, LoadContext
 from omnigraph.spark.load_proofs import Proofs
+from omnigraph.spark.load_vectors import notes_in
 from omnigraph.spark.places import InputPlaces, places_in_files
 from omnigraph.spark.sources import FrameSource
 from omnigraph.spark.staged_views import StagedViews
 from omnigraph.write.delta import WriteMode
-from omnigraph.write.hashing import Hasher
+from omnigraph.write.hashing import HashScheme
 from omnigraph.write.load_checks import fold
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.spark.load_run import LoadRun
     from omnigraph.spark.sources import LoadPlan
+    from omnigraph.spark.stored_tasks import EndsTask
+    from omnigraph.write.embed import RowEmbedder
     from omnigraph.write.load import PreparedLoad
     from omnigraph.write.load_stage import StagedType
     from omnigraph.write.spool import SpoolRoom
@@ -113,6 +117,14 @@ class SparkWork:
             ]
             quarantine.add(owner, record, found)
 
+    def note_vectors(self, embedder: RowEmbedder) -> None:
+        """Say which vectors the tasks have made; it is recorded once the load is published."""
+        for staged in self._staged.types().values():
+            for part in staged.parts:
+                if part.embedded is not None:
+                    for notes in notes_in(self._context.files, part.embedded, staged.owner.name):
+                        embedder.note(notes)
+
     # -- judging ----------------------------------------------------------------------------------
 
     def proofs(self, snapshot: Snapshot) -> Proofs:
@@ -124,6 +136,7 @@ class SparkWork:
             self._mode,
             self._views,
             staged_on=self._staged_on,
+            cascades=self._load.options.cascade,
         )
 
     def bring_in(self, snapshot: Snapshot) -> None:
@@ -137,7 +150,7 @@ class SparkWork:
                 views=self._views,
                 snapshot=snapshot,
                 bases=self._load.bases,
-                hasher=Hasher(self._context.files.operation_id),
+                hasher=HashScheme(self._context.files.operation_id),
                 room=self._room,
                 is_overwrite=self._mode is WriteMode.OVERWRITE,
             )
@@ -147,11 +160,13 @@ class SparkWork:
 
     # -- committing -------------------------------------------------------------------------------
 
-    def tables(self, snapshot: Snapshot) -> dict[str, StagedType]:
-        """Make one transaction per table of the rows that count."""
+    def tables(
+        self, snapshot: Snapshot, orphaned: Mapping[str, Sequence[EndsTask]]
+    ) -> dict[str, StagedType]:
+        """Make one transaction per table of the rows that count, and of those that go."""
         types = self._staged.types()
         bases: dict[str, WriteBase] = {
-            key: self._load.bases.of(snapshot.entry(key)) for key in types
+            key: self._load.bases.of(snapshot.entry(key)) for key in (*types, *orphaned)
         }
         context = replace(self._context, bases={key: base.base for key, base in bases.items()})
         stage = TableStage(
@@ -162,7 +177,7 @@ class SparkWork:
             views=self._views,
             mode=self._mode,
         )
-        return stage.ready(snapshot, self._dropped())
+        return stage.ready(snapshot, self._dropped()) | stage.without_orphans(orphaned)
 
     def _dropped(self) -> dict[str, str]:
         """Leave the rows that do not count any more in files for tasks."""

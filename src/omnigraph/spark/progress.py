@@ -6,6 +6,7 @@ their jobs are, Connect sessions have none. What nobody can be asked is not show
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -35,6 +36,8 @@ class Progress:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
+        self._width = 0
+        """How long the line is that a terminal shows."""
 
     @classmethod
     def on_stderr(cls) -> Progress:
@@ -60,8 +63,8 @@ class Progress:
             done.set()
             watcher.join()
             if is_terminal:
-                self._stream.write(f"\r\x1b[K{name}: {time.monotonic() - started:.1f} s\n")
-                self._stream.flush()
+                self._replace(f"{name}: {time.monotonic() - started:.1f} s")
+                self._write("\n")
 
     def _watch(
         self, name: str, spark: SparkSession, tag: str, done: threading.Event, is_terminal: bool
@@ -76,7 +79,17 @@ class Progress:
                 if is_terminal:
                     filled = _BAR * seen.done // seen.tasks
                     line = f"[{'=' * filled}{' ' * (_BAR - filled)}] {line}"
-            self._write(f"\r\x1b[K{line}" if is_terminal else f"{line}\n")
+            if is_terminal:
+                self._replace(line)
+            else:
+                self._write(f"{line}\n")
+
+    def _replace(self, line: str) -> None:
+        """Write over the line that is there; without escape codes where nobody wants them."""
+        is_plain = bool(os.environ.get("NO_COLOR"))
+        shown = line.ljust(self._width) if is_plain else f"\x1b[K{line}"
+        self._width = len(line)
+        self._write(f"\r{shown}")
 
     def _write(self, text: str) -> None:
         if self._stream is not None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MAJOR_MIN: Final = 17
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_LOGGING_OPTION: Final = "log4j2.configurationFile"
 _LOCAL: Final = "local[*]"
 _CONNECT_PORT: Final = 15002
 _CONNECT_TIMEOUT_S: Final = 10.0
@@ -205,7 +207,7 @@ def _scratch() -> Path:
 
 
 def _embedded_settings(scratch: Path) -> dict[str, str]:
-    return {
+    return _quiet_settings() | {
         "spark.driver.memory": os.environ.get("OMNIGRAPH_SPARK_DRIVER_MEMORY", "2g"),
         "spark.local.dir": str(scratch),
         "spark.log.level": "ERROR",
@@ -215,6 +217,17 @@ def _embedded_settings(scratch: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _quiet_settings() -> dict[str, str]:
+    """Keep Spark from announcing itself, unless the user has said how it is to log."""
+    folders = [os.environ.get("SPARK_CONF_DIR"), f"{os.environ.get('SPARK_HOME', '')}/conf"]
+    has_own = any(folder and (Path(folder) / _LOGGING.name).exists() for folder in folders)
+    if has_own or _LOGGING_OPTION in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        return {}
+    # The level alone comes too late: Spark speaks before it reads its settings. Options of the
+    # user's own come behind these, and win.
+    return {"spark.driver.defaultJavaOptions": f"-D{_LOGGING_OPTION}={_LOGGING.as_uri()}"}
 
 
 def _first_line(error: Exception) -> str:

@@ -53,6 +53,11 @@ class SideFiles:
         """Read a file whole."""
         return open_objects(self._unflushed()).get(path).data
 
+    def named(self, kind: str) -> list[str]:
+        """Return the files under a folder of their own, in the order in which they were made."""
+        listed = open_objects(self._unflushed()).list(f"{self.folder}/{kind}")
+        return [info.path for info in listed]
+
     def read(self, path: str) -> pa.Table:
         """Map a file into memory."""
         return mapped(self.local(path))

@@ -108,6 +108,16 @@ def plan_lines(paths: Sequence[str], *, parallelism: int) -> LoadPlan:
     return LoadPlan(tuple(inputs), lines=tuple(tasks), place="line", bytes=total)
 
 
+def plan_values(paths: Sequence[str]) -> LoadPlan:
+    """Plan the compatible reading of graph records: nobody can tell where to split a stream."""
+    sizes = [_size(path) for path in paths]
+    tasks = [
+        FileTask((LinesSplit(source, path, 0, size),))
+        for source, (path, size) in enumerate(zip(paths, sizes, strict=True))
+    ]
+    return LoadPlan(tuple(paths), lines=tuple(tasks), place="record", bytes=sum(sizes))
+
+
 def _size(path: str) -> int:
     try:
         if "://" not in path:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from omnigraph.spark.load_run import STORED_ROWS_PER_TASK
 from omnigraph.spark.stored_tasks import Slice, StagedRows
+from omnigraph.store.records import ScanRequest
 
 if TYPE_CHECKING:
     from omnigraph.spark.staged import StagedType
@@ -34,6 +36,12 @@ class StagedViews:
     def rows(self, staged: StagedType) -> StagedRows:
         """Say where the rows of a type are."""
         return self._opened(staged)[0]
+
+    def read(self, staged: StagedType, columns: tuple[str, ...]) -> pa.Table:
+        """Read columns of all rows of a type; only for few rows."""
+        numbers = self.rows(staged).fragment_ids
+        request = ScanRequest(columns=columns, fragment_ids=numbers)
+        return self.handle(staged).scan(request).read_all()
 
     def slices(self, staged: StagedType) -> list[Slice]:
         """Divide the rows of a type among tasks."""

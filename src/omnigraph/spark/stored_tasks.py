@@ -18,7 +18,7 @@ from omnigraph.schema.values.blobs import blob_column
 from omnigraph.spark.key_set import HashRange, KeySet, merged, numbered, sorted_run
 from omnigraph.spark.load_plan import CARDINALITY, ID, LoadContext, Owner
 from omnigraph.spark.task_store import task_store
-from omnigraph.store.records import ROW_ID, ScanRequest
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.values import BLOB_STORAGE
 from omnigraph.write.columns import flat, slabs
 from omnigraph.write.load_stage import compared
@@ -196,6 +196,48 @@ def count_missing_ends(context: LoadContext, task: EndsTask, number: int) -> int
     return missing
 
 
+@dataclass(frozen=True)
+class Removal:
+    """Stored rows that a task has taken out of their fragments."""
+
+    deletions: tuple[WrittenDeletion, ...]
+    rows: int
+
+
+def remove_orphans(context: LoadContext, task: EndsTask, number: int) -> Removal:
+    """Remove the edges one of whose ends is in no set."""
+    del number
+    gone: list[np.ndarray] = []
+    for slab in task.rows.slabs(context, tuple(task.ends), with_rows=True):
+        is_orphan = np.zeros(slab.num_rows, np.bool_)
+        for end, known in task.ends.items():
+            is_orphan |= ~known.contains(flat(slab[end]))
+        gone.append(flat(slab[ROW_ADDRESS]).to_numpy()[is_orphan])
+    addresses = pa.array(np.concatenate([np.zeros(0, np.uint64), *gone]))
+    if not len(addresses):
+        return Removal((), 0)
+    datasets = task_store(context.files).datasets
+    base = context.bases[task.rows.table_key]
+    return Removal(datasets.write_deletions(base, addresses), len(addresses))
+
+
+@dataclass(frozen=True)
+class FoundTask:
+    """Stored nodes among which ids are looked for; the set has each of them once."""
+
+    rows: Slice
+    ids: KeySet
+
+
+def count_found(context: LoadContext, task: FoundTask, number: int) -> int:
+    """Count the ids of the set that are stored here."""
+    del number
+    found = 0
+    for slab in task.rows.slabs(context, ("id",)):
+        found += int(np.count_nonzero(task.ids.rows_of_some(flat(slab["id"])) >= 0))
+    return found
+
+
 # -- upserts --------------------------------------------------------------------------------------
 
 
@@ -222,6 +264,8 @@ class MatchTask:
     stored: Slice
     staged: StagedRows
     ids: KeySet
+    is_sieved: bool = False
+    """Whether few of the stored ids are staged."""
 
 
 @dataclass(frozen=True)
@@ -278,10 +322,11 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
 def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np.ndarray]:
     found: list[tuple[Places, np.ndarray, np.ndarray]] = []
     for slab in task.stored.slabs(context, ("id",), with_rows=True):
-        rows = task.ids.rows_of(flat(slab["id"]))
+        ids = flat(slab["id"])
+        rows = task.ids.rows_of_some(ids) if task.is_sieved else task.ids.rows_of(ids)
         hits = rows >= 0
         if hits.any():
-            own, places = (flat(slab[name]).to_numpy()[hits] for name in (ROW_ID, "_rowaddr"))
+            own, places = (flat(slab[name]).to_numpy()[hits] for name in (ROW_ID, ROW_ADDRESS))
             found.append((rows[hits], own, places))
     if not found:
         nothing = np.zeros(0, np.uint64)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from omnigraph.store.beside import Beside, InThreads
 from omnigraph.store.durability import DiskFlusher, Durability, NoFlusher, flusher_for
 from omnigraph.store.local_objects import LocalObjectStore
 from omnigraph.store.uri import Root, parse_root
@@ -36,6 +37,7 @@ class Store:
     objects: ObjectStore
     datasets: DatasetStore
     flusher: DiskFlusher | NoFlusher
+    beside: Beside
 
 
 def connect(
@@ -64,7 +66,8 @@ def open_store(settings: StoreSettings) -> Store:
     local = settings.root.local_path() if settings.root.is_local else None
     flusher = flusher_for(local, settings.durability)
     objects = open_objects(settings, flusher)
-    return Store(settings, objects, _open_datasets(settings, objects, flusher), flusher)
+    datasets = _open_datasets(settings, objects, flusher)
+    return Store(settings, objects, datasets, flusher, InThreads())
 
 
 def open_objects(

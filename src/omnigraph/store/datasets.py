@@ -18,7 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -51,6 +51,19 @@ from omnigraph.store.records import (
 )
 
 
+class BlobContent(Protocol):
+    """The bytes of one stored blob, read where they are asked for."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read a part that lies inside of the blob."""
+        ...
+
+
 class DatasetHandle(Protocol):
     """Reads one version of a dataset."""
 
@@ -66,6 +79,18 @@ class DatasetHandle(Protocol):
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         """Stream rows. The caller reads to the end or lets the reader go."""
+        ...
+
+    def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Stream rows as `scan` does, for a caller that looks at each batch in Python anyway."""
+        ...
+
+    def find(self, column: str, values: Sequence[str]) -> pa.Table:
+        """Find rows by a column in which every value is once, with row ids and addresses.
+
+        For a few values that are asked for again and again while the dataset grows: what has been
+        read of small new fragments is remembered.
+        """
         ...
 
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
@@ -92,8 +117,12 @@ class DatasetHandle(Protocol):
         """Read blob contents by stable id, in the order given."""
         ...
 
-    def fragments(self) -> tuple[FragmentInfo, ...]:
-        """Describe the fragments, from the manifest alone."""
+    def open_blob(self, column: str, row_id: int) -> BlobContent | None:
+        """Open one blob without reading it; None where the value is null."""
+        ...
+
+    def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
+        """Describe the fragments, or those whose number is wanted, from the manifest alone."""
         ...
 
     def row_ids(self, fragment_id: int) -> pa.Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -11,11 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import serialize_row_addrs
 from lance.fragment import RowIdSequence
+from lance.query import FullTextQuery
 
 from omnigraph.names import nearest_name
+from omnigraph.store.datasets import BlobContent
 from omnigraph.store.errors import InvalidScanError, StorageError
 from omnigraph.store.filters import Filter, OneOf, filter_columns
 from omnigraph.store.lance_errors import lance_failures, read_error
+from omnigraph.store.lance_recent import RecentRows
 from omnigraph.store.lance_sql import render_filter
 from omnigraph.store.lance_text import text_query
 from omnigraph.store.records import (
@@ -37,8 +41,38 @@ from omnigraph.store.records import (
 _VIRTUAL_COLUMNS: Final = frozenset(
     {ROW_ID, ROW_ADDRESS, ROW_CREATED, ROW_UPDATED, DISTANCE, SCORE}
 )
+_SCAN_DEFAULTS: Final[dict[str, Any]] = {
+    "prefilter": False,
+    "scan_in_order": True,
+    "use_stats": True,
+    "fast_search": False,
+    "strict_batch_size": False,
+    "disable_scoring_autoprojection": False,
+}
+"""What the library's builder says when nobody else does."""
 _ADDRESSES_AS_FILTER_MAX: Final = 10_000
 """Above this, reading the touched fragments' addresses beats parsing a long list."""
+
+
+_FRAGMENTS_NAMED_MAX: Final = 512
+"""Above this, naming the fragments of a scan costs more than it spares."""
+
+
+class _LanceBlob:
+    """A `BlobContent` over a file of Lance."""
+
+    def __init__(self, file: lance.BlobFile, guarded: Callable[[Callable[[], Any]], Any]) -> None:
+        self._file = file
+        self._guarded = guarded
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return int(self._guarded(self._file.size))
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read a part that lies inside of the blob."""
+        return bytes(self._guarded(lambda: self._file.read_range(offset, length)))
 
 
 class LanceHandle:
@@ -50,9 +84,11 @@ class LanceHandle:
         at: DatasetVersion,
         *,
         missing: Callable[[DatasetVersion], StorageError | None],
+        recent: RecentRows | None = None,
     ) -> None:
         self._dataset = dataset
         self._at = at
+        self._recent = recent or RecentRows()
         # Tells a version that was cleaned up under this handle from a damaged one.
         self._missing = missing
 
@@ -81,10 +117,37 @@ class LanceHandle:
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         """Stream rows."""
-        scanner = self._scanner(request or ScanRequest())
+        return pa.RecordBatchReader.from_batches(*self.batches(request or ScanRequest()))
+
+    def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Stream rows to a caller in Python."""
+        scanner = self._scanner(request)
         # The reader knows its schema; asking the scanner for it would plan the scan twice.
         reader = self._guarded(scanner.to_reader)
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        return reader.schema, self._batches(reader)
+
+    def find(self, column: str, values: Sequence[str]) -> pa.Table:
+        """Find rows by a column in which every value is once, with row ids and addresses."""
+        request = ScanRequest(
+            columns=(column,),
+            row_filter=OneOf(column, tuple(values)),
+            with_row_id=True,
+            with_row_address=True,
+        )
+        recent = self._recent.of(self, column)
+        rest = tuple(number for number in self.fragment_ids() if number not in recent)
+        if not recent or len(rest) > _FRAGMENTS_NAMED_MAX:
+            return self.scan(request).read_all()
+        found = self.scan(replace(request, fragment_ids=rest)).read_all()
+        hits = [
+            (value, *rows[value]) for rows in recent.values() for value in values if value in rows
+        ]
+        if not hits:
+            return found
+        names = (column, ROW_ID, ROW_ADDRESS)
+        columns = dict(zip(names, zip(*hits, strict=True), strict=True))
+        more = pa.table({name: columns[name] for name in found.schema.names}, schema=found.schema)
+        return pa.concat_tables([found, more])
 
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
         """Read rows and say what that has cost."""
@@ -145,15 +208,38 @@ class LanceHandle:
         contents = dict(zip(distinct, (content for _, content in found), strict=True))
         return tuple(contents[row_id] for row_id in row_ids)
 
-    def fragments(self) -> tuple[FragmentInfo, ...]:
-        """Describe the fragments."""
-        return self._fragments
+    def open_blob(self, column: str, row_id: int) -> BlobContent | None:
+        """Open one blob without reading it."""
+        self._check_columns([column])
+        [file] = self._guarded(lambda: self._dataset.take_blobs(column, ids=[row_id]))
+        return None if file is None else _LanceBlob(file, self._guarded)
+
+    def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
+        """Describe the fragments, or those whose number is wanted."""
+        if wanted is None:
+            return self._fragments
+        # Describing a fragment costs much more than naming it.
+        return tuple(
+            _fragment_info(self._fragment(number).metadata)
+            for number in self.fragment_ids()
+            if wanted(number)
+        )
 
     @cached_property
     def _fragments(self) -> tuple[FragmentInfo, ...]:
         return tuple(
             _fragment_info(fragment.metadata) for fragment in self._dataset.get_fragments()
         )
+
+    def fragment_ids(self) -> list[int]:
+        """Return the numbers of the fragments; for the other modules of the adapter only."""
+        return list(self._dataset.fragment_ids())
+
+    def files_of(self, fragment_ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+        """Yield number, rows with deleted ones and files: less than `fragments`, for less time."""
+        for number in fragment_ids:
+            metadata = self._fragment(number).metadata
+            yield number, metadata.physical_rows, fragment_identity(metadata)
 
     def row_ids(self, fragment_id: int) -> pa.Array:
         """Return the stable row ids of a fragment in row order, from the manifest alone."""
@@ -176,13 +262,15 @@ class LanceHandle:
     def _scanner(self, request: ScanRequest, **extra: Any) -> lance.LanceScanner:
         names = None if request.columns is None else self._names(request.columns)
         options: dict[str, Any] = {
+            **_SCAN_DEFAULTS,
             "columns": names,
             "limit": request.limit,
             "offset": request.offset,
-            "with_row_id": request.with_row_id or None,
-            "with_row_address": request.with_row_address or None,
+            "with_row_id": request.with_row_id,
+            "with_row_address": request.with_row_address,
             "batch_size": request.batch_rows,
             "use_scalar_index": request.use_scalar_indexes,
+            **extra,
         }
         if request.row_filter is not None:
             self._check_columns(filter_columns(request.row_filter))
@@ -194,10 +282,17 @@ class LanceHandle:
         if request.blobs_as_bytes:
             options["blob_handling"] = "all_binary"
         options |= self._search_options(request)
-        scanner: lance.LanceScanner = self._guarded(
-            lambda: self._dataset.scanner(**options, **extra)
-        )
+        is_plain = request.fragment_ids is None and request.nearest is None
+        make = self._native_scanner if is_plain else self._dataset.scanner
+        scanner: lance.LanceScanner = self._guarded(lambda: make(**options))
         return scanner
+
+    def _native_scanner(self, **options: Any) -> lance.LanceScanner:
+        """Skip the library's builder, whose copies of the options take longer than a look-up."""
+        text: FullTextQuery | None = options.pop("full_text_query", None)
+        if text is not None:
+            options["full_text_query"] = text.inner
+        return lance.LanceScanner(self._dataset._ds.scanner(**options), self._dataset)
 
     def _search_options(self, request: ScanRequest) -> dict[str, object]:
         if request.nearest is None and request.text is None:
@@ -239,9 +334,13 @@ class LanceHandle:
         self._check_columns(columns)
         return list(columns)
 
-    def _check_columns(self, columns: Sequence[str] | frozenset[str]) -> None:
+    @cached_property
+    def _known_columns(self) -> frozenset[str]:
+        return frozenset(self.schema.names) | _VIRTUAL_COLUMNS
+
+    def _check_columns(self, columns: Iterable[str]) -> None:
         for name in columns:
-            if name in _VIRTUAL_COLUMNS or self.schema.get_field_index(name) >= 0:
+            if name in self._known_columns:
                 continue
             near = nearest_name(name, self.schema.names)
             hint = f"; did you mean `{near}`?" if near else ""

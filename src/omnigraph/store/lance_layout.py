@@ -19,6 +19,7 @@ through the library. The guard tests hold every line of the drawing against the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -26,6 +27,7 @@ from omnigraph.store.records import OperationKind
 from omnigraph.store.uri import join_path
 
 VERSIONS_DIR: Final = "_versions"
+_KNOWN_PATHS: Final = 1_024
 _VERSION_MAX: Final = 2**64 - 1
 _MANIFEST_SUFFIX: Final = ".manifest"
 _MAGIC: Final = b"LANC"
@@ -62,6 +64,7 @@ def lineage_path(location: str, branch: str | None) -> str:
     return location if branch is None else join_path(location, "tree", branch)
 
 
+@lru_cache(maxsize=_KNOWN_PATHS)
 def manifest_path(location: str, branch: str | None, version: int) -> str:
     """Return the file that is version `version`; detached ones have very large numbers."""
     name = f"d{version}" if version >= _V2_MIN else str(_VERSION_MAX - version)

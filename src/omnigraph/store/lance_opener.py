@@ -39,6 +39,7 @@ from omnigraph.store.lance_layout import (
     manifest_version,
     transaction_summary,
 )
+from omnigraph.store.lance_recent import RecentRows
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import DatasetVersion, OperationKind, TransactionInfo
 from omnigraph.store.uri import Root, checked_path, join_path, normalise_options
@@ -95,6 +96,7 @@ class LanceOpener:
         self._lock = threading.Lock()
         self._handles: OrderedDict[DatasetVersion, LanceHandle] = OrderedDict()
         self._known_heads: dict[tuple[str, str | None], int] = {}
+        self._recent = RecentRows()
         self._process = os.getpid()
 
     def open(
@@ -180,7 +182,7 @@ class LanceOpener:
 
     def remember(self, dataset: lance.LanceDataset, at: DatasetVersion) -> LanceHandle:
         """Keep an open version for the next one who asks."""
-        handle = LanceHandle(dataset, at, missing=self._missing_version)
+        handle = LanceHandle(dataset, at, missing=self._missing_version, recent=self._recent)
         with self._lock:
             self._handles[at] = handle
             self._handles.move_to_end(at)
@@ -310,7 +312,9 @@ class LanceOpener:
         return None
 
     def _has_version(self, location: str, branch: str | None, version: int) -> bool:
-        return self._root.local_path(manifest_path(location, branch, version)).exists()
+        # Looked at for every read of the graph: a path object would cost more than the look, and
+        # so would the exception by which `stat` says no.
+        return os.access(f"{self._root.prefix}/{manifest_path(location, branch, version)}", os.F_OK)
 
     def _remote_head(self, location: str, branch: str | None) -> int:
         dataset = self._any_of_lineage(location, branch)

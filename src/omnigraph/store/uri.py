@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
@@ -66,6 +67,7 @@ _ENDPOINT: Final = "aws_endpoint"
 _SERVICE_ENDPOINT: Final = "AWS_ENDPOINT_URL_S3"
 _PATH_STYLE: Final = "aws_s3_force_path_style"
 _VIRTUAL_HOSTED: Final = "aws_virtual_hosted_style_request"
+_KNOWN_PATHS: Final = 1_024
 _UNCLEAN: Final = "expected names joined by single slashes"
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 
@@ -158,6 +160,7 @@ def checked_path(path: str) -> str:
     return path
 
 
+@lru_cache(maxsize=_KNOWN_PATHS)
 def _is_clean(path: str) -> bool:
     return "\0" not in path and not any(part in {"", ".", ".."} for part in path.split("/"))
 

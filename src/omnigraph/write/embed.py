@@ -12,14 +12,17 @@
 5. Records are written after the commit. A write that dies between the two leaves vectors that count
    as given.
 6. A key in the environment alone sends no text anywhere: a provider must have been named.
+7. Texts go out in pieces of a bounded size, and what a piece has brought is kept before the next
+   one is asked for: who tries again after a failure pays only for the rest.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +40,13 @@ from omnigraph.write.locate import StoredRows
 
 if TYPE_CHECKING:
     from omnigraph.schema import Catalog
-    from omnigraph.search.embedding import EmbeddingClient, LazyEmbeddingClient
+    from omnigraph.search.embedding import EmbeddingClient
     from omnigraph.search.embedding_vectors import Vectors
 
 VECTORS_KEPT_MAX: Final = 20_000
 """So many vectors of one write are remembered, for texts that come again."""
+_TEXTS_ASKED_MAX: Final = 2_048
+_RECORDED_ROWS_MAX: Final = 1_000_000
 
 
 class EmbedMode(StrEnum):
@@ -95,13 +100,52 @@ class _Verdict:
     """The write itself gives another vector: a record of the old one would lie."""
 
 
+@dataclass(frozen=True)
+class EmbedNotes:
+    """What is to be recorded about vectors of one property once the write is published.
+
+    The vectors of `ids` were made from texts with these hashes; those of `forgotten` were given.
+    """
+
+    type_name: str
+    property_name: str
+    ids: pa.Array
+    hashes: pa.Array
+    forgotten: pa.Array
+
+
 @dataclass
 class _Notes:
-    """What is to be recorded about one target once the write is published."""
+    """What is to be recorded about one target."""
 
     ids: list[pa.Array] = field(default_factory=list)
     hashes: list[pa.Array] = field(default_factory=list)
     forgotten: list[pa.Array] = field(default_factory=list)
+
+
+class EmbeddingClients(Protocol):
+    """Where a client comes from when the first text is met."""
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether somebody has chosen a provider."""
+        ...
+
+    def get(self) -> EmbeddingClient:
+        """Return the client; raises when it is not, or wrongly, configured."""
+        ...
+
+
+class VectorCache(Protocol):
+    """Vectors that others have paid for in the same write."""
+
+    def known(self, type_name: str, property_name: str, texts: list[str]) -> dict[str, Vectors]:
+        """Return the vectors of those texts that have one."""
+        ...
+
+    def add(self, type_name: str, property_name: str, texts: list[str], vectors: Vectors) -> None:
+        """Take vectors that were paid for."""
+        ...
 
 
 class _KnownVectors(OrderedDict[str, "Vectors"]):
@@ -117,21 +161,33 @@ class RowEmbedder:
 
     def __init__(
         self,
-        clients: LazyEmbeddingClient,
+        clients: EmbeddingClients,
         table: EmbeddingsTable,
         mode: EmbedMode,
         *,
         is_asked_for: bool = False,
+        cache: VectorCache | None = None,
     ) -> None:
         self._clients = clients
         self._table = table
         self._mode = mode
         self._is_asked_for = is_asked_for or mode is EmbedMode.ALL
         self._makes_again = is_asked_for and mode is EmbedMode.ALL
+        self._cache = cache
         self._known: dict[tuple[str, str], _KnownVectors] = {}
         self._notes: dict[tuple[str, str], _Notes] = {}
         self.texts_sent = 0
         """How many texts the provider was asked for."""
+
+    @property
+    def mode(self) -> EmbedMode:
+        """Which vectors are made."""
+        return self._mode
+
+    @property
+    def clients(self) -> EmbeddingClients:
+        """Who turns texts into vectors."""
+        return self._clients
 
     @property
     def is_active(self) -> bool:
@@ -164,17 +220,32 @@ class RowEmbedder:
             rows = self._filled(_Target(node, name, embed), rows, stored)
         return rows
 
+    def notes(self) -> list[EmbedNotes]:
+        """Return what is to be recorded."""
+        return [
+            EmbedNotes(*target, _together(n.ids), _together(n.hashes), _together(n.forgotten))
+            for target, n in self._notes.items()
+        ]
+
+    def note(self, notes: EmbedNotes) -> None:
+        """Take what somebody else who fills vectors of this write wants to have recorded."""
+        own = self._notes.setdefault((notes.type_name, notes.property_name), _Notes())
+        own.ids.append(notes.ids)
+        own.hashes.append(notes.hashes)
+        own.forgotten.append(notes.forgotten)
+
     def record(self) -> None:
         """Remember what the vectors were made from; call it once the write is published."""
         for (type_name, property_name), notes in self._notes.items():
-            if notes.forgotten:
-                self._table.forget(type_name, property_name, pa.concat_arrays(notes.forgotten))
-            if notes.ids:
+            forgotten = _together(notes.forgotten)
+            if len(forgotten):
+                self._table.forget(type_name, property_name, forgotten)
+            for ids, hashes in _pieces(notes):
                 self._table.record(
                     type_name,
                     property_name,
-                    ids=pa.concat_arrays(notes.ids),
-                    hashes=pa.concat_arrays(notes.hashes),
+                    ids=ids,
+                    hashes=hashes,
                     model=self._clients.get().model,
                 )
         self._notes.clear()
@@ -224,7 +295,7 @@ class RowEmbedder:
         known = self._known.setdefault((target.node.name, target.name), _KnownVectors())
         if not self._makes_again:
             self._recall(target, client, texts, known, stored)
-        self.texts_sent += sum(text not in known for text in pc.unique(texts).to_pylist())
+        self._ask(target, client, texts, known)
         made = embed_column(client, texts, target.dimension, known=known)
         known.trim()
         notes = self._notes_of(target)
@@ -233,6 +304,25 @@ class RowEmbedder:
         place = rows.schema.get_field_index(target.name)
         column = _replaced(flat(rows[target.name]), wanted, made)
         return rows.set_column(place, rows.schema.field(place), column)
+
+    def _ask(
+        self, target: _Target, client: EmbeddingClient, texts: pa.Array, known: _KnownVectors
+    ) -> None:
+        """Get the vectors of texts that nobody has paid for yet."""
+        missing = [text for text in pc.unique(texts).to_pylist() if text not in known]
+        own = (target.node.name, target.name)
+        for start in range(0, len(missing), _TEXTS_ASKED_MAX):
+            asked = missing[start : start + _TEXTS_ASKED_MAX]
+            if self._cache is not None:
+                known.update(self._cache.known(*own, asked))
+                asked = [text for text in asked if text not in known]
+            if not asked:
+                continue
+            found = client.embed(asked, dimension=target.dimension, role="document")
+            self.texts_sent += len(asked)
+            known.update(zip(asked, found, strict=True))
+            if self._cache is not None:
+                self._cache.add(*own, asked, found)
 
     def _recall(
         self,
@@ -267,6 +357,23 @@ class RowEmbedder:
 
     def _notes_of(self, target: _Target) -> _Notes:
         return self._notes.setdefault((target.node.name, target.name), _Notes())
+
+
+def _together(parts: list[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(parts) if parts else pa.array([], pa.utf8())
+
+
+def _pieces(notes: _Notes) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Put notes together, a bounded number of rows at a time."""
+    waiting: list[tuple[pa.Array, pa.Array]] = []
+    rows = 0
+    for number, part in enumerate(zip(notes.ids, notes.hashes, strict=True), 1):
+        waiting.append(part)
+        rows += len(part[0])
+        if rows and (rows >= _RECORDED_ROWS_MAX or number == len(notes.ids)):
+            ids, hashes = zip(*waiting, strict=True)
+            yield pa.concat_arrays(ids), pa.concat_arrays(hashes)
+            waiting, rows = [], 0
 
 
 def _is_stored_vector(

@@ -1,4 +1,4 @@
-"""Export: the rows of one snapshot as graph JSONL or parquet, in the form that a load takes back.
+"""Export: the rows of one snapshot as graph JSONL or parquet, which a load takes back, or as CSV.
 
     OUT/nodes/Person/part-00000.jsonl     one folder per type, one file per group of fragments
     OUT/edges/Knows/part-00000.jsonl
@@ -35,6 +35,7 @@ from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
 from omnigraph.store.records import ROW_ID, DatasetVersion, ScanRequest
 from omnigraph.values import BLOB_STORAGE, PropType, Scalar
+from omnigraph.write.export_csv import write_csv
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
@@ -56,6 +57,7 @@ class ExportFormat(StrEnum):
 
     JSONL = "jsonl"
     PARQUET = "parquet"
+    CSV = "csv"
 
 
 class UnknownExportTypeError(InvalidInputError):
@@ -275,6 +277,8 @@ def write_part(task: ExportTask, datasets: DatasetStore) -> ExportedFile:
     try:
         if task.format is ExportFormat.PARQUET:
             rows = _write_parquet(unfinished, task.owner, batches)
+        elif task.format is ExportFormat.CSV:
+            rows = write_csv(unfinished, task.owner, batches)
         else:
             rows = _write_lines(unfinished, task.owner, batches)
         size = unfinished.stat().st_size

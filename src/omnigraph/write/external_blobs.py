@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.errors import OmnigraphError, UnavailableError
+from omnigraph.errors import InvalidInputError, OmnigraphError, UnavailableError
 from omnigraph.schema.values.blobs import blob_column
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import Mask
@@ -37,6 +37,21 @@ class BlobSourceUnreadableError(UnavailableError):
         super().__init__(f"external blob {uri} cannot be read: {problem}")
 
 
+class BlobSourceDeniedError(InvalidInputError):
+    """A row that is to be copied names an object that may not be read; nothing was written."""
+
+    code = "OG-BLOB-DENIED"
+    hint = "name the places that may be read: `external_blob_bases=[...]`"
+
+    def __init__(self, uri: str, count: int) -> None:
+        self.uri = uri
+        self.count = count
+        super().__init__(
+            f"{count} external blobs lie outside of the places that may be read, such as {uri}:"
+            " their bytes cannot be copied"
+        )
+
+
 class ExternalBlobs:
     """Reads external objects below some bases."""
 
@@ -46,6 +61,10 @@ class ExternalBlobs:
         self._bases = tuple(base.rstrip("/") + "/" for base in bases)
         self._options = dict(storage_options or {})
         self._stores: dict[str, ObjectStore] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Travel to tasks without what was opened here."""
+        return self.__dict__ | {"_stores": {}}
 
     def denied(self, column: pa.Array) -> Mask:
         """Return which rows of a blob column name an object that is not allowed."""
@@ -68,6 +87,14 @@ class ExternalBlobs:
         return blob_column(
             pa.array(contents, data.type), pa.array(addresses, uris.type), valid_mask(column)
         )
+
+    def owned(self, column: pa.Array) -> pa.Array:
+        """Return the column with bytes in place of all URIs, or say which one is not allowed."""
+        denied = np.flatnonzero(self.denied(column))
+        if len(denied):
+            _, uris = column.flatten()
+            raise BlobSourceDeniedError(uris[denied[0]].as_py(), len(denied))
+        return self.copied(column, np.ones(len(column), np.bool_))
 
     def _base_of(self, uri: str) -> str | None:
         for base in self._bases:

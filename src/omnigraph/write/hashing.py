@@ -1,10 +1,11 @@
-"""Text as pairs of 64-bit numbers: what a load remembers of ids, unique tuples and ends of edges.
+"""Text columns as 64-bit numbers: what loads remember of ids, unique tuples and ends of edges.
 
-1. Equal texts have equal pairs, as long as the same `Hasher` makes them.
-2. The seeds are drawn for every load, so that no input can be made to collide. A pair stands for
-   its text: two texts share one with a chance of 2**-128. One number alone (2**-64) only selects
-   candidates, which are then compared as texts.
-3. Cost: a few nanoseconds per eight bytes of text, without a Python step per row, except for texts
+1. Equal texts have equal numbers under equal schemes, in every process.
+2. Different texts may share one number. Nothing is decided by that alone: it finds candidates, and
+   whoever finds some compares the texts. Two independent numbers, a *pair*, stand for their text:
+   two texts share one with a chance of 2**-128.
+3. Every operation has a seed of its own, so that no input can be made to collide.
+4. Cost: a few nanoseconds per eight bytes of text, without a Python step per row, except for texts
    above `_VECTOR_BYTES_MAX`.
 """
 
@@ -13,19 +14,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.write.columns import Integers, Mask, to_mask
+from omnigraph.schema.values.ids import spell
+from omnigraph.write.columns import Integers, Mask, flat, to_mask
 
 Hashes = npt.NDArray[np.uint64]
 
 NO_HASH: Final = np.uint64(0)
 """Stands for "no value"; no value has it."""
 
+_BITS: Final = 64
 _VECTOR_BYTES_MAX: Final = 128
 _WORD: Final = 8
 _BLOCK_ROWS: Final = 1 << 16
@@ -49,64 +53,122 @@ class Pairs:
         return Pairs(self.first[mask], self.second[mask])
 
 
-class Hasher:
-    """Hashes texts under seeds that are its own."""
+@dataclass(frozen=True)
+class HashScheme:
+    """How one operation hashes; it can be pickled.
 
-    def __init__(self, seed: str) -> None:
-        self._key = hashlib.blake2b(seed.encode(), digest_size=32).digest()
-        numbers = np.frombuffer(self._key, np.uint64).copy()
-        self._starts = numbers[:2]
-        # Multipliers have to be odd, or bits are lost.
-        self._factors = numbers[2:] | np.uint64(1)
+    With fewer `bits` than 64 only the upper ones are used: many collisions, for tests.
+    """
+
+    seed: int | str = 0
+    bits: int = _BITS
+
+    def texts(self, column: pa.Array) -> Hashes:
+        """Return one number for every text of a column without nulls."""
+        (first,) = self._lanes(column, 1)
+        return self._cut(first)
 
     def pairs(self, column: pa.Array) -> Pairs:
-        """Hash a text column without nulls."""
-        first = np.empty(len(column), np.uint64)
-        second = np.empty(len(column), np.uint64)
+        """Return two numbers for every text of a column without nulls; `texts` has the first."""
+        first, second = self._lanes(column, 2)
+        return Pairs(self._cut(first), second)
+
+    def endings(self, column: pa.Array) -> Hashes:
+        """Return one number for the length and the last word of every text.
+
+        Quicker than `texts`, and little more than a guess: texts that end alike share a number.
+        """
+        numbers = np.empty(len(column), np.uint64)
         for start in range(0, len(column), _BLOCK_ROWS):
             block = column.slice(start, _BLOCK_ROWS)
-            own = slice(start, start + len(block))
-            first[own], second[own] = self._block(block)
-        return Pairs(first, second)
+            numbers[start : start + len(block)] = _endings(block, _seeds(self.seed))
+        return numbers
 
-    def tuples(self, columns: Sequence[pa.Array]) -> Hashes:
-        """Hash tuples of text, one number each; `NO_HASH` where a member is null."""
+    def tuples(self, columns: Sequence[pa.Array]) -> tuple[Hashes, Mask]:
+        """Hash tuples by the spelling of their members; the mask says which lack no member.
+
+        Those that lack one have `NO_HASH`.
+        """
         total = np.zeros(len(columns[0]), np.uint64)
         is_whole = np.ones(len(total), np.bool_)
         for column in columns:
-            is_whole &= to_mask(column.is_valid())
-            total *= self._factors[0]
+            if column.null_count:
+                is_whole &= to_mask(column.is_valid())
+            total *= _seeds(self.seed).factors[0]
             total ^= total >> _LAST_SHIFT
-            total += self.pairs(column.fill_null("")).first
-        total[total == NO_HASH] = np.uint64(1)
+            (first,) = self._lanes(spell(flat(column)).fill_null(""), 1)
+            total += first
+        total = self._cut(total)
         total[~is_whole] = NO_HASH
-        return total
+        return total, is_whole
 
-    def _block(self, column: pa.Array) -> tuple[Hashes, Hashes]:
-        starts, lengths, text = _text_of(column)
-        words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
-        sizes = lengths.astype(np.uint64)
-        first, second = self._starts[0] + sizes, self._starts[1] + sizes
-        is_long = lengths > _VECTOR_BYTES_MAX
-        lengths_now = np.where(is_long, 0, lengths)
-        for offset in range(0, int(lengths_now.max(initial=0)), _WORD):
-            left = lengths_now - offset
-            if offset and (left <= 0).any():
-                rows = np.flatnonzero(left > 0)
-                word = words[starts[rows] + offset] & _MASKS[np.minimum(left[rows], _WORD)]
-                first[rows] = _mixed(first[rows], word, self._factors[0])
-                second[rows] = _mixed(second[rows], word, self._factors[1])
-            else:
-                word = words[starts + offset] & _MASKS[np.clip(left, 0, _WORD)]
-                first = _mixed(first, word, self._factors[0])
-                second = _mixed(second, word, self._factors[1])
-        for row in np.flatnonzero(is_long).tolist():
-            piece = text[starts[row] : starts[row] + lengths[row]].tobytes()
-            digest = hashlib.blake2b(piece, digest_size=16, key=self._key).digest()
-            first[row], second[row] = np.frombuffer(digest, np.uint64)
-        first, second = _finished(first, self._factors[1]), _finished(second, self._factors[0])
-        first[first == NO_HASH] = np.uint64(1)
-        return first, second
+    def _lanes(self, column: pa.Array, count: int) -> list[Hashes]:
+        lanes = [np.empty(len(column), np.uint64) for _ in range(count)]
+        for start in range(0, len(column), _BLOCK_ROWS):
+            block = column.slice(start, _BLOCK_ROWS)
+            for lane, hashes in zip(lanes, _hashed(block, _seeds(self.seed), count), strict=True):
+                lane[start : start + len(block)] = hashes
+        return lanes
+
+    def _cut(self, hashes: Hashes) -> Hashes:
+        if self.bits < _BITS:
+            hashes = hashes & ~np.uint64((1 << (_BITS - self.bits)) - 1)
+        hashes[hashes == NO_HASH] = np.uint64(1)
+        return hashes
+
+
+@dataclass(frozen=True, eq=False)
+class _Seeds:
+    """What a scheme starts from, for both numbers of a pair."""
+
+    key: bytes
+    starts: Hashes
+    factors: Hashes
+
+
+@lru_cache(maxsize=16)
+def _seeds(seed: int | str) -> _Seeds:
+    key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
+    numbers = np.frombuffer(key, np.uint64).copy()
+    # Multipliers have to be odd, or bits are lost.
+    return _Seeds(key, numbers[:2], numbers[2:] | np.uint64(1))
+
+
+def _hashed(column: pa.Array, seeds: _Seeds, count: int) -> list[Hashes]:
+    """Return one number or two for every text."""
+    lanes = range(count)
+    starts, lengths, text = _text_of(column)
+    words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
+    sizes = lengths.astype(np.uint64)
+    hashes = [seeds.starts[lane] + sizes for lane in lanes]
+    is_long = lengths > _VECTOR_BYTES_MAX
+    lengths_now = np.where(is_long, 0, lengths)
+    for offset in range(0, int(lengths_now.max(initial=0)), _WORD):
+        left = lengths_now - offset
+        # A text that is over must not be mixed with nothing: its neighbours would show in its hash.
+        if (left <= 0).any():
+            rows = np.flatnonzero(left > 0)
+            word = words[starts[rows] + offset] & _MASKS[np.minimum(left[rows], _WORD)]
+            for lane in lanes:
+                hashes[lane][rows] = _mixed(hashes[lane][rows], word, seeds.factors[lane])
+        else:
+            word = words[starts + offset] & _MASKS[np.minimum(left, _WORD)]
+            hashes = [_mixed(hashes[lane], word, seeds.factors[lane]) for lane in lanes]
+    for row in np.flatnonzero(is_long).tolist():
+        piece = text[starts[row] : starts[row] + lengths[row]].tobytes()
+        digest = hashlib.blake2b(piece, digest_size=16, key=seeds.key).digest()
+        numbers = np.frombuffer(digest, np.uint64)
+        for lane in lanes:
+            hashes[lane][row] = numbers[lane]
+    return [_finished(hashes[lane], seeds.factors[1 - lane]) for lane in lanes]
+
+
+def _endings(column: pa.Array, seeds: _Seeds) -> Hashes:
+    starts, lengths, text = _text_of(column)
+    words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
+    last = words[starts + np.maximum(lengths - _WORD, 0)] & _MASKS[np.minimum(lengths, _WORD)]
+    sized = seeds.starts[0] + lengths.astype(np.uint64)
+    return _finished(_mixed(sized, last, seeds.factors[0]), seeds.factors[1])
 
 
 _MASKS: Final[Hashes] = np.array(
@@ -146,21 +208,27 @@ def _finished(hashes: Hashes, factor: np.uint64) -> Hashes:
 class HashIndex:
     """Finds pairs among known ones; costs about 26 bytes per known pair.
 
-    The known pairs are sorted by their first number. Its leading bits say where to begin; from
-    there on it is a step or two.
+    The known pairs are sorted by their first number. Its leading bits, counted from the smallest
+    one, say where to begin; from there on it is a step or two. So it is when all of them begin
+    alike, as those of one bucket do.
     """
 
     def __init__(self, known: Pairs) -> None:
-        order = np.argsort(known.first)
+        is_short = len(known) < 1 << 31
+        # Not a name of its own: what is longer than needed goes at once.
+        self._order = np.argsort(known.first).astype(np.int32 if is_short else np.int64, copy=False)
+        order = self._order
         self._first = known.first[order]
         self._second = known.second[order]
-        is_short = len(order) < 1 << 31
-        self._order = order.astype(np.int32) if is_short else order
         bits = min(max(len(order), 2).bit_length(), _BUCKET_BITS_MAX)
-        self._shift = np.uint64(64 - bits)
-        counts = np.bincount((self._first >> self._shift).astype(np.int64), minlength=1 << bits)
-        begins = np.cumsum(counts) - counts
-        self._begins = begins.astype(np.int32) if is_short else begins
+        ends = (int(self._first[0]), int(self._first[-1])) if len(order) else (0, 0)
+        self._low = np.uint64(ends[0])
+        self._shift = np.uint64(max(0, (ends[1] - ends[0]).bit_length() - bits))
+        slots = ((self._first - self._low) >> self._shift).astype(np.int64)
+        # The last one is for numbers behind all known ones: there is nothing to begin with.
+        self._slots = np.uint64(slots[-1] + 1 if len(order) else 0)
+        self._begins = np.zeros(int(self._slots) + 1, np.int32 if is_short else np.int64)
+        np.cumsum(np.bincount(slots), out=self._begins[1:], dtype=self._begins.dtype)
 
     def __len__(self) -> int:
         return len(self._first)
@@ -184,7 +252,8 @@ class HashIndex:
 
     def _block(self, first: Hashes, second: Hashes) -> Integers:
         found = np.full(len(first), -1, np.int64)
-        at = self._begins[(first >> self._shift).astype(np.int64)].astype(np.int64)
+        slots = np.minimum((first - self._low) >> self._shift, self._slots)
+        at = self._begins[slots.astype(np.int64)].astype(np.int64)
         rows = np.arange(len(first))
         while True:
             is_inside = at < len(self._first)

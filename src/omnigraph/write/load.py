@@ -13,6 +13,10 @@
    is prepared under the turn, where nobody can be faster. `overwrite` is handed back to the caller,
    unless only upkeep has moved its tables.
 7. A branch that the call has made is removed again when the load fails.
+8. Files that are written long before the commit are spared by `cleanup` while the load lives: it
+   holds a record (`staging_record`) from before the first of them.
+9. A dry run reads and judges everything, counts what would change, and writes nothing: neither
+   files nor a branch.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ from omnigraph.recovery import WriterKind
 from omnigraph.write.attempts import attempts
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.load_checks import Findings, LoadJudge, LoadTerms, fold
+from omnigraph.write.load_checks import LoadJudge, fold
+from omnigraph.write.load_findings import LoadTerms
 from omnigraph.write.load_intake import Intake
 from omnigraph.write.load_parts import TableBases
 from omnigraph.write.load_result import (
@@ -50,11 +55,12 @@ from omnigraph.write.load_result import (
     TypeCounts,
     choice,
 )
-from omnigraph.write.load_stage import StagedType, stage_type
+from omnigraph.write.load_stage import StagedType, preview_type, stage_cascade, stage_type
 from omnigraph.write.load_topology import persist_topologies
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.protocol import WriteJob
 from omnigraph.write.spool import SpoolRoom
+from omnigraph.write.staging_record import LazyRecord, StagingRecords
 from omnigraph.write.violations import KeyConflictError
 
 if TYPE_CHECKING:
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.state import ManifestState
     from omnigraph.schema import Catalog
     from omnigraph.write.embed import RowEmbedder
+    from omnigraph.write.load_findings import Findings
     from omnigraph.write.load_sink import LoadSource
     from omnigraph.write.protocol import Committer
 
@@ -81,11 +88,16 @@ class Loader:
         self._repository = repository
         self._committer = committer
         self._embedder = embedder
+        self._staged_files: LazyRecord | None = None
 
     def load(self, source: LoadSource, options: LoadOptions) -> LoadResult:
         """Read everything, judge it, and commit it once."""
         options.check()
-        with self._target(options) as target, SpoolRoom(options.memory_max) as room:
+        with (
+            self._target(options) as target,
+            SpoolRoom(options.memory_max) as room,
+            self._staging_record() as self._staged_files,
+        ):
             snapshot = self._repository.history.snapshot(target.incarnation)
             if options.expected_head is not None:
                 self._repository.publisher.require(
@@ -94,6 +106,10 @@ class Loader:
             load = self.prepare(source, options, snapshot, room)
             try:
                 load.intake.finish()
+                self._fold(load)
+                if options.is_dry_run:
+                    self._preview(load, snapshot)
+                    return self._result(load, target, None)
                 commit = self._commit(load, snapshot)
                 if self._embedder is not None:
                     self._embedder.record()
@@ -102,6 +118,11 @@ class Loader:
                 return self._result(load, target, commit)
             finally:
                 load.intake.close()
+
+    def _staging_record(self) -> LazyRecord:
+        clock = self._repository.clock
+        records = StagingRecords(self._repository.store.objects, clock)
+        return LazyRecord(records, clock.ulid())
 
     # -- where ------------------------------------------------------------------------------------
 
@@ -128,6 +149,9 @@ class Loader:
             if options.from_branch is None:
                 raise
         source = branches.resolve(options.from_branch)
+        if options.is_dry_run:
+            # The branch would be like this one.
+            return _Target(source, is_new=False)
         operation_id = self._repository.clock.ulid()
         made = branches.create(options.target, source=source, operation_id=operation_id)
         return _Target(made, is_new=True)
@@ -166,7 +190,7 @@ class Loader:
         """Return a load that has read nothing yet."""
         clock = self._repository.clock
         store = self._repository.store
-        bases = TableBases(store.datasets, snapshot.incarnation, clock)
+        bases = TableBases(store.datasets, snapshot.incarnation, clock, self._staged_files)
         external = ExternalBlobs(options.external_blob_bases, store.settings.storage_options)
         intake = Intake(
             options,
@@ -184,6 +208,7 @@ class Loader:
             folds_free_ids=source.folds_free_ids,
             keeps_ends=options.persists_topology,
             sets_aside=options.on_error is OnError.QUARANTINE,
+            cascades=options.cascade,
         )
         catalog = catalog_of(snapshot.schema)
         return PreparedLoad(intake, bases, catalog, options, terms, source.place, _Timer(clock))
@@ -218,6 +243,10 @@ class Loader:
         def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
             again = Snapshot(snapshot.incarnation, state, snapshot.datasets)
             findings = load.judge(again).run_again(moved)
+            if findings.cascaded:
+                # Edges have come that would have to go as well.
+                key = min(findings.cascaded)
+                raise mismatch(state, key, judge.reads[key])
             if findings.log.total and load.terms.sets_aside:
                 # Rows that fall now have to be left out: that is another attempt.
                 key = min(moved & judge.reads.keys())
@@ -228,10 +257,25 @@ class Loader:
 
     # -- committing -------------------------------------------------------------------------------
 
-    def _commit(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
+    @staticmethod
+    def _fold(load: PreparedLoad) -> None:
         with load.timer.phase("validate"):
             for loaded in load.intake.types.values():
                 fold(loaded, load.terms)
+
+    def _preview(self, load: PreparedLoad, snapshot: Snapshot) -> None:
+        """Judge everything, and count what would change."""
+        with load.timer.phase("validate"):
+            judge = self.judge(load, snapshot)
+            stored = StoredRows(snapshot)
+            load.staged = {
+                key: preview_type(loaded, stored, load.options.mode)
+                for key, loaded in load.intake.types.items()
+            }
+            for key, addresses in judge.findings.cascaded.items():
+                load.staged[key] = StagedType(None, removed=len(addresses))
+
+    def _commit(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
         schema_hash = snapshot.schema.schema_hash
         first = {key: snapshot.entry(key) for key in load.intake.types}
         clock, branch = self._repository.clock, snapshot.incarnation.branch
@@ -259,6 +303,9 @@ class Loader:
             judge = self.judge(load, snapshot)
         with load.timer.phase("write"), self._repository.store.flusher.together():
             load.staged = self.stage(load, snapshot)
+            for key, addresses in judge.findings.cascaded.items():
+                stored = StoredRows(snapshot)
+                load.staged[key] = stage_cascade(key, addresses, stored, load.bases)
         tables = tuple(one.write for one in load.staged.values() if one.write is not None)
         if not tables:
             return None
@@ -306,7 +353,7 @@ class Loader:
         options = load.options
         rejected = load.intake.quarantine
         return LoadResult(
-            branch=str(target.incarnation.branch),
+            branch=_branch_of(options),
             base_branch=None if options.from_branch is None else str(options.from_branch),
             branch_created=target.is_new,
             mode=str(options.mode),
@@ -318,6 +365,8 @@ class Loader:
             bytes_written=sum(one.bytes_written for one in load.staged.values()),
             unreadable=0 if rejected is None else rejected.counts["unreadable"],
             seconds=load.timer.seconds,
+            cascaded=load.removed() if options.cascade else None,
+            is_dry_run=options.is_dry_run,
         )
 
 
@@ -376,6 +425,14 @@ class PreparedLoad:
         stored = StoredRows(snapshot)
         return LoadJudge(self.intake.types, self.catalog, self.terms, stored, self.place)
 
+    def removed(self) -> dict[str, int]:
+        """Say how many stored edges go with their nodes, by type."""
+        return {
+            key.removeprefix("edge:"): staged.removed
+            for key, staged in self.staged.items()
+            if staged.removed
+        }
+
     def counts(self, key: str) -> TypeCounts:
         """Say what has become of one type."""
         staged = self.staged.get(key, StagedType(None))
@@ -421,6 +478,11 @@ def _reads(judge: LoadJudge, load: PreparedLoad, snapshot: Snapshot) -> dict[str
         if staged.write is None:
             reads[key] = snapshot.entry(key)
     return reads
+
+
+def _branch_of(options: LoadOptions) -> str:
+    target = options.target
+    return str(target.branch if isinstance(target, Incarnation) else target)
 
 
 def _nodes_first(table_key: str) -> tuple[bool, str]:

@@ -13,7 +13,7 @@ from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.hashing import Hasher
+from omnigraph.write.hashing import HashScheme
 from omnigraph.write.load_parts import Destination
 from omnigraph.write.load_quarantine import Quarantine, graph_records
 from omnigraph.write.load_result import LoadOptions
@@ -59,7 +59,7 @@ class Intake:
         self._place = place
         self._embedder = embedder
         self._stored = StoredRows(snapshot)
-        self._hasher = Hasher(clock.uuid())
+        self._hasher = HashScheme(clock.uuid())
         self._rules: dict[str, RowRules] = {}
         self._refused: dict[int, tuple[object, list[Violation]]] = {}
         self._batch_start = 0
@@ -97,6 +97,9 @@ class Intake:
     def _embedded(self, owner: Owner, judged: JudgedRows) -> JudgedRows:
         """Fill the vectors that `@embed` asks for."""
         if self._embedder is None or not isinstance(owner, NodeType) or not owner.embed_sources:
+            return judged
+        if self._options.is_dry_run:
+            # Vectors cost money, and nobody would keep them.
             return judged
         rows = pa.Table.from_batches([judged.rows])
         filled = self._embedder.fill(owner, rows, self._stored).combine_chunks()
@@ -214,6 +217,7 @@ class Intake:
                 self._hasher,
                 self._room,
                 may_stream=self.quarantine is None
+                and not self._options.is_dry_run
                 and (is_final or not isinstance(owner, EdgeType)),
                 is_merge=self._options.mode is WriteMode.MERGE,
             )

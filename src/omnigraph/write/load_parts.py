@@ -3,7 +3,8 @@
 1. Rows that can only be appended, or that replace a whole table, need not wait for the verdict:
    from `_STREAM_BYTES_MIN` on they are written as fragments of the table's lineage while more are
    read.
-   Nothing refers to these files before the commit; when the load fails, `cleanup` reclaims them.
+   Nothing refers to these files before the commit: a record says whose they are, and when the load
+   fails, `cleanup` reclaims them.
 2. Rows that may replace stored ones, may still be set aside, or have blobs wait in a `Spool`.
 3. Either way all rows can be read again in their order, column by column, and written again: for
    another lineage, or without some of them.
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from omnigraph.manifest.forks import WriteBase, write_base
 from omnigraph.store.records import ScanRequest
+from omnigraph.write.staging_record import DatasetBase
 
 if TYPE_CHECKING:
     from omnigraph.clock import Clock
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.store.records import StagedTransaction, WrittenFragment
     from omnigraph.write.columns import Mask
     from omnigraph.write.spool import SpoolRoom
+    from omnigraph.write.staging_record import LazyRecord
 
 _STREAM_BYTES_MIN: Final = 8 << 20
 _QUEUE_BATCHES_MAX: Final = 4
@@ -42,10 +45,17 @@ Fragments = tuple["WrittenFragment", ...]
 class TableBases:
     """Where a load may write to its tables; a fork is cut once for every published entry."""
 
-    def __init__(self, datasets: DatasetStore, incarnation: Incarnation, clock: Clock) -> None:
+    def __init__(
+        self,
+        datasets: DatasetStore,
+        incarnation: Incarnation,
+        clock: Clock,
+        record: LazyRecord | None = None,
+    ) -> None:
         self.datasets = datasets
         self._incarnation = incarnation
         self._clock = clock
+        self._record = record
         self._known: dict[str, WriteBase] = {}
 
     def of(self, entry: Entry) -> WriteBase:
@@ -57,6 +67,11 @@ class TableBases:
         made = write_base(self.datasets, self._incarnation, entry, operation_id=operation_id)
         self._known[entry.table_key] = made
         return made
+
+    def declare(self, base: WriteBase) -> None:
+        """Say, before it is done, that much is written which no commit refers to for a while."""
+        if self._record is not None:
+            self._record.declare(DatasetBase.of(base.base))
 
 
 @dataclass(frozen=True)
@@ -229,6 +244,7 @@ class RowPart:
     def _start_stream(self) -> None:
         base = self._destination.bases.of(self._destination.entry)
         destination = self._destination
+        destination.bases.declare(base)
         self._base = base
         self._stream = FragmentStream(self._schema, lambda rows: destination.write(base, rows))
         for batch in self._waiting:

@@ -92,6 +92,10 @@ class LoadOptions:
     max_errors: int | None = None
     """A load with more bad rows fails, whatever `on_error` says."""
     on_duplicate: OnDuplicate = OnDuplicate.ERROR
+    cascade: bool = False
+    """Whether stored edges go with the nodes that an overwrite takes away."""
+    is_dry_run: bool = False
+    """Whether everything is checked and counted, and nothing written."""
     external_blob_bases: tuple[str, ...] = ()
     persists_topology: bool = False
     """Whether a first load of edges leaves their adjacency behind, which takes memory for each."""
@@ -106,6 +110,8 @@ class LoadOptions:
             )
         if self.on_duplicate is OnDuplicate.LAST and self.mode is not WriteMode.MERGE:
             raise LoadOptionsError("`on_duplicate='last'` is for mode `merge`")
+        if self.cascade and self.mode is not WriteMode.OVERWRITE:
+            raise LoadOptionsError("`cascade` is for mode `overwrite`: other modes remove no nodes")
         if self.max_errors is not None and self.max_errors < 0:
             raise LoadOptionsError(f"max_errors is {self.max_errors}; expected 0 or more")
 
@@ -164,6 +170,10 @@ class LoadResult:
     bytes_written: int = 0
     unreadable: int = 0
     """Records that were rejected and have no type."""
+    cascaded: Mapping[str, int] | None = None
+    """How many stored edges of each type went with their nodes; None if that was not asked for."""
+    is_dry_run: bool = False
+    """Whether this is what a load would do, and nothing was written."""
     seconds: Seconds = field(default_factory=Seconds)
 
     @property
@@ -224,6 +234,11 @@ class LoadResult:
             "bytes_written": self.bytes_written,
             "seconds": self.seconds.to_json(),
         }
+        if self.cascaded is not None:
+            removed = sorted(self.cascaded.items())
+            shape["cascaded"] = [{"name": name, "removed": count} for name, count in removed]
+        if self.is_dry_run:
+            shape["dry_run"] = True
         if self.spark_app_id is not None:
             shape["spark_app_id"] = self.spark_app_id
         if self.actor_id is not None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.schema.values.decode import paused_garbage_collection
-from omnigraph.write.load_decode import compatible_batches, strict_batches
+from omnigraph.schema.values.decode import BATCH_BYTES, paused_garbage_collection
+from omnigraph.write.load_decode import compatible_batches
+from omnigraph.write.load_lines import LineReader
 from omnigraph.write.load_records import RecordSorter
 
 if TYPE_CHECKING:
@@ -56,13 +57,27 @@ class RecordSource:
 
     def read(self, catalog: Catalog, sink: LoadSink) -> None:
         """Read batch by batch, file by file."""
-        sorter = RecordSorter(catalog, self.reader, sink)
-        batches = strict_batches if self.reader is ConversionMode.STRICT else compatible_batches
+        read = _read_strictly if self.reader is ConversionMode.STRICT else read_compatibly
         for name, data in _inputs(self.data):
             with _opened(data) as source, paused_garbage_collection():
-                for decoded in batches(source, sink.refuse, sink.begin(name)):
-                    sorter.take(decoded)
-                    sink.end_batch()
+                read(source, catalog, sink, sink.begin(name))
+
+
+def _read_strictly(source: BinaryIO, catalog: Catalog, sink: LoadSink, first: int) -> None:
+    reader = LineReader(catalog, sink)
+    while text := source.read(BATCH_BYTES):
+        if not text.endswith(b"\n"):
+            text += source.readline()
+        reader.read(text, first)
+        first += text.count(b"\n")
+
+
+def read_compatibly(source: BinaryIO, catalog: Catalog, sink: LoadSink, first: int) -> None:
+    """Read a stream of values; the first one has the position `first`."""
+    sorter = RecordSorter(catalog, ConversionMode.COMPATIBLE, sink)
+    for decoded in compatible_batches(source, sink.refuse, first):
+        sorter.take(decoded)
+        sink.end_batch()
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]], suffixes: Sequence[str]) -> list[Path]:

@@ -6,17 +6,16 @@
 | the id, unless the load makes the ids of edges itself | 16 |
 | the ends of an edge | 32 |
 | each tuple that `@unique` wants once | 8 |
-| which nodes an edge ends in, where all of them are in the load (in memory) | 8 |
+| whether it still counts, once some rows do not (in memory) | 2 |
+| which nodes an edge ends in, where that is asked for (in memory) | 8 |
 
-These numbers are in memory up to the budget of the load, and in files beyond it. What the rules
-bring back into memory at one time is one `HashIndex` per node type that edges end in, and 8 bytes
-per row of one column. Texts come back only for the rows that a rule has to look at.
+Beyond the budget of the load these numbers are in files, and rules look at them bucket by bucket
+(`load_hashes`). Texts come back only for the rows that a rule has to look at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,66 +23,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType, NodeType
-from omnigraph.schema.values.ids import spell
 from omnigraph.write.columns import Integers, Mask, flat
-from omnigraph.write.hashing import Hasher, Hashes, HashIndex, Pairs
+from omnigraph.write.load_hashes import HashedColumn, RowLookup
 from omnigraph.write.load_parts import Destination, RowPart
 
 if TYPE_CHECKING:
     from omnigraph.schema.values.ids import EndpointRemap
+    from omnigraph.write.hashing import Hashes, HashScheme
     from omnigraph.write.load_rows import JudgedRows, Owner
-    from omnigraph.write.spool import NumberSpool, SpoolRoom
+    from omnigraph.write.spool import SpoolRoom
 
 ROW: Final = "_row"
 """The column of row numbers in rows that were picked from a load."""
 ENDS: Final = ("src", "dst")
 END_ROWS_MIN: Final = 10_000
 """Of fewer edges the rows that they end in are not kept: a topology is made quickly enough."""
-
-
-class PairSpool:
-    """Hash pairs of one text per row."""
-
-    def __init__(self, room: SpoolRoom) -> None:
-        self._first: NumberSpool = room.numbers(np.uint64)
-        self._second: NumberSpool = room.numbers(np.uint64)
-
-    def __len__(self) -> int:
-        return len(self._first)
-
-    def append(self, pairs: Pairs) -> None:
-        """Add pairs."""
-        self._first.append(pairs.first)
-        self._second.append(pairs.second)
-
-    def first(self) -> Hashes:
-        """Read the first numbers of all pairs."""
-        return self._first.whole()
-
-    def whole(self) -> Pairs:
-        """Read everything."""
-        return Pairs(self._first.whole(), self._second.whole())
-
-    def slabs(self) -> Iterator[Pairs]:
-        """Read everything in pieces."""
-        for first, second in zip(self._first.slabs(), self._second.slabs(), strict=True):
-            yield Pairs(first, second)
-
-
-@dataclass(frozen=True, eq=False)
-class RowIndex:
-    """Finds the rows of a load by id."""
-
-    index: HashIndex
-    rows: Integers | None
-    start: int
-
-    def rows_of(self, wanted: Pairs) -> Integers:
-        """Return the row of every id, -1 where the load has none."""
-        places = self.index.places(wanted)
-        if self.rows is not None:
-            return np.where(places >= 0, self.rows[places], -1) if len(self.rows) else places
-        return np.where(places >= 0, places + self.start, -1)
 
 
 class LoadedType:
@@ -99,7 +53,7 @@ class LoadedType:
         self,
         owner: Owner,
         destination: Destination,
-        hasher: Hasher,
+        hasher: HashScheme,
         room: SpoolRoom,
         *,
         may_stream: bool,
@@ -116,17 +70,20 @@ class LoadedType:
         self.row_count = 0
         self.id_start: int | None = 0 if isinstance(owner, NodeType) else None
         self.has_given_ids = self.is_keyed
-        self._room = room
+        self.room = room
         self._is_merge = is_merge
         self.fresh = RowPart(destination, room, may_stream=may_stream and not owner.blob_properties)
         # A row that may meet a stored one of its id has to wait until that is known.
         self.given = RowPart(destination, room, may_stream=False)
         self._positions = room.numbers(np.int64)
-        self._ids = PairSpool(room)
-        self._ends = {end: PairSpool(room) for end in ENDS} if isinstance(owner, EdgeType) else {}
-        self._tuples = [room.numbers(np.uint64) for _ in self.tuples]
-        self._index: RowIndex | None = None
-        self._end_rows: dict[str, list[npt.NDArray[np.int32]]] = {}
+        self.ids = HashedColumn(room, 2)
+        """Hashes of the ids, from row `id_start` on."""
+        ends = ENDS if isinstance(owner, EdgeType) else ()
+        self.ends = {end: HashedColumn(room, 2) for end in ends}
+        self.unique = [HashedColumn(room, 1) for _ in self.tuples]
+        """Hashes of each of `tuples`."""
+        self._lookup: RowLookup | None = None
+        self._end_rows: dict[str, npt.NDArray[np.int32]] = {}
 
     # -- gathering --------------------------------------------------------------------------------
 
@@ -138,7 +95,7 @@ class LoadedType:
         if not judged.ids_are_new:
             self.has_given_ids = True
             if self.id_start is None:
-                self.id_start = self.row_count
+                self.id_start = self.ids.start = self.row_count
         self._append(rows)
         self._positions.append(judged.positions.to_numpy())
 
@@ -149,11 +106,13 @@ class LoadedType:
             self.fresh.append(rows)
         self.row_count += rows.num_rows
         if self.id_start is not None:
-            self._ids.append(self.hasher.pairs(rows["id"]))
-        for end, spool in self._ends.items():
-            spool.append(self.hasher.pairs(rows[end]))
-        for members, numbers in zip(self.tuples, self._tuples, strict=True):
-            numbers.append(self.tuple_hashes(rows, members))
+            pairs = self.hasher.pairs(rows["id"])
+            self.ids.append(pairs.first, pairs.second)
+        for end, column in self.ends.items():
+            pairs = self.hasher.pairs(rows[end])
+            column.append(pairs.first, pairs.second)
+        for members, column in zip(self.tuples, self.unique, strict=True):
+            column.append(self.tuple_hashes(rows, members))
 
     def finish(self) -> None:
         """Hear that there are no more rows."""
@@ -174,11 +133,13 @@ class LoadedType:
             self.owner,
             self.destination,
             self.hasher,
-            self._room,
+            self.room,
             may_stream=False,
             is_merge=self._is_merge,
         )
-        other.has_given_ids, other.id_start = self.has_given_ids, self.id_start
+        other.has_given_ids = self.has_given_ids
+        # Here all rows have ids, those that the load has made too.
+        other.id_start = None if self.id_start is None else 0
         other.live, other.records = self.live, self.records
         for _, batch in self.batches():
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -201,14 +162,14 @@ class LoadedType:
         """Let rows not count any more, because later ones of their ids do."""
         if len(rows):
             self.live = self._without(self.live, rows)
-            self._index = None
+            self._lookup = None
 
     def set_aside(self, rows: Integers) -> None:
         """Let rows not count any more, because they break a rule."""
         if len(rows):
             self.live = self._without(self.live, rows)
             self.records = self._without(self.records, rows)
-            self._index = None
+            self._lookup = None
 
     def _without(self, mask: Mask | None, rows: Integers) -> Mask:
         kept = np.ones(self.row_count, np.bool_) if mask is None else mask
@@ -244,68 +205,38 @@ class LoadedType:
         """Return where rows came from."""
         if not len(rows):
             return []
-        found: list[int] = self._positions.whole()[rows].tolist()
+        found: list[int] = self._positions.take(rows).tolist()
         return found
 
     # -- numbers ----------------------------------------------------------------------------------
 
-    def id_hashes(self) -> Hashes:
-        """Return one number per row from `id_start` on."""
-        return self._ids.first()
-
-    def id_pairs(self) -> Pairs:
-        """Return the hashes of the ids from `id_start` on."""
-        return self._ids.whole()
-
-    def end_slabs(self, end: str) -> Iterator[tuple[int, Pairs]]:
-        """Read the hashes of one end of all edges, each piece with the number of its first row."""
-        start = 0
-        for slab in self._ends[end].slabs():
-            yield start, slab
-            start += len(slab)
-
-    def note_ends(self, end: str, start: int, rows: Integers) -> None:
+    def note_ends(self, end: str, edges: Integers, nodes: Integers) -> None:
         """Remember which rows of the load some edges end in, for whoever builds the topology."""
-        if start == 0:
-            self._end_rows[end] = []
-        if self.row_count >= END_ROWS_MIN:
-            self._end_rows.setdefault(end, []).append(rows.astype(np.int32))
+        if self.row_count < END_ROWS_MIN:
+            return
+        if end not in self._end_rows:
+            self._end_rows[end] = np.full(self.row_count, -1, np.int32)
+        self._end_rows[end][edges] = nodes
 
     def take_end_rows(self, end: str) -> npt.NDArray[np.int32] | None:
         """Return the rows that all edges end in, if they were remembered, and forget them."""
-        parts = self._end_rows.pop(end, None)
-        if not parts or sum(map(len, parts)) != self.row_count:
-            return None
-        return np.concatenate(parts)
-
-    def end_hashes(self, end: str) -> Hashes:
-        """Return one number per row for one end."""
-        return self._ends[end].first()
-
-    def unique_hashes(self, number: int) -> Hashes:
-        """Return one number per row for one of `tuples`; `NO_HASH` where a member is null."""
-        hashes: Hashes = self._tuples[number].whole()
-        return hashes
+        return self._end_rows.pop(end, None)
 
     def tuple_hashes(self, rows: pa.RecordBatch | pa.Table, members: Sequence[str]) -> Hashes:
-        """Hash the tuples of some rows."""
-        return self.hasher.tuples([spell(flat(rows[name])) for name in members])
+        """Hash the tuples of some rows; `NO_HASH` where a member is null."""
+        return self.hasher.tuples([flat(rows[name]) for name in members])[0]
 
-    def index(self) -> RowIndex:
-        """Return an index over the ids of the live rows; it is kept until rows are dropped."""
-        if self._index is None:
-            pairs, start = self.id_pairs(), self.id_start or 0
-            rows: Integers | None = None
-            if self.live is not None:
-                alive = self.live[start:] if self.id_start is not None else self.live[:0]
-                rows = np.flatnonzero(alive) + start
-                pairs = pairs.filter(alive)
-            self._index = RowIndex(HashIndex(pairs), rows, start)
-        return self._index
+    def lookup(self) -> RowLookup:
+        """Return how live rows are found by their ids; it is kept until rows are dropped."""
+        if self._lookup is None:
+            self._lookup = RowLookup(self.ids, self.live, self.room.rows_at_once)
+        return self._lookup
 
-    def forget_index(self) -> None:
-        """Free the memory of the index."""
-        self._index = None
+    def forget_lookup(self) -> None:
+        """Free the memory of finding rows, and the room of what was divided."""
+        self._lookup = None
+        for column in (self.ids, *self.ends.values(), *self.unique):
+            column.forget_buckets()
 
 
 def tuple_members(owner: Owner) -> tuple[tuple[str, ...], ...]:

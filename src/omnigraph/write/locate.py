@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.write.columns import Column, Mask, flat, is_in, places_in, slabs
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Entry, Snapshot
+    from omnigraph.manifest import Entry
     from omnigraph.store.datasets import DatasetHandle
 
 PROBES_MAX: Final = 2_048
@@ -51,10 +51,22 @@ class Located:
         return int(np.count_nonzero(self.found))
 
 
+class PublishedTables(Protocol):
+    """Some tables at their published versions: a snapshot, or the part of one that a task got."""
+
+    def entry(self, table_key: str) -> Entry:
+        """Return the published entry of a table."""
+        ...
+
+    def open(self, table_key: str) -> DatasetHandle:
+        """Open a table at its published version."""
+        ...
+
+
 class StoredRows:
     """Looks up the rows of one snapshot."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: PublishedTables) -> None:
         self.snapshot = snapshot
         self._places: dict[str, dict[str, _Place | None]] = {}
         self._announced: dict[str, set[str]] = {}
@@ -126,11 +138,14 @@ class StoredRows:
             return handle.scan(request).read_all()
         return _joined(handle, column, distinct, columns=columns, with_rows=with_rows)
 
-    def scan(self, table_key: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    def scan(
+        self, table_key: str, columns: tuple[str, ...], *, with_addresses: bool = False
+    ) -> Iterator[pa.Table]:
         """Read columns of the whole table, slab by slab."""
         if not self.row_count(table_key):
             return
-        reader = self.snapshot.open(table_key).scan(ScanRequest(columns=columns))
+        request = ScanRequest(columns=columns, with_row_address=with_addresses)
+        reader = self.snapshot.open(table_key).scan(request)
         yield from slabs(reader, reader.schema)
 
     def _places_of(self, table_key: str, ids: Column) -> list[_Place | None]:
@@ -142,11 +157,11 @@ class StoredRows:
             asked = list(({*wanted} | announced) - known.keys() - {None})
             if len(asked) > PROBES_MAX:
                 asked = list({*wanted} - known.keys() - {None})
-            values = pa.array(asked, pa.utf8())
-            found = self.where(table_key, "id", values, columns=("id",), with_rows=True)
             known |= dict.fromkeys({*asked, *wanted} - known.keys())
-            columns = (found[name].to_pylist() for name in ("id", ROW_ID, ROW_ADDRESS))
-            known |= {name: (row, address) for name, row, address in zip(*columns, strict=True)}
+            if asked:
+                found = self.snapshot.open(table_key).find("id", asked)
+                columns = (found[name].to_pylist() for name in ("id", ROW_ID, ROW_ADDRESS))
+                known |= {name: (row, at) for name, row, at in zip(*columns, strict=True)}
         return [known[name] for name in wanted]
 
     def _few(self, count: int, table_key: str) -> bool:

@@ -24,7 +24,7 @@ from omnigraph.manifest import CommitDraft, GraphCommit
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.publish import is_only_maintenance, mismatch, require_head
-from omnigraph.query import MutationPlan, compile_query, parse_queries
+from omnigraph.query import MutationPlan, QueryText, compile_query, parse_queries
 from omnigraph.query.params import coerce_params
 from omnigraph.query.stored import QueryKindError, require_kind, select_query
 from omnigraph.read.bindings import Bindings
@@ -34,7 +34,7 @@ from omnigraph.write.columns import without
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.mutation_staging import MutationStaging
 from omnigraph.write.mutation_statements import Affected, StatementRunner
-from omnigraph.write.prepare import prepare
+from omnigraph.write.prepare import new_rows_ahead, prepare
 from omnigraph.write.protocol import WriteJob
 from omnigraph.write.validate import validate
 from omnigraph.write.validate_endpoints import edge_ends
@@ -86,7 +86,7 @@ class MutationResult:
 class MutationRequest:
     """A mutation query of a text, with everything that a caller says about it."""
 
-    query_text: str
+    query_text: QueryText
     name: str | None
     params: Mapping[str, object] | None
     incarnation: Incarnation
@@ -174,7 +174,10 @@ class Mutations:
         catalog = catalog_of(snapshot.schema)
         stored = StoredRows(snapshot)
         _announce(change.delta, catalog, stored)
-        validated = validate(change.delta, snapshot, catalog, operation="mutation", stored=stored)
+        with new_rows_ahead(change.delta, snapshot, request.incarnation, self._repository) as kept:
+            validated = validate(
+                change.delta, snapshot, catalog, operation="mutation", stored=stored
+            )
         operation_id = clock.ulid()
         tables = prepare(
             change.delta,
@@ -182,6 +185,7 @@ class Mutations:
             request.incarnation,
             self._repository,
             operation_id=operation_id,
+            kept=kept,
             stored=stored,
         )
         written = {table.table_key for table in tables}

@@ -7,29 +7,38 @@
 4. A table without a change is not touched.
 5. Appended rows do not depend on what is stored. An attempt that lost a race leaves them in
    `kept`, and the next one on the same lineage uses the files again.
+6. Rows whose ids can only be new need no look-up, so they may be written while they are still being
+   validated (`new_rows_ahead`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.forks import write_base
-from omnigraph.store.records import ROW_ID
+from omnigraph.store.records import ROW_ID, DatasetVersion
 from omnigraph.write.columns import Mask, concatenated
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.protocol import TableWrite
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store.objects import ObjectStore
     from omnigraph.store.records import StagedTransaction, WrittenFragment
     from omnigraph.write.delta import GraphDelta, TableDelta
     from omnigraph.write.locate import Located
@@ -72,6 +81,46 @@ def prepare(
         return tuple(write for write in writes if write is not None)
 
 
+@contextmanager
+def new_rows_ahead(
+    delta: GraphDelta, snapshot: Snapshot, incarnation: Incarnation, repository: Repository
+) -> Iterator[KeptRows]:
+    """Write rows that can only be new, beside a block that validates the change.
+
+    Yields what `prepare` takes as `kept`; it is complete after the block. The files of a change
+    that did not pass are removed.
+    """
+    kept: KeptRows = {}
+    store = repository.store
+    started: dict[tuple[str, str, str | None], Future[tuple[WrittenFragment, ...]]] = {}
+    for key, table in delta.tables.items():
+        entry = snapshot.entry(key)
+        is_new = _can_only_append(table) and table.rows.num_rows > 0
+        # A table that the branch does not own is forked first, which is more than unnamed files.
+        if is_new and entry.owner == incarnation.text:
+            base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+            write = partial(store.datasets.write_fragments, base, table.rows.to_reader())
+            started[key, base.location, base.branch] = store.beside.start(write)
+    try:
+        yield kept
+    except BaseException:
+        _remove_files(started.values(), store.objects)
+        raise
+    kept |= {lineage: written.result() for lineage, written in started.items()}
+
+
+def _remove_files(
+    started: Iterable[Future[tuple[WrittenFragment, ...]]], objects: ObjectStore
+) -> None:
+    """Remove what was written for nothing, as far as possible: `cleanup` finds the rest."""
+    wait(started)
+    for written in started:
+        if written.exception() is None:
+            for file in (file for fragment in written.result() for file in fragment.files):
+                with suppress(OmnigraphError):
+                    objects.delete(file.path)
+
+
 @dataclass(frozen=True)
 class _Work:
     """What one attempt works on."""
@@ -112,10 +161,16 @@ def _appended(delta: TableDelta, base: WriteBase, work: _Work) -> tuple[WrittenF
 
 def _located(delta: TableDelta, stored: StoredRows) -> Located | None:
     """Find the stored rows that the change touches; None when it can touch none."""
-    is_append = delta.mode is WriteMode.APPEND or delta.ids_are_new
-    if delta.mode is WriteMode.OVERWRITE or (is_append and not len(delta.deleted)):
+    if delta.mode is WriteMode.OVERWRITE or _can_only_append(delta):
         return None
     return stored.locate(delta.table_key, concatenated(delta.rows["id"], delta.deleted))
+
+
+def _can_only_append(delta: TableDelta) -> bool:
+    """Whether the change is new rows and nothing else, whatever is stored."""
+    if delta.mode is WriteMode.OVERWRITE or len(delta.deleted):
+        return False
+    return delta.mode is WriteMode.APPEND or delta.ids_are_new
 
 
 def _prepare_update(

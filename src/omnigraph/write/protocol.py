@@ -37,10 +37,12 @@ from omnigraph.store.errors import StorageError
 from omnigraph.write.strays import put_back_strays
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from omnigraph.manifest import GraphCommit, Repository
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.publish import Revalidate
+    from omnigraph.manifest.publish import Revalidate, StagedPublish
     from omnigraph.manifest.rows import AcceptedSchema
     from omnigraph.manifest.turn import Turn
     from omnigraph.names import BranchName
@@ -129,8 +131,9 @@ class TableWrite:
             owner=base.owner if base else self.owner,
         )
 
-    def published(self, version: int) -> Entry:
+    def published(self) -> Entry:
         """Return the entry to publish."""
+        version = self.intended_version
         if self.base is not None:
             entry = self.base.entry_at(version, self.row_count)
             return replace(entry, table_key=self.table_key)
@@ -156,6 +159,19 @@ class WriteJob:
     schema: AcceptedSchema | None = None
     adopted: tuple[Adoption, ...] = ()
     """Entries to publish as they are, beside the tables that move."""
+
+    @property
+    def updates(self) -> Updates:
+        """What the write publishes, once every table has reached its intended version."""
+        return Updates(
+            entries=(
+                *(table.published() for table in self.tables),
+                *(adoption.entry for adoption in self.adopted),
+            ),
+            registrations=self.registrations,
+            tombstones=self.tombstones,
+            schema=self.schema,
+        )
 
     @property
     def requirements(self) -> Requirements:
@@ -252,9 +268,12 @@ class Committer:
         for staged in (staged for table in job.tables for staged in table.staged):
             self._datasets.verify_staged_files(staged)
         sidecar = self._sidecar(job)
-        self._objects.put_if_absent(sidecar.path, sidecar.to_json())
-        hit("write.sidecar_written")
-        published = self._run(job, sidecar, turn, revalidate)
+        with self._repository.publisher.staged_ahead(
+            job.incarnation, draft=job.draft, updates=job.updates
+        ) as ahead:
+            self._objects.put_if_absent(sidecar.path, sidecar.to_json())
+            hit("write.sidecar_written")
+            published = self._run(job, sidecar, turn, revalidate, ahead)
         self._forget(sidecar)
         hit("write.sidecar_deleted")
         return published
@@ -293,12 +312,19 @@ class Committer:
             branches.clear_schema_lock()
 
     def _run(
-        self, job: WriteJob, sidecar: Sidecar, turn: Turn, revalidate: Revalidate | None
+        self,
+        job: WriteJob,
+        sidecar: Sidecar,
+        turn: Turn,
+        revalidate: Revalidate | None,
+        ahead: Future[StagedPublish],
     ) -> Published:
         with self._repository.store.flusher.together():
             reached = self._phase_b(job)
         hit("write.phase_b_done")
-        if mode_of(job.kind, SIDECAR_VERSION) is Mode.CONFIRMED:
+        # Without a table there is nothing to confirm, and recovery publishes from the record on: a
+        # confirmation that failed would tell the caller of a merge that is done that it is not.
+        if job.tables and mode_of(job.kind, SIDECAR_VERSION) is Mode.CONFIRMED:
             self._objects.put(sidecar.path, sidecar.confirmed(reached).to_json())
             hit("write.sidecar_confirmed")
         try:
@@ -307,16 +333,9 @@ class Committer:
                 job.incarnation,
                 draft=job.draft,
                 requirements=job.requirements,
-                updates=Updates(
-                    entries=(
-                        *(table.published(reached[table.table_key]) for table in job.tables),
-                        *(adoption.entry for adoption in job.adopted),
-                    ),
-                    registrations=job.registrations,
-                    tombstones=job.tombstones,
-                    schema=job.schema,
-                ),
+                updates=job.updates,
                 revalidate=revalidate,
+                ahead=ahead,
             )
         except (CommitSettledError, TurnLostError) as error:
             published = self._settled_elsewhere(job, sidecar, error)

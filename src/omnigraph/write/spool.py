@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from io import SEEK_END
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,15 @@ import pyarrow as pa
 
 MEMORY_MAX: Final = 64 << 20
 """What one load keeps in memory, in bytes."""
+_BYTES_PER_SORTED_ROW: Final = 32
+"""What it costs, about, to sort hashes or to have an index over them."""
 
 _CHUNK_BYTES: Final = 4 << 20
 _BATCH_BYTES_MIN: Final = 1 << 20
 """Smaller batches are put together before they are written."""
-_SLAB_NUMBERS: Final = 1 << 20
+_SLAB_NUMBERS: Final = 1 << 18
+
+Columns: TypeAlias = tuple[npt.NDArray[Any], ...]
 
 
 class SpoolRoom:
@@ -32,6 +37,8 @@ class SpoolRoom:
 
     def __init__(self, bytes_in_memory_max: int = MEMORY_MAX) -> None:
         self._budget = bytes_in_memory_max
+        self.rows_at_once = max(1, bytes_in_memory_max // _BYTES_PER_SORTED_ROW)
+        """Of so many rows the hashes may be in memory together, while a rule looks at them."""
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._files = 0
         self._opened: list[BinaryIO] = []
@@ -49,9 +56,9 @@ class SpoolRoom:
         """Open a place for the rows of one table."""
         return Spool(self, schema)
 
-    def numbers(self, kind: npt.DTypeLike) -> NumberSpool:
-        """Open a place for one number per row."""
-        return NumberSpool(self, np.dtype(kind))
+    def numbers(self, kind: npt.DTypeLike, width: int = 1) -> NumberSpool:
+        """Open a place for one number per row, or several."""
+        return NumberSpool(self, np.dtype(kind), width)
 
     def reserve(self, size: int) -> bool:
         """Take memory from the budget; false when there is not enough left."""
@@ -136,49 +143,70 @@ class Spool:
 
 
 class NumberSpool:
-    """One number per row, in row order."""
+    """One number per row, or several, in row order."""
 
-    def __init__(self, room: SpoolRoom, kind: np.dtype[Any]) -> None:
+    def __init__(self, room: SpoolRoom, kind: np.dtype[Any], width: int) -> None:
         self._room = room
         self._kind = kind
-        self._parts: list[npt.NDArray[Any]] = []
-        self._file: BinaryIO | None = None
+        self._width = width
+        self._parts: list[Columns] = []
+        self._files: list[BinaryIO] = []
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def append(self, numbers: npt.NDArray[Any]) -> None:
+    def append(self, *columns: npt.NDArray[Any]) -> None:
         """Add numbers."""
-        own = np.ascontiguousarray(numbers, self._kind)
-        self._count += len(own)
-        if self._file is None:
-            if self._room.reserve(own.nbytes):
+        own = tuple(np.ascontiguousarray(column, self._kind) for column in columns)
+        self._count += len(own[0])
+        if not self._files:
+            # All columns stay or go together, so that they are read in the same pieces.
+            if self._room.reserve(sum(column.nbytes for column in own)):
                 self._parts.append(own)
                 return
-            self._file = self._room.open_file()
+            self._files = [self._room.open_file() for _ in range(self._width)]
             for part in self._parts:
-                self._file.write(part.data)
+                self._write(part)
             self._parts = []
-        self._file.write(own.data)
+        self._write(own)
 
-    def slabs(self) -> Iterator[npt.NDArray[Any]]:
-        """Read everything in pieces."""
-        if self._file is None:
+    def slabs(self) -> Iterator[Columns]:
+        """Read everything in pieces, a tuple of columns each."""
+        if not self._files:
             yield from self._parts
             return
-        self._file.seek(0)
-        size = _SLAB_NUMBERS * self._kind.itemsize
-        while piece := self._file.read(size):
-            yield np.frombuffer(piece, self._kind)
+        for start in range(0, self._count, _SLAB_NUMBERS):
+            yield tuple(self._read(file, start) for file in self._files)
 
-    def whole(self) -> npt.NDArray[Any]:
-        """Read everything into one array."""
-        if self._file is None and len(self._parts) == 1:
-            return self._parts[0]
+    def whole(self, column: int = 0) -> npt.NDArray[Any]:
+        """Read one column into one array."""
+        if not self._files and len(self._parts) == 1:
+            return self._parts[0][column]
         whole = np.empty(self._count, self._kind)
         start = 0
         for slab in self.slabs():
-            whole[start : start + len(slab)] = slab
-            start += len(slab)
+            whole[start : start + len(slab[column])] = slab[column]
+            start += len(slab[column])
         return whole
+
+    def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Read the first column of some rows, in any order; only the pieces that they are in."""
+        if not self._files:
+            return self.whole()[rows]
+        taken = np.empty(len(rows), self._kind)
+        owners = rows // _SLAB_NUMBERS
+        for owner in np.unique(owners).tolist():
+            own = owners == owner
+            start = owner * _SLAB_NUMBERS
+            taken[own] = self._read(self._files[0], start)[rows[own] - start]
+        return taken
+
+    def _write(self, columns: Columns) -> None:
+        for file, column in zip(self._files, columns, strict=True):
+            file.seek(0, SEEK_END)
+            file.write(column.data)
+
+    def _read(self, file: BinaryIO, start: int) -> npt.NDArray[Any]:
+        file.seek(start * self._kind.itemsize)
+        return np.frombuffer(file.read(_SLAB_NUMBERS * self._kind.itemsize), self._kind)

@@ -29,9 +29,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
 
@@ -238,6 +238,29 @@ class StagingRecords:
             except OmnigraphError as error:
                 # The next renewal may work; a reader is patient for several of them.
                 _log.warning("could not renew %s: %s", job.record.path, error)
+
+
+class LazyRecord:
+    """A record for one operation that is written when there is something to say, and then held."""
+
+    def __init__(self, records: StagingRecords, operation_id: str) -> None:
+        self._records = records
+        self._operation_id = operation_id
+        self._held = ExitStack()
+        self._job: StagingJob | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._held.close()
+
+    def declare(self, base: DatasetBase) -> None:
+        """Say that files are going to be written for a version; once is enough."""
+        if self._job is None:
+            self._job = self._held.enter_context(self._records.hold(self._operation_id, [base]))
+        elif base not in self._job.record.bases:
+            self._job.declare(bases=[base])
 
 
 def _operation_of(path: str) -> str | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.change_lines import change_lines
+from omnigraph.cli.change_lines import ChangeText
 from omnigraph.cli.flags import ScopedGroup
+from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.output import Output
 from omnigraph.cli.safe_file import write_whole
 from omnigraph.cli.selection_options import selected, selection_options
@@ -17,9 +19,10 @@ from omnigraph.cli.selection_options import selected, selection_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph import FeedPage, FeedRequest, Graph
+    from omnigraph.graph import Block, FeedPage, FeedRequest, Graph
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_NOTHING = "(no new commits)"
 
 
 @click.group("changes", cls=ScopedGroup)
@@ -58,11 +61,14 @@ def poll(
         selected(kinds, types, ops), cursor=cursor, start=start, page_token=page_token, limit=limit
     )
     if page_token is not None:
-        pages = [graph.poll_changes(request, branch=branch)]
+        page = graph.poll_changes(request, branch=branch)
+        Output(as_json=as_json).result(
+            "\n".join(_page_lines(page, ChangeText.of(graph))), page.to_json()
+        )
+    elif as_json:
+        _write_pages(_pages(graph, request, branch))
     else:
-        pages = list(_pages(graph, request, branch))
-    shape = _joined(pages)
-    Output(as_json=as_json).result("\n".join(_lines(shape)), shape)
+        _print_pages(_pages(graph, request, branch), ChangeText.of(graph))
 
 
 @command.command("baseline")
@@ -108,26 +114,66 @@ def _pages(graph: Graph, request: FeedRequest, branch: str) -> Iterator[FeedPage
         )
 
 
-def _joined(pages: list[FeedPage]) -> dict[str, Any]:
-    """Put pages together; a block that was cut is one again."""
-    blocks: list[dict[str, Any]] = []
-    for block in (block for page in pages for block in page.blocks):
-        if blocks and blocks[-1]["cause"] == block.cause:
-            blocks[-1]["changes"] += block.changes
-        else:
-            blocks.append({"cause": block.cause, "changes": list(block.changes)})
-    last = pages[-1].to_json()
-    return {**last, "blocks": blocks}
+def _blocks(pages: Iterator[FeedPage], last: list[FeedPage]) -> Iterator[Block]:
+    """Yield the blocks of all pages; `last` receives the page that ends them."""
+    for page in pages:
+        yield from page.blocks
+        last[:] = [page]
 
 
-def _lines(shape: dict[str, Any]) -> Iterator[str]:
-    if not shape["blocks"]:
-        yield "(no new commits)"
-    for block in shape["blocks"]:
-        cause = block["cause"]
+def _write_pages(pages: Iterator[FeedPage]) -> None:
+    """Write one document, each page before the next is fetched; a block that was cut is one."""
+    out = JsonWriter()
+    last: list[FeedPage] = []
+    with out.in_object():
+        with out.in_list("blocks"):
+            for _, parts in groupby(_blocks(pages, last), key=_commit_of):
+                _write_block(out, parts)
+        # A cursor behind changes that nobody has seen would lose them.
+        out.value(last[0].cursor, "cursor")
+        out.value(last[0].caught_up, "caught_up")
+
+
+def _write_block(out: JsonWriter, parts: Iterator[Block]) -> None:
+    first = next(parts)
+    with out.in_object():
+        out.value(first.cause, "cause")
+        with out.in_list("changes"):
+            for part in chain([first], parts):
+                for change in part.changes:
+                    out.value(change)
+
+
+def _print_pages(pages: Iterator[FeedPage], text: ChangeText) -> None:
+    last: list[FeedPage] = []
+    is_empty = True
+    for _, parts in groupby(_blocks(pages, last), key=_commit_of):
+        is_empty = False
+        for number, part in enumerate(parts):
+            for line in _block_lines(part, text, with_cause=number == 0):
+                click.echo(line)
+    if is_empty:
+        click.echo(_NOTHING)
+    click.echo(f"cursor: {last[0].cursor}")
+
+
+def _commit_of(block: Block) -> object:
+    return block.cause["graph_commit_id"]
+
+
+def _page_lines(page: FeedPage, text: ChangeText) -> Iterator[str]:
+    if not page.blocks:
+        yield _NOTHING
+    for block in page.blocks:
+        yield from _block_lines(block, text)
+    if page.cursor is not None:
+        yield f"cursor: {page.cursor}"
+
+
+def _block_lines(block: Block, text: ChangeText, *, with_cause: bool = True) -> Iterator[str]:
+    cause = block.cause
+    if with_cause:
         actor = f" by {cause['actor_id']}" if "actor_id" in cause else ""
         yield f"commit {cause['graph_commit_id']} on {cause['authored_branch']}{actor}"
-        for change in block["changes"]:
-            yield from change_lines(change)
-    if "cursor" in shape:
-        yield f"cursor: {shape['cursor']}"
+    for change in block.changes:
+        yield from text.lines(change)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
-from omnigraph.cli.change_lines import change_lines
+from omnigraph.cli.change_lines import ChangeText
+from omnigraph.cli.commit_filter import commit_filter
 from omnigraph.cli.flags import ScopedGroup
+from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.output import Output
 from omnigraph.cli.selection_options import selected, selection_options
 
 if TYPE_CHECKING:
-    from omnigraph.graph import GraphCommit
+    from omnigraph.graph import CommitPage, GraphCommit
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
@@ -27,12 +31,26 @@ def command() -> None:
 @graph_address(positional=True)
 @click.option("--branch", default="main", show_default=True)
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Only commits with this actor, operation, branch, message or properties.NAME; repeatable.",
+)
 @_json
-def list_(uri: str | None, branch: str, limit: int | None, as_json: bool) -> None:
+def list_(
+    uri: str | None, branch: str, limit: int | None, filters: tuple[str, ...], as_json: bool
+) -> None:
     """List the commits of a branch, newest first."""
-    commits = open_graph(uri, read_only=True).list_commits(branch, limit=limit)
+    passes = commit_filter(filters)
+    graph = open_graph(uri, read_only=True)
+    commits = graph.list_commits(branch, limit=None if filters else limit)
+    if filters:
+        commits = [commit for commit in commits if passes(commit)][:limit]
     text = "\n".join(_line(commit) for commit in commits)
-    Output(as_json=as_json).result(text, {"commits": [c.to_json() for c in commits]})
+    shape = {"commits": [commit.to_json() for commit in commits]}
+    Output(as_json=as_json).result(text or "(no commits)", shape)
 
 
 @command.command("show")
@@ -66,18 +84,50 @@ def changes(
     """Show what one commit changed, against its first parent."""
     graph = open_graph(uri, read_only=True)
     selection = selected(kinds, types, ops)
-    page = graph.commit_changes(commit_id, selection, limit=limit, page_token=page_token)
-    shape = page.to_json()
-    told = list(page.changes)
-    while page_token is None and page.next_page_token is not None:
-        page = graph.commit_changes(
-            commit_id, selection, limit=limit, page_token=page.next_page_token
-        )
-        told += page.changes
-    if page_token is None:
-        shape = {"cause": page.cause, "changes": told}
-    text = "\n".join(line for change in told for line in change_lines(change))
-    Output(as_json=as_json).result(text or "(no changes)", shape)
+
+    def fetch(token: str | None) -> CommitPage:
+        return graph.commit_changes(commit_id, selection, limit=limit, page_token=token)
+
+    if page_token is not None:
+        page = fetch(page_token)
+        out = Output(as_json=as_json)
+        out.result(_change_text(page, ChangeText.of(graph)), page.to_json())
+    elif as_json:
+        _write_pages(fetch)
+    else:
+        _print_pages(fetch, ChangeText.of(graph))
+
+
+def _pages(fetch: Callable[[str | None], CommitPage]) -> Iterator[CommitPage]:
+    """Yield page after page; the next one is fetched when the last one has been written."""
+    page = fetch(None)
+    yield page
+    while page.next_page_token is not None:
+        page = fetch(page.next_page_token)
+        yield page
+
+
+def _write_pages(fetch: Callable[[str | None], CommitPage]) -> None:
+    pages = _pages(fetch)
+    first = next(pages)
+    out = JsonWriter()
+    with out.in_object():
+        out.value(first.cause, "cause")
+        with out.in_list("changes"):
+            for page in chain([first], pages):
+                for change in page.changes:
+                    out.value(change)
+
+
+def _print_pages(fetch: Callable[[str | None], CommitPage], text: ChangeText) -> None:
+    for number, page in enumerate(_pages(fetch)):
+        if page.changes or number == 0:
+            click.echo(_change_text(page, text))
+
+
+def _change_text(page: CommitPage, text: ChangeText) -> str:
+    lines = [line for change in page.changes for line in text.lines(change)]
+    return "\n".join(lines) or "(no changes)"
 
 
 @command.command("revert")

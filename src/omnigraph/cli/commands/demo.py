@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +12,7 @@ import click
 
 from omnigraph.cli.demo.terminal import Stage
 from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.output import Output
 
 SCHEMA: Final = """\
 // The packages of a Python environment, who wrote them and what they need.
@@ -80,21 +83,42 @@ ROWS_DEFAULT: Final = 1_000_000
     help="Edges of the generated network; it has a fifth as many nodes.",
 )
 @click.option("--no-spark", is_flag=True, help="Load the network in this process.")
-def command(folder: Path, rows: int, no_spark: bool) -> None:
+@click.option(
+    "--json", "as_json", is_flag=True, help="Tell the story on stderr, and what was done as JSON."
+)
+def command(folder: Path, rows: int, no_spark: bool, as_json: bool) -> None:
     """Walk through what omnigraph does, end to end, and leave the graphs for you to go on."""
     stage = Stage(folder)
     stage.clear(GRAPH, SOCIAL, "network", "conflicts.jsonl")
-    graph = folder / GRAPH
+    if not as_json:
+        _tell(stage, rows, no_spark=no_spark)
+        return
+    with contextlib.redirect_stdout(sys.stderr):
+        engine = _tell(stage, rows, no_spark=no_spark)
+    shape = {
+        "dir": str(folder),
+        "graphs": [str(folder / GRAPH), str(folder / SOCIAL)],
+        "engine": engine,
+        "rows": rows,
+        "steps": [step.to_json() for step in stage.steps],
+    }
+    Output(as_json=True).result("", shape)
+
+
+def _tell(stage: Stage, rows: int, *, no_spark: bool) -> str:
+    """Tell the whole story; return the engine that has done its bulk part."""
+    graph = stage.folder / GRAPH
     _model_and_load(stage, graph)
     _ask(stage, graph)
     _branch_and_merge(stage, graph)
     _travel_in_time(stage, graph)
     _crash(stage, graph)
-    _bulk(stage, rows, no_spark=no_spark)
-    click.secho(f"\nThe graphs are in {folder}. Go on with:", bold=True)
+    engine = _bulk(stage, rows, no_spark=no_spark)
+    click.secho(f"\nThe graphs are in {stage.folder}. Go on with:", bold=True)
     click.echo(f"  omnigraph shell {graph}")
     click.echo(f"  omnigraph log {graph} --graph")
     click.echo("  omnigraph --help")
+    return engine
 
 
 def _model_and_load(stage: Stage, graph: Path) -> None:
@@ -173,7 +197,7 @@ def _crash(stage: Stage, graph: Path) -> None:
     stage.run("recovery", "list", graph)
 
 
-def _bulk(stage: Stage, rows: int, *, no_spark: bool) -> None:
+def _bulk(stage: Stage, rows: int, *, no_spark: bool) -> str:
     from omnigraph.cli.demo.people import SCHEMA as NETWORK  # noqa: PLC0415 loads NumPy
     from omnigraph.cli.demo.people import write_people  # noqa: PLC0415 loads NumPy
     from omnigraph.spark import java_problem  # noqa: PLC0415 starts Java
@@ -198,6 +222,7 @@ def _bulk(stage: Stage, rows: int, *, no_spark: bool) -> None:
         " return { $q.name, count($p) as n } order { n desc, $q.name } limit 3 }"
     )
     stage.run("query", "--store", social, "-e", query)
+    return engine
 
 
 def _read_with_spark(stage: Stage, social: Path) -> None:

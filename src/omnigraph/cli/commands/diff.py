@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.change_lines import change_lines
+from omnigraph.cli.change_lines import ChangeText
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.selection_options import selected, selection_options
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def command(
     as_json: bool,
     engine: str,
 ) -> None:
-    """Show what differs between A and B: branches, tags or commits.
+    """Show what differs between A and B: branches, tags, commits or versions of main.
 
     Rows are shown as they are in A and in B, property by property. A row that was written again
     with the same values does not differ.
@@ -68,35 +68,63 @@ def command(
         for change in found:
             click.echo(json.dumps(change, ensure_ascii=False))
         return
-    changes = list(found)
-    counts = _counts(changes)
-    shape = {"from": before, "to": after, "stats": counts, "changes": [] if stat else changes}
-    lines = _stat_lines(counts) if stat else _lines(changes, counts)
-    Output(as_json=as_json or form == "json").result("\n".join(lines), shape)
+    tally: Counter[tuple[str, str]] = Counter()
+    counted = _counted(found, tally)
+    if as_json or form == "json":
+        _write(before, after, counted, tally, stat=stat)
+        return
+    text = ChangeText.of(graph)
+    for change in counted:
+        for line in () if stat else text.lines(change):
+            click.secho(line, fg=_COLOURS[change["op"]])
+    for line in _stat_lines(_counts(tally)):
+        click.echo(line)
+
+
+def _counted(
+    changes: Iterator[dict[str, Any]], tally: Counter[tuple[str, str]]
+) -> Iterator[dict[str, Any]]:
+    """Pass changes on one by one: there may be more than fit into memory."""
+    for change in changes:
+        tally[change["type"]["name"], change["op"]] += 1
+        yield change
+
+
+def _write(
+    before: str,
+    after: str,
+    changes: Iterator[dict[str, Any]],
+    tally: Counter[tuple[str, str]],
+    *,
+    stat: bool,
+) -> None:
+    out = JsonWriter()
+    with out.in_object():
+        out.value(before, "from")
+        out.value(after, "to")
+        with out.in_list("changes"):
+            for change in changes:
+                if not stat:
+                    out.value(change)
+        out.value(_counts(tally), "stats")
 
 
 def _target(graph: Graph, name: str) -> ReadTarget:
-    """Find what a name means: a branch, else a tag, else a commit."""
+    """Find what a name means: a branch, else a tag, a version of main, a commit."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
     if name in graph.branch_list():
         return ReadTarget.branch(name)
     if any(tag.name == name for tag in graph.tag_list()):
         return ReadTarget.tag(name)
+    if name.isdigit():
+        return ReadTarget.commit(graph.snapshot_at_version(int(name)).commit_id)
     return ReadTarget.commit(name) if _COMMIT.fullmatch(name) else ReadTarget.branch(name)
 
 
-def _counts(changes: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    found = Counter((change["type"]["name"], change["op"]) for change in changes)
-    names = sorted({name for name, _ in found})
-    return {name: {op: found[name, op] for op in _COLOURS} for name in names}
-
-
-def _lines(changes: list[dict[str, Any]], counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    for change in changes:
-        for line in change_lines(change):
-            yield click.style(line, fg=_COLOURS[change["op"]])
-    yield from _stat_lines(counts)
+def _counts(tally: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    names = sorted({name for name, _ in tally})
+    return {name: {op: tally[name, op] for op in _COLOURS} for name in names}
 
 
 def _stat_lines(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -126,7 +126,8 @@ def _embed_file(out: Output, request: EmbedFileRequest) -> None:
     from omnigraph.graph import embed_records  # noqa: PLC0415 loads Lance
 
     result = embed_records(request)
-    done = f"embedded {result.embedded_records} with model '{result.model}'"
+    model = f"model '{result.model}'" if result.model else "no model"
+    done = f"embedded {result.embedded_records} with {model}"
     if request.clean:
         done = f"cleaned {result.cleaned_records}"
     text = f"{result.output}: {result.records} records, {result.selected_records} selected, {done}"

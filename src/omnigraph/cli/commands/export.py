@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.engine_options import engine_options, spark_session, wants_spark
 from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.output import Output
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "export_format",
-    type=click.Choice(["jsonl", "parquet"]),
+    type=click.Choice(["jsonl", "parquet", "csv"]),
     default="jsonl",
     show_default=True,
 )
@@ -32,15 +33,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="An empty or new folder; without it JSONL goes to standard output.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="Where the files are written from.",
-)
-@click.option("--spark-master", metavar="URL", help="Start Spark there.")
-@click.option("--spark-remote", metavar="URL", help="Use that Spark Connect server.")
+@engine_options("Where the files are written from.")
 @click.option("--jsonl", "old_jsonl", is_flag=True, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what was exported as JSON.")
 def command(
@@ -55,25 +48,21 @@ def command(
     old_jsonl: bool,
     as_json: bool,
 ) -> None:
-    """Write all nodes and edges of a branch, in a form that load takes back."""
+    """Write all nodes and edges of a branch; load takes jsonl and parquet back."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
     if old_jsonl:
         click.echo("warning: --jsonl has no effect; use --format jsonl", err=True)
-    wants_spark = engine == "spark" or spark_master is not None or spark_remote is not None
-    if out is None and (export_format != "jsonl" or wants_spark or as_json):
-        raise click.UsageError("--format parquet, --engine spark and --json need --out DIR")
+    on_spark = wants_spark(engine, spark_master=spark_master, spark_remote=spark_remote)
+    if out is None and (export_format != "jsonl" or on_spark or as_json):
+        raise click.UsageError("--format parquet and csv, --engine spark and --json need --out DIR")
     graph = open_graph(uri, read_only=True)
     target = ReadTarget.branch(branch)
     if out is None:
         for line in graph.export_lines(types=types, target=target):
             click.echo(line.decode(), nl=False)
         return
-    session = None
-    if engine != "local" and (spark_master or spark_remote):
-        from omnigraph.spark import get_spark  # noqa: PLC0415 an optional library
-
-        session = get_spark(master=spark_master, remote=spark_remote)
+    session = spark_session(spark_master=spark_master, spark_remote=spark_remote)
     result = graph.export(
         out,
         format=export_format,

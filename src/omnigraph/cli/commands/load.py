@@ -9,6 +9,7 @@ import click
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.commands.load_output import load_text
 from omnigraph.cli.consent import require_consent
+from omnigraph.cli.engine_options import engine_options, spark_session, wants_spark
 from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.load_input import input_options, load_input
 from omnigraph.cli.output import Output
@@ -56,12 +57,12 @@ from omnigraph.cli.output import Output
     help="In a merge: refuse several rows of one id, or let the last one win.",
 )
 @click.option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="Load in this process, or on Spark; auto takes Spark for large files.",
+    "--cascade",
+    is_flag=True,
+    help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
 )
+@click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
+@engine_options("Load in this process, or on Spark; auto takes Spark for large files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     uri: str | None,
@@ -78,14 +79,19 @@ def command(
     quarantine: Path | None,
     max_errors: int | None,
     on_duplicate: str,
+    cascade: bool,
+    dry_run: bool,
     engine: str,
+    spark_master: str | None,
+    spark_remote: str | None,
     as_json: bool,
 ) -> None:
     """Load files of nodes and edges as one commit, or not at all."""
+    wants_spark(engine, spark_master=spark_master, spark_remote=spark_remote)
     source = load_input(data=data, nodes=nodes, edges=edges, form=form, mapping=mapping)
-    if mode == "overwrite":
+    if mode == "overwrite" and not dry_run:
         require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
-    graph = open_graph(uri, read_only=False)
+    graph = open_graph(uri, read_only=dry_run)
     out = Output(as_json=as_json)
     out.write_target("load", graph.uri)
     result = graph.load(
@@ -98,7 +104,10 @@ def command(
         quarantine=quarantine,
         max_errors=max_errors,
         on_duplicate=on_duplicate,
+        cascade=cascade,
+        dry_run=dry_run,
         engine=engine,
+        spark=spark_session(spark_master=spark_master, spark_remote=spark_remote),
         progress=not flags().quiet,
         actor_id=acting(),
     )

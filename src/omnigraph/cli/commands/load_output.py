@@ -10,12 +10,15 @@ if TYPE_CHECKING:
 
 def load_text(result: LoadResult) -> str:
     """Say what was loaded, type by type."""
-    lines = [f"loaded {result.total_entities} entities into {result.branch} ({result.mode})"]
+    verb = "would load" if result.is_dry_run else "loaded"
+    lines = [f"{verb} {result.total_entities} entities into {result.branch} ({result.mode})"]
     if result.branch_created:
         lines.append(f"created branch {result.branch} from {result.base_branch}")
     lines += [f"  node {name}: {count}" for name, count in result.nodes]
     lines += [f"  edge {name}: {count}" for name, count in result.edges]
-    if result.unchanged or result.rejected:
+    removed = result.cascaded or {}
+    lines += [f"  edge {name}: {count} removed with their nodes" for name, count in removed.items()]
+    if result.unchanged or result.rejected or result.is_dry_run:
         counts = {
             "inserted": result.inserted,
             "updated": result.updated,
@@ -23,6 +26,8 @@ def load_text(result: LoadResult) -> str:
             "rejected": result.rejected,
         }
         lines.append(", ".join(f"{count} {name}" for name, count in counts.items() if count))
+    if result.is_dry_run:
+        return "\n".join([*lines, "dry run, nothing was written"])
     commit = result.commit
     lines.append("nothing to commit" if commit is None else f"commit {commit.graph_commit_id}")
     return "\n".join(lines)

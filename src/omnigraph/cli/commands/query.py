@@ -2,37 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from omnigraph.cli.address import open_graph, operator
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.formats import READ_FORMATS, TableStyle, read_lines
+from omnigraph.cli.flags import ScopedCommand, flags
+from omnigraph.cli.formats import FILE_FORMATS, READ_FORMATS, TableStyle, read_lines
 from omnigraph.cli.output import Output
 from omnigraph.cli.query_input import query_input, read_params, read_query
+from omnigraph.cli.read_target import read_target, target_options
 from omnigraph.cli.streams import terminal_width
+from omnigraph.clock import SystemClock
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from omnigraph.cli.formats import CellLayout, FileFormat, ReadFormat
+    from omnigraph.graph import Graph, QueryResult
 
-    from omnigraph.cli.formats import CellLayout, ReadFormat
-    from omnigraph.graph import QueryResult
-
-_BYTES_PER_MIB = 1024**2
+_BYTES_PER_MIB: Final = 1024**2
+_LOOKS_S: Final = 0.5
+"""How often a watched branch is looked at: one small read each time."""
 
 
 @click.command("query", cls=ScopedCommand)
 @query_input
-@click.option("--branch", help="Read the head of this branch (default: main).")
-@click.option("--snapshot", metavar="ID", help="Read the graph as this commit left it.")
-@click.option("--format", "form", type=click.Choice(READ_FORMATS), help="The output form.")
+@target_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([*READ_FORMATS, *FILE_FORMATS]),
+    help="The output form; arrow and parquet need --out.",
+)
+@click.option(
+    "--out",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file that --format arrow or parquet writes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--explain", is_flag=True, help="Show how it would be answered, and stop.")
 @click.option("--profile", is_flag=True, help="Show on stderr how it was answered.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS")
-@click.option("--max-rows", "rows_max", type=click.IntRange(min=0), metavar="N")
-@click.option("--memory", "memory_mib", type=click.IntRange(min=1), metavar="MIB")
+@click.option("--watch", is_flag=True, help="Answer again after each commit, until interrupted.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Give up after so long.",
+)
+@click.option(
+    "--max-rows",
+    "rows_max",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Refuse an answer of more rows.",
+)
+@click.option(
+    "--memory",
+    "memory_mib",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    help="Refuse to hold more than so much.",
+)
 def command(
     name: str | None,
     query_path: Path | None,
@@ -41,10 +75,12 @@ def command(
     params_path: Path | None,
     branch: str | None,
     snapshot: str | None,
-    form: ReadFormat | None,
+    form: ReadFormat | FileFormat | None,
+    path: Path | None,
     as_json: bool,
     explain: bool,
     profile: bool,
+    watch: bool,
     timeout_s: float | None,
     rows_max: int | None,
     memory_mib: int | None,
@@ -54,28 +90,75 @@ def command(
     NAME picks one of several queries. A query that exceeds a limit is an error, never a part of
     the answer.
     """
-    from omnigraph.graph import MEMORY_MAX_DEFAULT, ReadTarget  # noqa: PLC0415 loads Lance
+    from omnigraph.graph import MEMORY_MAX_DEFAULT  # noqa: PLC0415 loads Lance
 
     if as_json and form is not None:
         raise click.UsageError("--json and --format are mutually exclusive")
-    if branch is not None and snapshot is not None:
-        raise click.UsageError("--branch and --snapshot are mutually exclusive")
+    if (path is not None) != (form in FILE_FORMATS):
+        raise click.UsageError("--format arrow and parquet go with --out FILE, and only they do")
+    if watch and (snapshot is not None or path is not None or explain):
+        raise click.UsageError("--watch is for the newest state of a branch, on standard output")
+    target = read_target(branch, snapshot)
     text = read_query(name=name, query_path=query_path, query_text=query_text)
     params = read_params(params_text=params_text, params_path=params_path)
-    target = ReadTarget.snapshot(snapshot) if snapshot else ReadTarget.branch(branch or "main")
-    result = open_graph(read_only=True).query(
-        text,
-        name,
-        params,
-        target=target,
-        explain=explain,
-        profile=profile,
-        timeout_s=timeout_s,
-        rows_max=rows_max,
-        memory_max=MEMORY_MAX_DEFAULT if memory_mib is None else memory_mib * _BYTES_PER_MIB,
-    )
-    chosen = "json" if as_json else form or _default_form()
-    _print(result, chosen, explain=explain, profile=profile)
+    graph = open_graph(read_only=True)
+
+    def answer() -> QueryResult:
+        return graph.query(
+            text,
+            name,
+            params,
+            target=target,
+            explain=explain,
+            profile=profile,
+            timeout_s=timeout_s,
+            rows_max=rows_max,
+            memory_max=MEMORY_MAX_DEFAULT if memory_mib is None else memory_mib * _BYTES_PER_MIB,
+        )
+
+    if path is not None:
+        _write(answer(), form, path, profile=profile)
+        return
+    chosen: ReadFormat = "json" if as_json else _text_form(form)
+
+    def show() -> str:
+        result = answer()
+        _print(result, chosen, explain=explain, profile=profile)
+        return result.graph_commit_id
+
+    if watch:
+        _watch(graph, branch or "main", show)
+    else:
+        show()
+
+
+def _watch(graph: Graph, branch: str, show: Callable[[], str]) -> None:
+    """Show the answer now, and again after each commit; `show` returns the commit it has read."""
+    clock = SystemClock()
+    try:
+        while True:
+            seen = show()
+            sys.stdout.flush()
+            while graph.head_commit_id_for_branch(branch) == seen:
+                clock.sleep(_LOOKS_S)
+            click.echo()
+    except KeyboardInterrupt:
+        # That is how watching ends; nothing was left half done.
+        return
+
+
+def _text_form(form: ReadFormat | FileFormat | None) -> ReadFormat:
+    return next((known for known in READ_FORMATS if known == form), _default_form())
+
+
+def _write(
+    result: QueryResult, form: ReadFormat | FileFormat | None, path: Path, *, profile: bool
+) -> None:
+    result.write(path, "arrow" if form == "arrow" else "parquet")
+    if profile:
+        click.echo(result.explanation_text(), err=True)
+    if not flags().quiet:
+        click.echo(f"wrote {result.row_count} rows to {path}", err=True)
 
 
 def _default_form() -> ReadFormat:

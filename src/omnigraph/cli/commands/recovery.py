@@ -29,7 +29,9 @@ def list_(uri: str | None, as_json: bool) -> None:
     with open_graph(uri, read_only=True) as graph:
         records = graph.recovery_list()
     text = "\n".join(_line(record) for record in records)
-    Output(as_json=as_json).result(text, {"recoveries": [_shape(r) for r in records]})
+    Output(as_json=as_json).result(
+        text or "nothing was recovered", {"recoveries": [_shape(r) for r in records]}
+    )
 
 
 @command.command("show")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output
 
@@ -24,7 +24,7 @@ def command() -> None:
 def show(uri: str | None, as_json: bool) -> None:
     """Show the accepted schema."""
     source = open_graph(uri, read_only=True).schema_source()
-    Output(as_json=as_json).result(source, {"schema_source": source})
+    Output(as_json=as_json).result(source.removesuffix("\n"), {"schema_source": source})
 
 
 @command.command("plan")
@@ -64,6 +64,9 @@ def apply(
     as_json: bool,
 ) -> None:
     """Make another schema the accepted one, with what it means for stored rows."""
+    from omnigraph.graph import require_outside_cluster  # noqa: PLC0415 loads Lance
+
+    require_outside_cluster("schema apply", resolve_address(uri))
     with open_graph(uri, read_only=False) as graph:
         out = Output(as_json=as_json)
         out.write_target("schema apply", graph.uri)

@@ -9,6 +9,7 @@ import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
 from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.shell_session import ShellSession
 from omnigraph.cli.statements import Statements
 
@@ -22,20 +23,37 @@ from omnigraph.cli.statements import Statements
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Run the statements of a file instead of asking for them.",
 )
-def command(uri: str | None, branch: str, script: Path | None) -> None:
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what a script does as one JSON document."
+)
+def command(uri: str | None, branch: str, script: Path | None, as_json: bool) -> None:
     r"""Ask and change a graph at a prompt.
 
     A statement ends when its braces are closed. `match { … } return { … }` needs no name. `\help`
     lists what else there is. Without a terminal, statements are read from stdin; the first that
     fails ends the run.
     """
+    is_script = script is not None or not sys.stdin.isatty()
+    if as_json and not is_script:
+        raise click.UsageError("--json is for scripts: give --file FILE, or statements on stdin")
     graph = open_graph(uri, read_only=False)
-    session = ShellSession(graph, branch=branch, actor=acting())
-    if script is not None:
-        sys.exit(session.run_script(script.read_text(encoding="utf-8")))
-    if not sys.stdin.isatty():
-        sys.exit(session.run_script(sys.stdin.read()))
-    _ask(session)
+    report = JsonWriter() if as_json else None
+    session = ShellSession(graph, branch=branch, actor=acting(), report=report)
+    if not is_script:
+        _ask(session)
+        return
+    text = sys.stdin.read() if script is None else script.read_text(encoding="utf-8")
+    sys.exit(session.run_script(text) if report is None else _reported(session, text, report))
+
+
+def _reported(session: ShellSession, text: str, report: JsonWriter) -> int:
+    """Run a script; the document is complete also when a statement fails."""
+    with report.in_object():
+        with report.in_list("statements"):
+            code = session.run_script(text)
+        report.value(session.branch, "branch")
+        report.value(code == 0, "ok")
+    return code
 
 
 def _ask(session: ShellSession) -> None:

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+
+
+@dataclass
+class Step:
+    """One step of the story: its title, and each command with its exit code.
+
+    A command that is run in another way than by typing it has none.
+    """
+
+    title: str
+    commands: list[tuple[str, int | None]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the step as programs see it."""
+        commands = [{"command": text, "exit_code": code} for text, code in self.commands]
+        return {"title": self.title, "commands": commands}
 
 
 class Stage:
@@ -14,7 +31,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._number = 0
+        self.steps: list[Step] = []
 
     def clear(self, *names: str) -> None:
         """Remove what an earlier run has left."""
@@ -28,8 +45,8 @@ class Stage:
 
     def step(self, text: str) -> None:
         """Say what comes next."""
-        self._number += 1
-        click.secho(f"\n{self._number}. {text}", bold=True)
+        self.steps.append(Step(text))
+        click.secho(f"\n{len(self.steps)}. {text}", bold=True)
 
     def say(self, text: str) -> None:
         """Add a sentence."""
@@ -46,6 +63,7 @@ class Stage:
 
     def show(self, command: str) -> None:
         """Show a command that is run in another way."""
+        self.steps[-1].commands.append((command, None))
         click.secho(f"$ {command}", fg="cyan")
 
     def run(self, *args: str | Path) -> int:
@@ -53,5 +71,8 @@ class Stage:
         from omnigraph.cli.app import run  # noqa: PLC0415 the root command lists this module
 
         words = [str(arg) for arg in args]
-        self.show(f"omnigraph {shlex.join(words)}")
-        return run(words)
+        command = f"omnigraph {shlex.join(words)}"
+        click.secho(f"$ {command}", fg="cyan")
+        code = run(words)
+        self.steps[-1].commands.append((command, code))
+        return code

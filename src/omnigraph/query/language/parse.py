@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from omnigraph.query.cache import TextCache
 from omnigraph.query.language.build import QUERY_BUILDER, Draft
@@ -76,7 +76,16 @@ class TolerantQueries:
         return self.file.queries
 
 
-def parse_queries(source: SourceText | str | bytes) -> QueryFile:
+QueryText: TypeAlias = SourceText | str | bytes
+"""A text of queries; with a name that messages use, or without one."""
+
+
+def text_length(source: QueryText) -> int:
+    """Say how long a text is, whatever form it has."""
+    return len(source.text if isinstance(source, SourceText) else source)
+
+
+def parse_queries(source: QueryText) -> QueryFile:
     """Return the queries of a text, or raise `SourceError` with everything that is wrong in it.
 
     The tree of a text is remembered, so parsing it again costs a look-up.
@@ -87,7 +96,7 @@ def parse_queries(source: SourceText | str | bytes) -> QueryFile:
     )
 
 
-def parse_queries_tolerant(source: SourceText | str | bytes) -> TolerantQueries:
+def parse_queries_tolerant(source: QueryText) -> TolerantQueries:
     """Return every query that can be read, and what is wrong with the others; never raises."""
     try:
         known = _as_source(source)

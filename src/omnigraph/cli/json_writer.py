@@ -1,0 +1,63 @@
+"""Pretty JSON whose lists are longer than what one wants to hold: written value by value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+_STEP: Final = "  "
+
+
+class JsonWriter:
+    """Writes one document to stdout as its parts come.
+
+    What it writes is what `json.dumps(…, indent=2)` would have written. A failure in the middle
+    leaves a document that is not complete, and so no JSON.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: list[int] = []
+        """How many values each open object or list has so far."""
+
+    @contextmanager
+    def in_object(self, key: str | None = None) -> Iterator[None]:
+        """Open an object for the length of the block."""
+        with self._nested("{", "}", key):
+            yield
+
+    @contextmanager
+    def in_list(self, key: str | None = None) -> Iterator[None]:
+        """Open a list for the length of the block."""
+        with self._nested("[", "]", key):
+            yield
+
+    def value(self, value: object, key: str | None = None) -> None:
+        """Write one value: with its key in an object, without one in a list."""
+        text = json.dumps(value, indent=2, ensure_ascii=False)
+        self._begin(key)
+        # Only line feeds: other marks that Python takes for line ends stand inside of strings.
+        click.echo(text.replace("\n", f"\n{self._margin}"), nl=False)
+
+    @property
+    def _margin(self) -> str:
+        return _STEP * len(self._sizes)
+
+    @contextmanager
+    def _nested(self, opening: str, closing: str, key: str | None) -> Iterator[None]:
+        self._begin(key)
+        click.echo(opening, nl=False)
+        self._sizes.append(0)
+        yield
+        is_empty = self._sizes.pop() == 0
+        click.echo(closing if is_empty else f"\n{self._margin}{closing}", nl=not self._sizes)
+
+    def _begin(self, key: str | None) -> None:
+        if self._sizes:
+            click.echo(f"{',' if self._sizes[-1] else ''}\n{self._margin}", nl=False)
+            self._sizes[-1] += 1
+        if key is not None:
+            click.echo(f"{json.dumps(key, ensure_ascii=False)}: ", nl=False)

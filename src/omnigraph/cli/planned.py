@@ -1,0 +1,59 @@
+"""Commands of a later release: their names, what they accept, and what to do until then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from omnigraph.cli.capabilities import (
+    SCOPE_FLAGS,
+    AliasOwnsAddressError,
+    require_applicable,
+)
+from omnigraph.cli.flags import GlobalFlags, ScopedCommand, scope_flags_in
+from omnigraph.errors import UnavailableError
+
+INSTEAD: Final = {
+    "alias": "`omnigraph query NAME --query FILE --store URI` runs a query of a file",
+    "cluster": "`omnigraph init --schema FILE URI` makes one graph",
+    "graphs": "`omnigraph snapshot URI` looks at one graph",
+    "mcp": "`omnigraph shell URI` asks one graph",
+    "pipeline": "`omnigraph load --node TYPE=FILE` loads tables, on Spark too",
+    "policy": "`omnigraph log URI` shows who has changed what",
+    "queries": "`omnigraph lint URI --query FILE` checks queries against a graph",
+    "serve": "`omnigraph query --store URI` opens storage itself",
+}
+"""What works today in place of each command that is not there yet."""
+
+
+class PlannedCommandError(UnavailableError):
+    """A command that needs a server, a cluster or a pipeline, which this release has not."""
+
+    code = "OG-PLANNED"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+        self.hint = f"{INSTEAD[words[0]]}; `omnigraph --help` lists what is there"
+        super().__init__(f"`{' '.join(words)}` is not in this release")
+
+
+class PlannedCommand(ScopedCommand):
+    """Checks the address as the command will, then says that it is not there yet."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse flags that will not apply either, then the command itself."""
+        name = self.name or ""
+        words = (name, *args[:1]) if args and not args[0].startswith("-") else (name,)
+        before = frozenset(ctx.find_root().ensure_object(GlobalFlags).scope)
+        given = before | scope_flags_in(args)
+        if name == "alias" and given:
+            raise AliasOwnsAddressError([flag for flag in SCOPE_FLAGS if flag in given])
+        require_applicable(words, given)
+        raise PlannedCommandError(words)
+
+
+def planned_command(name: str) -> click.Command:
+    """Return the stand-in for a command of a later release."""
+    return PlannedCommand(name, hidden=True, add_help_option=False)

@@ -1,0 +1,42 @@
+"""Graphs that a cluster has declared are made and migrated by the cluster alone.
+
+A cluster keeps its graphs at `<root>/graphs/<id>.omni`, and its ledger at
+`<root>/__cluster/state.json`. A root of any other shape costs no look at storage.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from omnigraph.errors import ConflictError
+from omnigraph.store.connect import StoreSettings, open_objects
+from omnigraph.store.objects import exists
+from omnigraph.store.uri import parse_root
+
+LEDGER: Final = "__cluster/state.json"
+_DECLARED: Final = re.compile(r"(?P<root>.+)/graphs/[^/]+\.omni/?")
+
+
+class InsideClusterError(ConflictError):
+    """A graph belongs to a cluster, which alone makes it and changes its schema."""
+
+    code = "OG-IN-CLUSTER"
+    hint = "declare it in the cluster's configuration, then `omnigraph cluster apply`"
+
+    def __init__(self, operation: str, uri: str, root: str) -> None:
+        self.operation = operation
+        self.uri = uri
+        self.root = root
+        super().__init__(f"{operation} is refused: {uri} belongs to the cluster at {root}")
+
+
+def require_outside_cluster(operation: str, uri: str) -> None:
+    """Refuse an operation on a graph that a cluster has declared."""
+    place = parse_root(uri)
+    declared = _DECLARED.fullmatch(place.uri)
+    if declared is None:
+        return
+    root = declared["root"]
+    if exists(open_objects(StoreSettings(parse_root(root))), LEDGER):
+        raise InsideClusterError(operation, place.uri, root)

@@ -1,0 +1,24 @@
+"""One Arrow table as one file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def write_table(table: pa.Table, path: Path, form: Literal["arrow", "parquet"]) -> None:
+    """Write a file beside its place and put it there when it is complete."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if form == "parquet":
+            pq.write_table(table, unfinished, compression="zstd")
+        else:
+            with pa.ipc.new_file(unfinished, table.schema) as writer:
+                writer.write_table(table)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

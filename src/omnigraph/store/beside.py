@@ -1,0 +1,51 @@
+"""Work that goes on while the caller does something else.
+
+Writing small files takes a disk or an object store longer than it takes this process, so steps that
+do not wait for each other are worth doing at the same time. What is started here must be harmless
+when the caller fails meanwhile: it may write files that nobody refers to, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, Protocol, TypeVar
+
+_Answer = TypeVar("_Answer")
+_AT_ONCE_MAX: Final = 4
+
+
+class Beside(Protocol):
+    """Starts calls that somebody waits for later."""
+
+    def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
+        """Start a call; whoever starts it waits for its answer or error in the future."""
+        ...
+
+
+class InThreads:
+    """Runs calls in a few threads of its own."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_AT_ONCE_MAX, thread_name_prefix="omnigraph-beside")
+
+    def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
+        """Start a call in another thread."""
+        try:
+            return self._pool.submit(call)
+        except RuntimeError:
+            # The interpreter is shutting down and starts no threads any more.
+            return InTurn().start(call)
+
+
+class InTurn:
+    """Runs calls at once: for whoever needs one order of effects, such as a sweep over them."""
+
+    def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
+        """Run a call here and now."""
+        future: Future[_Answer] = Future()
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(error)
+        return future

@@ -1,0 +1,242 @@
+"""Bulk loads fill the vectors that `@embed` asks for, in their tasks, as one process would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph import Graph
+from omnigraph.search.errors import (
+    EmbeddingDeadlineError,
+    EmbeddingKeyMissingError,
+    EmbeddingModelMismatchError,
+    EmbeddingRequestError,
+)
+from omnigraph.spark.load import Tuning
+from omnigraph.spark.side_files import SideFiles
+from omnigraph.spark.vector_cache import SharedVectors
+from omnigraph.write import embed
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.violations import ValidationError
+from support.embedding_server import EmbeddingServer, embedding_server
+from support.inline_jobs import inline_load
+from support.loads import graph_lines
+
+SCHEMA = """\
+node Note { key: String @key  text: String?  rank: I32?  vec: Vector(4)? @embed("text") }
+node Must { key: String @key  text: String  vec: Vector(4) @embed("text") }
+node Pinned { key: String @key  text: String?  vec: Vector(4)? @embed("text", model="other") }
+edge About: Note -> Must
+"""
+VARIABLES = (
+    *("OMNIGRAPH_EMBED_PROVIDER", "OMNIGRAPH_EMBED_MODEL", "OMNIGRAPH_EMBED_BASE_URL"),
+    *("OMNIGRAPH_EMBEDDINGS_MOCK", "OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"),
+)
+GIVEN = [1.0, 0.0, 0.0, 0.0]
+APPEND, MERGE = WriteMode.APPEND, WriteMode.MERGE
+
+
+@pytest.fixture(autouse=True)
+def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingServer]:
+    with embedding_server() as running:
+        monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "openai")
+        monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", running.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "secret")
+        monkeypatch.setenv("OMNIGRAPH_EMBED_RETRY_BACKOFF_MS", "1")
+        yield running
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with Graph.init(tmp_path / "g", SCHEMA, durability="process", auto_optimize=False) as made:
+        yield made
+
+
+def sent(server: EmbeddingServer) -> list[str]:
+    return [text for request in server.seen for text in request.body["input"]]
+
+
+def notes(*rows: dict[str, Any]) -> dict[str, pa.Table]:
+    kinds = {"key": pa.utf8(), "text": pa.utf8(), "rank": pa.int32(), "vec": pa.list_(pa.float32())}
+    names = {name: None for row in rows for name in row}
+    columns = {name: pa.array([row.get(name) for row in rows], kinds[name]) for name in names}
+    return {"Note": pa.table(columns)}
+
+
+def vectors(graph: Graph, type_name: str = "Note") -> dict[str, list[float] | None]:
+    text = f"query q() {{ match {{ $n: {type_name} }} return {{ $n.key as key, $n.vec as vec }} }}"
+    return {row["key"]: row["vec"] for row in graph.query(text).json_rows()}
+
+
+def records(path: Path, rows: list[dict[str, Any]]) -> Path:
+    lines = [{"type": row.pop("type", "Note"), "data": row} for row in map(dict, rows)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+STEPS: list[tuple[str, str, list[dict[str, Any]]]] = [
+    (
+        "append",
+        "missing",
+        [
+            *({"key": f"k{n}", "text": "same" if n % 2 else None} for n in range(6)),
+            {"key": "given", "text": "same", "vec": GIVEN},
+            {"key": "blank", "text": "  "},
+            {"type": "Must", "key": "m", "text": "needed"},
+        ],
+    ),
+    # Equal rows again, one with another text, one whose given vector replaces one of ours.
+    (
+        "merge",
+        "missing",
+        [
+            {"key": "k1", "text": "same"},
+            {"key": "k3", "text": "changed"},
+            {"key": "k5", "text": "same", "vec": GIVEN},
+            {"key": "new", "text": "same"},
+        ],
+    ),
+    ("merge", "all", [{"key": "given", "text": "same", "vec": GIVEN}]),
+    ("merge", "off", [{"key": "off", "text": "never"}]),
+]
+
+
+def test_both_engines_fill_the_same_vectors_and_pay_for_the_same_texts(
+    tmp_path: Path, server: EmbeddingServer
+) -> None:
+    seen: dict[str, list[object]] = {"local": [], "spark": []}
+    for engine, found in seen.items():
+        with Graph.init(tmp_path / engine, SCHEMA, durability="process") as graph:
+            for number, (mode, embed_mode, rows) in enumerate(STEPS):
+                path = records(tmp_path / f"{engine}{number}.jsonl", rows)
+                server.seen.clear()
+                if engine == "local":
+                    result = graph.load(path, mode=mode, embed=embed_mode, engine="local")
+                else:
+                    result = inline_load(graph, path, mode=WriteMode(mode), embed=embed_mode)
+                counts = (result.inserted, result.updated, result.unchanged)
+                known = graph._embeddings_table.known("Note", "vec").sort_by("id").to_pylist()
+                found.append((counts, sorted(sent(server)), known, graph_lines(graph)))
+    assert seen["spark"] == seen["local"]
+    assert [texts for _, texts, *_ in map(tuple, seen["spark"])] == [
+        ["needed", "same"],
+        ["changed"],
+        [],
+        [],
+    ]
+
+
+def test_tables_get_the_vectors_of_the_mock_provider(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
+    rows = notes({"key": "a", "text": "alpha"}, {"key": "b", "text": "beta"}, {"key": "c"})
+    inline_load(graph, rows, mode=APPEND, embed="missing", tuning=Tuning(driver_rows_max=0))
+    found = vectors(graph)
+    assert found["c"] is None
+    alpha = [-0.54204881, -0.47179943, 0.16090508, 0.67653376]
+    assert np.allclose(found["a"], alpha, atol=1e-7)  # type: ignore[arg-type]  # it is no None
+
+
+def test_a_text_that_two_tasks_meet_is_paid_for_once(
+    graph: Graph, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "_TEXTS_ASKED_MAX", 2)
+    rows = [{"key": f"k{n}", "text": f"t{n % 5}"} for n in range(20)]
+    inline_load(graph, notes(*rows), mode=APPEND, embed="missing")
+    assert sorted(sent(server)) == [f"t{n}" for n in range(5)]
+    assert max(len(request.body["input"]) for request in server.seen) <= 2
+
+
+def test_a_provider_that_fails_ends_the_load_with_its_error_and_is_asked_by_one_task_only(
+    graph: Graph, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.reply((429, b"{}"), *[(400, b'{"error": {"message": "no"}}')] * 9)
+    before = [commit.graph_commit_id for commit in graph.list_commits()]
+    rows = notes(*({"key": f"k{n}", "text": f"t{n}"} for n in range(8)))
+    with pytest.raises(EmbeddingRequestError, match="status 400: no") as failed:
+        inline_load(graph, rows, mode=APPEND, embed="missing")
+    assert failed.value.status == 400
+    assert len(server.seen) == 2, "429 is tried again, and the second task asks nobody"
+    assert [commit.graph_commit_id for commit in graph.list_commits()] == before
+    assert graph_lines(graph) == []
+    server.script.clear()
+    assert inline_load(graph, rows, mode=APPEND, embed="missing").inserted == 8
+    monkeypatch.setenv("OMNIGRAPH_EMBED_DEADLINE_MS", "20")
+    server.hang(0.2)
+    with Graph.open(graph.uri) as again, pytest.raises(EmbeddingDeadlineError):
+        inline_load(again, notes({"key": "x", "text": "x"}), mode=APPEND, embed="missing")
+
+
+@pytest.mark.parametrize(
+    ("provider", "rows", "expected"),
+    [
+        ("gemini", notes({"key": "a", "text": "alpha"}), EmbeddingKeyMissingError),
+        ("gemini", notes({"key": "a"}), None),
+        (
+            "mock",
+            {"Pinned": pa.table({"key": ["a"], "text": ["alpha"]})},
+            EmbeddingModelMismatchError,
+        ),
+        ("mock", {"Must": pa.table({"key": ["a"], "text": [" "]})}, ValidationError),
+    ],
+)
+def test_what_is_wrong_with_a_provider_or_a_text_matters_only_where_a_vector_is_wanted(
+    graph: Graph,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    rows: dict[str, pa.Table],
+    expected: type[OmnigraphError] | None,
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", provider)
+    if expected is None:
+        assert inline_load(graph, rows, mode=APPEND, embed="missing").inserted == 1
+        return
+    with pytest.raises(expected):
+        inline_load(graph, rows, mode=APPEND, embed="missing")
+    assert graph_lines(graph) == []
+
+
+def test_a_task_that_is_run_again_finds_the_vectors_that_it_has_paid_for(graph: Graph) -> None:
+    files = SideFiles(graph._repository.store.settings, "operation")
+    made = np.arange(8, dtype=np.float32).reshape(2, 4)
+    SharedVectors(files).add("Note", "vec", ["a", "b"], made)
+    found = SharedVectors(files).known("Note", "vec", ["b", "c"])
+    assert [*found] == ["b"]
+    assert found["b"].tolist() == made[1].tolist()
+    assert SharedVectors(files).known("Note", "other", ["b"]) == {}
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_workers_of_a_session_ask_the_provider_that_the_driver_has_configured(
+    graph: Graph, server: EmbeddingServer, spark: SparkSession
+) -> None:
+    frame = spark.range(0, 40, 1, 4).selectExpr(
+        "concat('k', id) AS key", "concat('t', id % 4) AS text"
+    )
+    result = graph.load({"Note": frame}, mode="append")
+    assert (result.engine, result.inserted) == ("spark", 40)
+    assert set(sent(server)) == {f"t{n}" for n in range(4)}
+    found = vectors(graph)
+    assert None not in found.values()
+    assert found["k0"] == found["k4"]
+    server.reply(*[(400, b"{}")] * 9)
+    more = spark.range(50, 60).selectExpr("concat('k', id) AS key", "'other' AS text")
+    with pytest.raises(EmbeddingRequestError):
+        graph.load({"Note": more}, mode="append")
+    assert len(vectors(graph)) == 40
