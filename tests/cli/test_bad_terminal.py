@@ -31,7 +31,9 @@ MAKE_FOLDER = "hint: make the folder first: `mkdir -p no`\n"
 
 
 def plain_environment(**extra: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHON"))}
+    # The path stays: it says which source tree is tested.
+    dropped = ("LC_", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     return {name: value for name, value in kept.items() if name != "NO_COLOR"} | extra
 
 

@@ -26,14 +26,10 @@ from support.s3 import S3Server
 from support.sweep_jobs import JOBS, JOBS_BY_NAME, Job
 from support.sweeps import Archives, Sweep, attempt, broken, pending_operations
 
+pytestmark = pytest.mark.usefixtures("disarmed")
+
 FAULTS = (FaultMode.FAIL_BEFORE, FaultMode.FAIL_AFTER, FaultMode.DIE_AFTER)
 POINTS = [point for point in failpoints.FAILPOINTS if point.startswith(("write.", "schema_apply."))]
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 @pytest.fixture(scope="module")

@@ -114,6 +114,31 @@ def test_every_form_of_input_is_one_commit(
     assert staging(graph) == []
 
 
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+def test_a_source_is_read_once_and_so_cannot_be_checked_on_other_rows_than_are_written(
+    graph: Graph, spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    graph.load({"Person": people("p0", "p1")}, mode="append", engine="local")
+    marks = tmp_path / "marks"
+    marks.mkdir()
+
+    def changing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Every reading gives other names; each leaves a mark.
+        for batch in batches:
+            first = batch.column(0)[0].as_py()
+            readings = len([*marks.glob(f"{first}-*")])
+            (marks / f"{first}-{readings}").touch()
+            names = [f"q{n}-{readings}" for n in batch.column(0).to_pylist()]
+            yield pa.record_batch({"name": pa.array(names)})
+
+    own = spark.range(0, 40, 1, 4).mapInArrow(changing, "name string")
+    ends = spark.range(0, 40, 1, 4).selectExpr(
+        "concat('q', id, '-0') AS src", "concat('q', 39 - id, '-0') AS dst"
+    )
+    assert graph.load({"Person": own, "Knows": ends}, mode=mode).inserted == 80
+    assert sorted(mark.name for mark in marks.iterdir()) == ["0-0", "10-0", "20-0", "30-0"]
+
+
 def test_the_compatible_reader_runs_in_tasks(
     graph: Graph, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.spark import java_problem
 from support.loads import graph_lines
+from support.spark_cluster import spark_cluster
 
 pytestmark = [
     pytest.mark.slow,
@@ -65,12 +66,73 @@ print("loaded")
 """
 
 
+_AGAIN = """\
+import os, signal, sys, time
+from pathlib import Path
+import pyarrow as pa
+from pyspark import TaskContext
+from omnigraph.graph import Graph
+from omnigraph.spark import get_spark
+
+place, marks, what, master = sys.argv[1:5]
+spark = get_spark(master=master)
+
+def read(batches):
+    task = TaskContext.get()
+    (Path(marks) / f"read-{task.partitionId()}-{os.getpid()}-{time.monotonic_ns()}").touch()
+    for batch in batches:
+        numbers = batch.column(0).to_pylist()
+        yield pa.record_batch({"name": pa.array([f"p{n}" for n in numbers])})
+
+def slow_once(batches):
+    # The first attempt waits for a second one, which only speculation starts.
+    yield from batches
+    task, mark = TaskContext.get(), Path(marks) / "twice"
+    if task.partitionId() == 3 and task.attemptNumber() == 0:
+        for _ in range(1_200):
+            if mark.exists():
+                return
+            time.sleep(0.1)
+    elif task.partitionId() == 3:
+        mark.touch()
+
+def dies_once(batches):
+    # Everything that was shuffled lies with the executors; one of them goes, with its half.
+    yield from batches
+    mark = Path(marks) / "died"
+    if not mark.exists():
+        mark.touch()
+        daemon = os.getppid()
+        status = Path(f"/proc/{daemon}/status").read_text()
+        executor = int(next(l.split()[1] for l in status.splitlines() if l.startswith("PPid")))
+        os.kill(executor, signal.SIGKILL)
+
+people = spark.range(0, 2_000, 1, 4).mapInArrow(read, "name string")
+if what == "speculation":
+    people = people.mapInArrow(slow_once, "name string")
+else:
+    people = people.repartition(4, "name").mapInArrow(dies_once, "name string")
+edges = spark.range(0, 2_000, 1, 4).selectExpr(
+    "concat('p', id) AS src", "concat('p', (id * 7) % 2000) AS dst", "cast(id AS int) AS since"
+)
+graph = Graph.open(place, durability="process")
+result = graph.load({"Person": people, "Knows": edges}, mode="append")
+assert (result.engine, result.inserted) == ("spark", 4_000), result.to_json()
+print("loaded")
+"""
+
+
 def _run(tmp_path: Path, *, master: str = "", remote: str = "") -> Path:
+    return _run_script(tmp_path, _LOAD, master, remote)
+
+
+def _run_script(tmp_path: Path, script: str, *arguments: str, settings: str = "") -> Path:
     place = tmp_path / "graph"
     Graph.init(str(place), SCHEMA, durability="process").close()
+    own = {"PYSPARK_SUBMIT_ARGS": f"{settings} pyspark-shell"} if settings else {}
     run = subprocess.run(
-        [sys.executable, "-c", _LOAD, str(place), str(tmp_path), master, remote],
-        env={**os.environ, "SPARK_WORKER_DIR": str(tmp_path / "work")},
+        [sys.executable, "-c", script, str(place), str(tmp_path), *arguments],
+        env={**os.environ, "SPARK_WORKER_DIR": str(tmp_path / "work"), **own},
         capture_output=True,
         text=True,
         check=False,
@@ -92,6 +154,35 @@ def _check(place: Path) -> None:
 def test_an_executor_that_is_killed_while_it_writes_doubles_nothing(tmp_path: Path) -> None:
     place = _run(tmp_path, master="local-cluster[2,1,1024]")
     assert (tmp_path / "died").exists()
+    _check(place)
+
+
+_SPECULATION = (
+    " ".join(
+        f"--conf spark.speculation.{name}={value}"
+        for name, value in (
+            *(("interval", "100ms"), ("quantile", "0.25"), ("multiplier", "1.1")),
+            *(("minTaskRuntime", "100ms"),),
+        )
+    )
+    + " --conf spark.executor.memory=768m --conf spark.driver.host=127.0.0.1"
+)
+
+
+def test_a_task_that_two_executors_run_at_once_doubles_nothing(tmp_path: Path) -> None:
+    settings = f"--conf spark.speculation=true {_SPECULATION}"
+    with spark_cluster(tmp_path) as master:
+        place = _run_script(tmp_path, _AGAIN, "speculation", master, settings=settings)
+    assert (tmp_path / "twice").exists(), "a second attempt ran beside the first"
+    _check(place)
+
+
+def test_a_shuffle_that_is_lost_and_computed_again_doubles_nothing(tmp_path: Path) -> None:
+    place = _run_script(tmp_path, _AGAIN, "shuffle", "local-cluster[2,1,1024]")
+    assert (tmp_path / "died").exists()
+    read = [mark.name.split("-")[1] for mark in tmp_path.glob("read-*")]
+    assert set(read) == set("0123")
+    assert len(read) > 4, "some of what had been shuffled was computed again"
     _check(place)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from omnigraph.errors import UnavailableError
 from omnigraph.graph import Graph, Snapshot
 from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.spark import load_commit, load_proofs
+from omnigraph.spark import load_commit, load_proofs, load_tasks
 from omnigraph.spark.load import SparkLoader, Tuning
 from omnigraph.spark.load_run import LoadRun
 from omnigraph.spark.sources import SourceSpecError, plan_lines, plan_tables
@@ -264,6 +266,35 @@ def test_the_record_of_a_load_names_its_tables_while_it_runs(graph: Graph) -> No
     inline_load(graph, people("ann"), mode=APPEND, jobs=jobs)
     assert graph.snapshot().entry("node:Person").location in jobs.seen
     assert list(Path(graph.uri, "__staging").glob("*.json")) == []
+
+
+@pytest.mark.parametrize("form", ["lines", "parquet"])
+def test_every_piece_of_a_file_is_opened_once(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr("omnigraph.spark.sources.LINES_BYTES_MIN", 200)
+    monkeypatch.setattr("omnigraph.spark.sources.ROWS_PER_TASK_MIN", 10)
+    names = [f"p{n}" for n in range(40)]
+    source: object
+    if form == "lines":
+        source = tmp_path / "in.jsonl"
+        records = ({"type": "Person", "data": {"name": name}} for name in names)
+        source.write_text("\n".join(map(json.dumps, records)))
+    else:
+        source = {"Person": str(tmp_path / "in.parquet")}
+        pq.write_table(people(*names)["Person"], tmp_path / "in.parquet", row_group_size=10)
+    opened: Counter[object] = Counter()
+    for reader in ("_lines", "_parquet_batches"):
+        read = getattr(load_tasks, reader)
+
+        def counted(*asked: Any, read: Any = read) -> Any:
+            opened[asked[-1]] += 1
+            return read(*asked)
+
+        monkeypatch.setattr(load_tasks, reader, counted)
+    assert inline_load(graph, source, mode=MERGE, tuning=IN_TASKS).inserted == 40
+    assert len(opened) > 1
+    assert set(opened.values()) == {1}
 
 
 def test_lines_are_split_where_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

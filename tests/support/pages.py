@@ -41,7 +41,7 @@ _TITLE = re.compile(r'title="([^"]+)"')
 _EXIT = re.compile(r"\s+# exit (\d+)$")
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
-_COMMAND_TIMEOUT_S = 60
+_COMMAND_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)
