@@ -47,6 +47,10 @@ class HashedRows(Protocol):
         """Return both hashes and the number of every row, divided by the first hash."""
         ...
 
+    def forget_buckets(self) -> None:
+        """Give back the room of the divided form."""
+        ...
+
 
 class HashedColumn:
     """Hashes of one text or tuple of each row of a load, from row `start` on, in their order."""
@@ -211,6 +215,12 @@ class StoredHashes:
                 self._buckets.append(pairs.first, pairs.second, rows.astype(np.uint64))
         return self._buckets
 
+    def forget_buckets(self) -> None:
+        """Give back the room of the divided form."""
+        if self._buckets is not None:
+            self._buckets.close()
+            self._buckets = None
+
 
 class RowLookup:
     """Finds rows by the pair of hashes of their id."""
@@ -251,6 +261,10 @@ class RowLookup:
             made = index()
             for columns in wanted.slabs(within):
                 yield columns, made.rows_of(Pairs(columns[0], columns[1]))
+
+    def close(self) -> None:
+        """Give back the room of what was divided."""
+        self._known.forget_buckets()
 
     @property
     def is_divided(self) -> bool:
