@@ -103,3 +103,34 @@ def test_ingest_warns_reads_what_load_would_not_and_is_not_listed(
     assert (shape["mode"], shape["base_branch"], shape["actor_id"]) == ("merge", "main", None)
     assert run(["--help"]) == 0
     assert "ingest" not in capfd.readouterr().out
+
+
+def test_a_dry_run_prints_the_counts_and_writes_nothing(
+    root: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["load", root, "--data", data(root), "--mode", "merge"]
+    assert run([*arguments, "--dry-run"]) == 0
+    assert capfd.readouterr().out == (
+        "would load 3 entities into main (merge)\n  node Person: 2\n  edge Knows: 1\n"
+        "3 inserted\ndry run, nothing was written\n"
+    )
+    assert run([*arguments, "--dry-run", "--json"]) == 0
+    shape = json.loads(capfd.readouterr().out)
+    assert (shape["dry_run"], shape["commit"], shape["inserted"]) == (True, None, 3)
+    assert run([*arguments, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["inserted"] == 3
+    Path(data(root)).write_text('{"edge": "Knows", "from": "a", "to": "z"}\n')
+    assert run([*arguments, "--dry-run"]) == 1
+    assert "dst 'z' not found in Person" in capfd.readouterr().err
+
+
+def test_an_overwrite_may_take_edges_along(root: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["load", root, "--data", data(root), "--mode", "append"]) == 0
+    Path(data(root)).write_text('{"type": "Person", "data": {"name": "b"}}\n')
+    overwrite = ["load", root, "--data", data(root), "--mode", "overwrite"]
+    assert run(overwrite) == 1
+    assert "src 'a' not found in Person" in capfd.readouterr().err
+    assert run([*overwrite, "--cascade"]) == 0
+    assert "edge Knows: 1 removed with their nodes" in capfd.readouterr().out
+    assert run(["load", root, "--data", data(root), "--mode", "merge", "--cascade"]) == 1
+    assert "`cascade` is for mode `overwrite`" in capfd.readouterr().err

@@ -58,6 +58,7 @@ def test_the_memory_of_agents(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["knowledge_graph", "change_stream"])
 def test_what_runs_on_spark(
     name: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -27,6 +27,8 @@ from support.places import Place
 from support.sweep_jobs import JOBS_BY_NAME, Job, prepare
 from support.sweeps import Sweep, attempt, check_heads, content_of
 
+pytestmark = pytest.mark.usefixtures("disarmed")
+
 _SIZE = "24m"
 _CHUNKS = (1 << 20, 1 << 12, 1)
 
@@ -107,12 +109,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         pytest.skip(f"mounting is not allowed here: {error.stderr.decode().strip()}")
     yield disk
     disk.unmount()
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ told is there.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -25,11 +24,7 @@ from support.power import Image, Loss, Shadow
 from support.sweep_jobs import JOBS, JOBS_BY_NAME, Job
 from support.sweeps import Archives, Sweep, check_heads, content_of, unswept
 
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
+pytestmark = pytest.mark.usefixtures("disarmed")
 
 
 @pytest.fixture(scope="module")

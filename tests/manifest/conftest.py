@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from omnigraph.graph import Graph
+from support.place_fixtures import local_place, s3, s3_place, s3_root
 from support.places import Place
-from support.s3 import S3Server, serve_s3
 
-_NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    with serve_s3() as server:
-        yield server
-
-
-@pytest.fixture
-def s3_place(s3: S3Server) -> Place:
-    return Place(f"s3://{s3.bucket}/manifest{next(_NUMBERS)}/graph", s3.options)
-
-
-@pytest.fixture
-def local_place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
+__all__ = ["local_place", "s3", "s3_place", "s3_root"]
 
 
 @pytest.fixture(params=["local", "s3"])

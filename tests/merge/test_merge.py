@@ -308,6 +308,7 @@ def test_a_file_settles_rows_one_by_one(diverged: Graph, tmp_path: Path) -> None
         ('{"type": "Dog", "id": "a", "take": "base"}', "no type 'Dog'"),
         ('{"type": "Doc", "id": "a", "take": "mine"}', "take is 'mine'"),
         ('{"type": "Doc", "id": "a", "data": {"nope": 1}}', "no property 'nope'"),
+        ('{"type": "Doc", "id": "a", "data": {"slug": "z"}}', "slug makes the id 'z', not 'a'"),
         ('{"type": "Cites", "id": "e", "data": {}}', "needs from and to"),
     ],
 )

@@ -61,13 +61,13 @@ def built(place: Path, keys: list[str], sources: list[str], targets: list[str]) 
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts scans of datasets."""
     counted: Counter[str] = Counter()
-    inner = LanceHandle.scan
+    inner = LanceHandle.batches
 
-    def scan(self: LanceHandle, *arguments: Any) -> pa.RecordBatchReader:
+    def batches(self: LanceHandle, *arguments: Any) -> Any:
         counted["edges" if "edge" in self.at.location else "nodes"] += 1
         return inner(self, *arguments)
 
-    monkeypatch.setattr(LanceHandle, "scan", scan)
+    monkeypatch.setattr(LanceHandle, "batches", batches)
     return counted
 
 

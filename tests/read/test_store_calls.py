@@ -59,7 +59,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(LanceHandle, name, call)
 
-    count("scan")
+    count("batches")
     count("take")
     return counted
 
@@ -89,7 +89,7 @@ def test_a_query_over_one_type_asks_no_more_than_it_must(
     graph.snapshot()
     calls.clear()
     graph.query(text, params=params)
-    assert (calls["scan"], calls["take"]) == asked
+    assert (calls["batches"], calls["take"]) == asked
 
 
 @pytest.mark.parametrize("memory_mib", ["0", "64"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +34,9 @@ from support.places import PERSON, Place, add, ids, repository_of
 from support.sweeps import broken, check_heads
 from support.writer import people
 
+pytestmark = pytest.mark.usefixtures("disarmed")
+
 INSERT = 'query q() { insert Person { name: "new" } }'
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 @pytest.fixture

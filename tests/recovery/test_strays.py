@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,7 @@ from omnigraph.recovery import Recovery, RecoveryKind, failpoints
 from omnigraph.recovery.failpoints import FailpointError
 from support.places import PERSON, Place, ids, repository_of
 
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
+pytestmark = pytest.mark.usefixtures("disarmed")
 
 
 def insert(graph: Graph, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from omnigraph.write.strays import DriftNeedsRepairError
 from support.jobs import append_job, committer
 from support.writer import people
 
+pytestmark = pytest.mark.usefixtures("disarmed")
+
 SCHEMA = """
 node Person { name: String @key  age: I32? }
 node City { name: String @key }
@@ -30,12 +31,6 @@ node City { name: String @key }
 WRITE_POINTS = [name for name in failpoints.FAILPOINTS if name.startswith("write.")]
 BEFORE_RECORD = {"write.post_stage", "write.turn_taken"}
 PUBLISHED = {"write.published", "write.sidecar_deleted"}
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 @pytest.fixture

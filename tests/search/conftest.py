@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from omnigraph.store import Store, connect
-from support.s3 import S3Server, serve_s3
+from support.place_fixtures import s3
+from support.s3 import S3Server
+
+__all__ = ["s3"]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return connect(str(tmp_path / "graph"), durability="process")
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    with serve_s3() as server:
-        yield server
 
 
 @pytest.fixture

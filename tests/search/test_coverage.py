@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.search.coverage import Coverage, IndexFacts, TableIndexes, worse
+from omnigraph.search.coverage import Coverage, IndexFacts, TableIndexes
 from omnigraph.store import Store
 from omnigraph.store.records import IndexKind, IndexSpec
 from support.edge_world import EDGES, PEOPLE, World
@@ -79,12 +79,6 @@ def test_kinds_of_index_on_one_column_are_told_apart(world: World) -> None:
     assert btree is not None
     assert (text.name, btree.name) == ("id_text", "id_idx")
     assert found.vector("id") is None
-
-
-def test_the_worse_of_two_counts() -> None:
-    good, bad = Coverage("indexed"), Coverage("degraded", "why")
-    assert worse(good, good) is good
-    assert worse(good, bad) is worse(bad, good) is bad
 
 
 def test_facts_are_read_once_per_published_version(

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from omnigraph.store import Store, connect
-from support.s3 import S3Server, serve_s3
+from support.place_fixtures import s3, s3_root
+from support.s3 import S3Server
 
-_NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    with serve_s3() as server:
-        yield server
-
-
-@pytest.fixture
-def s3_root(s3: S3Server) -> str:
-    return f"s3://{s3.bucket}/case{next(_NUMBERS)}/graph"
+__all__ = ["s3", "s3_root"]
 
 
 @pytest.fixture(params=["local", "s3"])

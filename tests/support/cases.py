@@ -91,3 +91,13 @@ def _rewrite(case: Case, section: str, actual: str) -> None:
         if not inside_section:
             out.append(line)
     case.path.write_text("\n".join(out).rstrip("\n") + "\n", encoding="utf-8")
+
+
+def difference(before: list[str], after: list[str]) -> list[str]:
+    """Return the lines that are gone and those that are new; equal ones cancel each other."""
+    gone, new = list(before), list(after)
+    for line in before:
+        if line in new:
+            new.remove(line)
+            gone.remove(line)
+    return [f"- {line}" for line in gone] + [f"+ {line}" for line in new]

@@ -102,9 +102,20 @@ class S3Server:
             "aws_region": "us-east-1",
         }
 
-    def make_bucket(self) -> None:
-        """Create the bucket."""
-        request = urllib.request.Request(f"{self.endpoint}/{self.bucket}", method="PUT")  # noqa: S310 - loopback
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which another process, or a command, reaches the server."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+        }
+
+    def make_bucket(self, name: str = bucket) -> None:
+        """Create a bucket."""
+        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")  # noqa: S310 - loopback
         urllib.request.urlopen(request).close()  # noqa: S310 - loopback
 
     @contextmanager

@@ -28,6 +28,7 @@ _NEW = b"""\
 {"type": "City", "data": {"name": "kiel"}}
 {"edge": "Knows", "from": "ann", "to": "new"}
 """
+_LONE = b'{"type": "Person", "data": {"name": "ann", "age": 9}}\n'
 _SOCIETY = b"""\
 {"type": "Person", "data": {"name": "cid", "age": 3}}
 {"type": "Person", "data": {"name": "dan"}}
@@ -172,8 +173,8 @@ def _mutation(statements: str) -> Step:
     return lambda graph: graph.mutate(f"query q() {{ {statements} }}")
 
 
-def _load(records: bytes, mode: str) -> Step:
-    return lambda graph: graph.load(records, mode=mode)
+def _load(records: bytes, mode: str, *, cascade: bool = False) -> Step:
+    return lambda graph: graph.load(records, mode=mode, cascade=cascade)
 
 
 def _merge(source: str, target: str = "main") -> Step:
@@ -217,6 +218,7 @@ WRITES = [
     _job("load append", _load(_NEW, "append")),
     _job("load merge", _load(_PEOPLE, "merge")),
     _job("load overwrite", _load(_PEOPLE, "overwrite")),
+    _job("load with cascade", _load(_LONE, "overwrite", cascade=True)),
     _job("schema apply", lambda graph: graph.apply_schema(RENAMED)),
     _job("ensure indices", lambda graph: graph.ensure_indices(), is_physical=True),
     _job("optimize", lambda graph: graph.optimize(), is_physical=True),

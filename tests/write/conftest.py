@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from omnigraph.recovery.failpoints import disarm
+from support.place_fixtures import disarmed, local_place, s3, s3_place, s3_root
 from support.places import Place
-from support.s3 import S3Server, serve_s3
 
-_NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    with serve_s3() as server:
-        yield server
+__all__ = ["disarmed", "local_place", "s3", "s3_place", "s3_root"]
 
 
 @pytest.fixture
-def s3_place(s3: S3Server) -> Place:
-    return Place(f"s3://{s3.bucket}/write{next(_NUMBERS)}/graph", s3.options)
-
-
-@pytest.fixture
-def local_place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
-
-
-@pytest.fixture
-def disarmed() -> Iterator[None]:
-    """Leave no failpoint armed."""
-    yield
-    disarm()
+def place(local_place: Place) -> Place:
+    return local_place

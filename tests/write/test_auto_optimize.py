@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -51,11 +50,6 @@ def test_what_is_left_alone_is_bounded(sizes: list[int]) -> None:
     fragments = [fragment(number, rows) for number, rows in enumerate(sizes)]
     small = sum(rows < 1_000_000 for rows in sizes)
     assert (tail_to_compact(fragments) is None) is (small <= SMALL_MAX)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
 
 
 def write(graph: Graph, number: int) -> None:

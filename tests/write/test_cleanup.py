@@ -45,11 +45,6 @@ class LaterClock(SystemClock):
         return super().now_us() + self._ahead_us
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
-
-
 def clean(place: Place, *, keep: int = 1, confirm: bool = True, **options: int) -> CleanupResult:
     """Clean up two days later, when nothing that was made so far is young."""
     graph = place.open(clock=LaterClock())

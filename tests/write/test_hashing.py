@@ -7,7 +7,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.write.hashing import NO_HASH, HashIndex, HashScheme, Pairs, is_among, repeated_hashes
+from omnigraph.write.hashing import (
+    NO_HASH,
+    HashIndex,
+    HashScheme,
+    Pairs,
+    distinct_hashes,
+    is_among,
+    repeated_hashes,
+)
 
 TEXTS = st.lists(st.text(max_size=40) | st.sampled_from(["", "a", "ab", "x" * 200, "x" * 201]))
 
@@ -58,6 +66,11 @@ def test_a_tuple_with_a_null_has_no_hash_and_members_keep_their_places() -> None
     )
 
 
+@given(st.lists(st.integers(0, 9) | st.integers(0, 2**64 - 1)))
+def test_each_hash_comes_once_in_order(hashes: list[int]) -> None:
+    assert distinct_hashes(np.array(hashes, np.uint64)).tolist() == sorted(set(hashes))
+
+
 @given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 40)), st.integers(1, 64))
 def test_an_index_finds_exactly_what_it_knows(
     known: list[int], wanted: list[int], step: int
@@ -72,6 +85,14 @@ def test_an_index_finds_exactly_what_it_knows(
     for number, place in zip(wanted, places.tolist(), strict=True):
         assert (place >= 0) == (number in known)
         assert place < 0 or known[place] == number
+
+
+def test_an_index_over_numbers_that_begin_alike_takes_few_steps() -> None:
+    first = (np.arange(1_000, dtype=np.uint64) << np.uint64(40)) + np.uint64(7 << 56)
+    index = HashIndex(Pairs(first, first))
+    begins = index._begins
+    assert np.diff(begins).max() <= 2
+    assert index.places(Pairs(first, first)).tolist() == list(range(1_000))
 
 
 def test_values_are_found_among_sorted_ones() -> None:

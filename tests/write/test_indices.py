@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -67,11 +65,6 @@ def test_a_node_type_gets_the_indexes_of_its_declaration() -> None:
 def test_an_edge_type_gets_btrees_on_ends_and_members() -> None:
     names = ("id", "src", "dst", "label", "rank")
     assert wanted("edge", "Has") == {(name, "BTREE") for name in names}
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
 
 
 def load(graph: Graph, count: int, start: int = 0, **columns: pa.Array) -> None:

@@ -174,6 +174,23 @@ def test_rows_that_wait_in_files_load_like_those_in_memory(
     assert pa.compute.count_distinct(rows["id"]).as_py() == 30_000
 
 
+def test_rewritten_ends_and_ids_that_come_late_name_the_right_records(
+    local_place: Place, tmp_path: Path
+) -> None:
+    graph = local_place.init("node N { k: I32 @key }\nedge E: N -> N")
+    node = {"type": "N", "data": {"id": "007", "k": 7}}
+    first = [node, *({"edge": "E", "from": "007", "to": "7"} for _ in range(3))]
+    twice = {"edge": "E", "from": "007", "to": "007", "data": {"id": "e"}}
+    paths = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
+    paths[0].write_bytes(lines(*first))
+    paths[1].write_bytes(lines(twice, twice))
+    with pytest.raises(KeyConflictError, match=r"edge 'e' .* \(records 1 and 2\)"):
+        graph.load(paths, mode="append", reader="compatible")
+    graph.load(paths, mode="merge", reader="compatible")
+    edges = [line for line in graph_lines(graph) if line.startswith("E ")]
+    assert edges == ["E * 7->7 {}"] * 3 + ["E e 7->7 {}"]
+
+
 # -- where ----------------------------------------------------------------------------------------
 
 

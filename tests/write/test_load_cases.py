@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
-from support.cases import Case, check_case, load_cases
+from support.cases import Case, check_case, difference, load_cases
 from support.clocks import ManualClock
 from support.entities import store_records
 from support.loads import graph_lines, problem_lines
@@ -49,16 +49,7 @@ def _outcome(case: Case, graph: Graph, mode: str) -> list[str]:
         assert after == before
         return ["no commit"]
     assert graph.snapshot().commit_id == result.commit.graph_commit_id
-    return _difference(before, after) or ["no difference"]
-
-
-def _difference(before: list[str], after: list[str]) -> list[str]:
-    gone, new = list(before), list(after)
-    for line in before:
-        if line in new:
-            new.remove(line)
-            gone.remove(line)
-    return [f"- {line}" for line in gone] + [f"+ {line}" for line in new]
+    return difference(before, after) or ["no difference"]
 
 
 def _check(

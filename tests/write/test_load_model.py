@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.write import (
+    columns,
     load,
     load_cardinality,
     load_checks,
@@ -120,6 +121,7 @@ def _check(data: st.DataObject) -> None:
         # Little memory divides hashes of more than two rows; few bits let them collide.
         memory = data.draw(st.sampled_from([64, 64, MEMORY_MAX]))
         patch.setattr(load, "SpoolRoom", lambda _: SpoolRoom(memory))
+        patch.setattr(columns, "SLAB_ROWS", data.draw(st.sampled_from([2, columns.SLAB_ROWS])))
         bits = data.draw(st.sampled_from([2, 64])) if not _counts_edges(types) else 64
         patch.setattr(load_intake, "HashScheme", lambda seed: HashScheme(seed, bits))
         patch.setattr(load_parts, "_STREAM_BYTES_MIN", data.draw(st.sampled_from([1, 8 << 20])))

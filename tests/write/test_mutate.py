@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,8 @@ from support.entities import entities, store_records
 from support.places import Place, repository_of
 from support.s3 import serve_s3
 
+pytestmark = pytest.mark.usefixtures("disarmed")
+
 SCHEMA = """
 node Crew { tag: String @key   rank: I32?   seen: DateTime? }
 node Ship { hull: String @key }
@@ -50,17 +52,6 @@ RECORDS = """\
 {"type": "Ship", "data": {"hull": "argo"}}
 {"edge": "Mentors", "from": "ann", "to": "bo"}
 """
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
 
 
 @pytest.fixture

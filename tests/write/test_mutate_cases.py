@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
-from support.cases import Case, check_case, load_cases
+from support.cases import Case, check_case, difference, load_cases
 from support.clocks import ManualClock
 from support.entities import entities, store_records
 from support.places import Place
@@ -51,7 +51,7 @@ def test_a_mutation_does_what_its_case_says(case: Case, start: Start, update_cas
     outcome = _run(graph, case)
     after = entities(graph)
     changed = graph.snapshot().commit_id != head
-    lines = [outcome, *([] if changed else ["no commit"]), *_difference(before, after)]
+    lines = [outcome, *([] if changed else ["no commit"]), *difference(before, after)]
     check_case(case, "result", "\n".join(lines), update_cases)
 
 
@@ -65,12 +65,3 @@ def _run(graph: Graph, case: Case) -> str:
     head = graph.snapshot().commit_id
     assert result.commit is None or result.commit.graph_commit_id == head
     return f"{result.affected_nodes} nodes, {result.affected_edges} edges"
-
-
-def _difference(before: list[str], after: list[str]) -> list[str]:
-    gone, new = list(before), list(after)
-    for line in before:
-        if line in new:
-            new.remove(line)
-            gone.remove(line)
-    return [f"- {line}" for line in gone] + [f"+ {line}" for line in new]

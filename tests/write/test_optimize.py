@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,19 +15,10 @@ from omnigraph.store.records import ScanRequest
 from support.places import CITY, PERSON, Place, add, ids, repository_of
 from support.writer import append, people
 
+pytestmark = pytest.mark.usefixtures("disarmed")
+
 BLOBS = "node Doc { code: String @key  body: Blob? }"
 CONTENTS = [b"hello", None, b"", b"x" * 300_000, b"last"]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 def fragments(graph: Graph, key: str = PERSON) -> int:

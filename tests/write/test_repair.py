@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -20,11 +19,6 @@ from omnigraph.write.repair import Action, Drift, classify_drift, decide
 from omnigraph.write.strays import DriftNeedsRepairError
 from support.places import PERSON, Place, add, ids, repository_of
 from support.writer import people
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
 
 
 def base(graph: Graph) -> DatasetVersion:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,18 +19,9 @@ from omnigraph.values import STABLE_PROPERTY_ID
 from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
 from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of
 
+pytestmark = pytest.mark.usefixtures("disarmed")
+
 WIDER = SCHEMA.replace("age: I32?", "age: I32?\n    motto: String?", 1)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "graph"))
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 def make_stale_lock(graph: Graph) -> None:

@@ -19,6 +19,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.merge.resolve import Take
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.convert import convert_values
+from omnigraph.schema.values.ids import derive_ids
 
 if TYPE_CHECKING:
     from omnigraph.changes.table_changes import RowRefs
@@ -135,5 +136,22 @@ def _row(
         if problem is not None:
             raise DecisionFileError(number, problem)
         columns[name] = converted.column
+    _require_key(number, owner, entity_id, columns)
     ordered = [columns[name] for name in owner.arrow_schema.names]
     return pa.Table.from_arrays(ordered, schema=owner.arrow_schema)
+
+
+def _require_key(
+    number: int, owner: NodeType | EdgeType, entity_id: str, columns: Mapping[str, pa.Array]
+) -> None:
+    """Refuse values of a key that would make another node."""
+    if isinstance(owner, EdgeType) or not owner.key:
+        return
+    members = [(name, columns[name]) for name in owner.key]
+    derived = derive_ids(members, type_name=owner.name)
+    problem, found = derived.errors.messages[0].as_py(), derived.ids[0].as_py()
+    if problem is not None:
+        raise DecisionFileError(number, problem)
+    if found != entity_id:
+        key = ", ".join(owner.key)
+        raise DecisionFileError(number, f"{key} makes the id '{found}', not '{entity_id}'")

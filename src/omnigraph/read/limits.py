@@ -2,8 +2,8 @@
 
 1. Exceeding a limit is a typed error, never a partial answer.
 2. Memory is claimed before it is used: an operator says how many rows it is about to make.
-3. Time and cancellation are looked at before each operator, for each batch that a scan yields and
-   at each level of an expansion, so a query ends soon after its time.
+3. Time and cancellation are looked at before each operator, for each batch that a scan yields, at
+   each level of an expansion and every million steps of a search, so it ends soon after its time.
 """
 
 from __future__ import annotations

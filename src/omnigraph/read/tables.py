@@ -83,8 +83,8 @@ class TableReader:
 
     def scan(self, table_key: str, request: ScanRequest) -> pa.Table:
         """Read rows to the end, within the limits of the query."""
-        reader = self.handle(table_key).scan(request)
-        return self.guard.watched(reader, reader.schema)
+        schema, batches = self.handle(table_key).batches(request)
+        return self.guard.watched(batches, schema)
 
     def fetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Return columns for row ids, which may repeat; null where the id is `NULL`."""

@@ -116,11 +116,6 @@ class IndexFacts:
         return known
 
 
-def worse(first: Coverage, second: Coverage) -> Coverage:
-    """Return the coverage of work that needs both."""
-    return first if not first.is_indexed else second
-
-
 def _column_index(index: IndexInfo, fragments: tuple[FragmentInfo, ...]) -> ColumnIndex:
     covered = frozenset(number for segment in index.segments for number in segment.fragment_ids)
     missing = [one for one in fragments if one.fragment_id not in covered]

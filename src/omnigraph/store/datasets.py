@@ -18,7 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -79,6 +79,10 @@ class DatasetHandle(Protocol):
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         """Stream rows. The caller reads to the end or lets the reader go."""
+        ...
+
+    def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Stream rows as `scan` does, for a caller that looks at each batch in Python anyway."""
         ...
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:

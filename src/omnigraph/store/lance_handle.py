@@ -117,10 +117,14 @@ class LanceHandle:
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         """Stream rows."""
-        scanner = self._scanner(request or ScanRequest())
+        return pa.RecordBatchReader.from_batches(*self.batches(request or ScanRequest()))
+
+    def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Stream rows to a caller in Python."""
+        scanner = self._scanner(request)
         # The reader knows its schema; asking the scanner for it would plan the scan twice.
         reader = self._guarded(scanner.to_reader)
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        return reader.schema, self._batches(reader)
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
         """Find rows by a column in which every value is once, with row ids and addresses."""

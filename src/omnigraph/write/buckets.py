@@ -87,16 +87,21 @@ class Buckets:
 
     def rows(self, within: range) -> tuple[Hashes, ...]:
         """Read the rows of some buckets together."""
-        slabs = list(self.slabs(within))
-        if not slabs:
-            return tuple(np.zeros(0, np.uint64) for _ in range(self._width))
-        return tuple(np.concatenate(columns) for columns in zip(*slabs, strict=True))
+        count = int(self.counts[within.start : within.stop].sum())
+        whole = tuple(np.empty(count, np.uint64) for _ in range(self._width))
+        start = 0
+        for slab in self.slabs(within):
+            for column, piece in zip(whole, slab, strict=True):
+                column[start : start + len(piece)] = piece
+            start += len(slab[0])
+        return whole
 
     def close(self) -> None:
         """Give the room back; nothing can be read any more."""
         self._runs, self._waiting, self._waiting_rows = [], [], 0
         if self._file is not None:
-            self._file.truncate(0)
+            self._room.discard_file(self._file)
+            self._file = None
 
     def _write_run(self) -> None:
         if not self._waiting_rows:

@@ -19,7 +19,15 @@ import numpy as np
 from omnigraph.store.records import ROW_ADDRESS
 from omnigraph.write.buckets import Buckets, bucket_of, divided
 from omnigraph.write.columns import Integers, Mask, flat
-from omnigraph.write.hashing import NO_HASH, Hashes, HashIndex, HashScheme, Pairs, repeated_hashes
+from omnigraph.write.hashing import (
+    NO_HASH,
+    Hashes,
+    HashIndex,
+    HashScheme,
+    Pairs,
+    distinct_hashes,
+    repeated_hashes,
+)
 
 if TYPE_CHECKING:
     from omnigraph.write.locate import StoredRows
@@ -37,6 +45,10 @@ class HashedRows(Protocol):
 
     def buckets(self) -> Buckets:
         """Return both hashes and the number of every row, divided by the first hash."""
+        ...
+
+    def forget_buckets(self) -> None:
+        """Give back the room of the divided form."""
         ...
 
 
@@ -111,7 +123,7 @@ class HashPart:
             yield self._counting(*self.whole)
         elif self.buckets is not None:
             for columns in self.buckets.slabs(self.within):
-                yield self._counting(columns[0], columns[-1].astype(np.int64))
+                yield self._counting(columns[0], columns[-1].view(np.int64))
 
     def _counting(self, hashes: Hashes, rows: Integers) -> tuple[Hashes, Integers]:
         if self.counted is None:
@@ -138,20 +150,20 @@ class HashPart:
                 # Many rows with few hashes among them: each is enough once.
                 together = np.concatenate(known)
                 again.append(repeated_hashes(together))
-                known = [np.unique(together)]
+                known = [distinct_hashes(together)]
                 size = len(known[0])
         if not known:
             return np.zeros(0, np.uint64)
         last = repeated_hashes(known[0] if len(known) == 1 else np.concatenate(known))
         if not again:
             return last
-        found: Hashes = np.unique(np.concatenate([*again, last]))
+        found: Hashes = distinct_hashes(np.concatenate([*again, last]))
         return found
 
     def distinct(self) -> Hashes:
         """Return all hashes once, sorted."""
-        parts = [np.unique(hashes) for hashes, _ in self.slabs()]
-        found: Hashes = np.unique(np.concatenate([*parts, np.zeros(0, np.uint64)]))
+        parts = [distinct_hashes(hashes) for hashes, _ in self.slabs()]
+        found: Hashes = distinct_hashes(np.concatenate([*parts, np.zeros(0, np.uint64)]))
         kept: Hashes = found[found != NO_HASH]
         return kept
 
@@ -203,6 +215,12 @@ class StoredHashes:
                 self._buckets.append(pairs.first, pairs.second, rows.astype(np.uint64))
         return self._buckets
 
+    def forget_buckets(self) -> None:
+        """Give back the room of the divided form."""
+        if self._buckets is not None:
+            self._buckets.close()
+            self._buckets = None
+
 
 class RowLookup:
     """Finds rows by the pair of hashes of their id."""
@@ -235,7 +253,7 @@ class RowLookup:
                 yield rows, self._index().rows_of(pairs)
             return
         for columns, found in self.joined_buckets(wanted.buckets()):
-            yield columns[2].astype(np.int64), found
+            yield columns[2].view(np.int64), found
 
     def joined_buckets(self, wanted: Buckets) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
         """Look up rows that are divided already; their first two columns are a pair."""
@@ -243,6 +261,10 @@ class RowLookup:
             made = index()
             for columns in wanted.slabs(within):
                 yield columns, made.rows_of(Pairs(columns[0], columns[1]))
+
+    def close(self) -> None:
+        """Give back the room of what was divided."""
+        self._known.forget_buckets()
 
     @property
     def is_divided(self) -> bool:
@@ -270,7 +292,7 @@ class RowLookup:
 
             def make(within: range = within) -> _Index:
                 first, second, rows = buckets.rows(within)
-                return self._made(Pairs(first, second), rows.astype(np.int64), self._counted)
+                return self._made(Pairs(first, second), rows.view(np.int64), self._counted)
 
             yield within, make
 

@@ -72,7 +72,7 @@ def repeats(
 
 def _compared(loaded: LoadedType, marked: Mask, members: Sequence[str]) -> Iterator[Repeats]:
     """Compare marked rows as texts."""
-    groups = _Groups()
+    groups = Groups()
     schema = pa.schema([(name, loaded.destination.schema.field(name).type) for name in members])
     end = 0
     numbers = np.flatnonzero(marked)
@@ -111,7 +111,7 @@ def _spelled(rows: pa.Table, members: Sequence[str]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-class _Groups:
+class Groups:
     """Rows by text, fed in ascending order."""
 
     def __init__(self) -> None:

@@ -1,0 +1,48 @@
+"""Fixtures that several rooms share: where graphs lie, and failpoints that do not stay armed.
+
+The `conftest.py` of a room imports those that it needs. They are not in the one of the whole suite,
+because the S3 server would then be imported for every test.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph.recovery import failpoints
+from support.places import Place
+from support.s3 import S3Server, serve_s3
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    with serve_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_root(s3: S3Server) -> str:
+    """An address that nobody has used before."""
+    return f"s3://{s3.bucket}/case{next(_NUMBERS)}/graph"
+
+
+@pytest.fixture
+def s3_place(s3: S3Server, s3_root: str) -> Place:
+    return Place(s3_root, s3.options)
+
+
+@pytest.fixture
+def local_place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "graph"))
+
+
+@pytest.fixture
+def disarmed() -> Iterator[None]:
+    """Leave no failpoint armed."""
+    yield
+    failpoints.disarm()
