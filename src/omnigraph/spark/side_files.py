@@ -29,6 +29,7 @@ class SideFiles:
 
     settings: StoreSettings
     operation_id: str
+    """Its id, or `id/part`: files of a part can be removed apart, and go with the operation."""
 
     @property
     def folder(self) -> str:
@@ -74,7 +75,8 @@ class SideFiles:
         return replace(self.settings, durability="process")
 
     def _fetched_folder(self) -> Path:
-        return Path(tempfile.gettempdir()) / f"omnigraph-sets-{self.operation_id}"
+        name = self.operation_id.replace("/", "-")
+        return Path(tempfile.gettempdir()) / f"omnigraph-sets-{name}"
 
     def local(self, path: str) -> Path:
         """Return where a file lies on this host, fetching it when need be."""

@@ -4,6 +4,8 @@ Spark hands the commit of a write to a worker of its own, which has no session. 
 door: tasks put their rows beside the graph as they are, and the worker loads them in process.
 
 1. A task's files have names of their own for every attempt; only those that Spark reports are read.
+   All tasks of a write renew one `__staging` record while they run, and so does the commit: no
+   cleanup takes their files for leftovers, however long the write takes.
 2. The load is the in-process one: same rules, same commit protocol, all rows or none.
 3. What the tasks left is bounded: more than `STAGED_BYTES_MAX` is refused, with the name of the way
    that has no bound.
@@ -13,7 +15,7 @@ door: tasks put their rows beside the graph as they are, and the worker loads th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, get_args
 
@@ -30,15 +32,18 @@ from omnigraph.spark.side_files import SideFiles
 from omnigraph.spark.source_pin import open_pinned
 from omnigraph.spark.source_tables import find_type
 from omnigraph.store import StoreSettings
+from omnigraph.store.connect import open_objects
 from omnigraph.store.durability import Durability
 from omnigraph.values import Scalar
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load_tables import column_problems
+from omnigraph.write.staging_record import StagingRecords
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from omnigraph.spark.source_scan import Pin
+    from omnigraph.write.staging_record import StagingJob
 
 STAGED_BYTES_MAX: Final = 1 << 30
 _FILE_BYTES: Final = 64 << 20
@@ -79,6 +84,8 @@ class WriteTarget:
     actor_id: str | None = None
     message: str | None = None
     commit_tag: str | None = None
+    operation_id: str = ""
+    """Under which all tasks of the write leave their files."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -128,6 +135,7 @@ def write_target(
         actor_id=options["actor"],
         message=options["message"],
         commit_tag=options["commitTag"],
+        operation_id=f"spark-{SystemClock().ulid()}",
     )
 
 
@@ -179,8 +187,10 @@ class GraphWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Load what all tasks left, as one commit."""
         parts = staged_parts(messages)
-        load_parts(self._target, self._schema, parts, self._target.properties)
-        remove_parts(parts)
+        with staging(self._target) as record:
+            load_parts(self._target, self._schema, parts, self._target.properties)
+            remove_parts(parts)
+        record.close()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Leave everything as it is."""
@@ -189,9 +199,20 @@ class GraphWriter(DataSourceArrowWriter):
 # -- staging ---------------------------------------------------------------------------------------
 
 
+def staging(target: WriteTarget) -> AbstractContextManager[StagingJob]:
+    """Renew the record of a write while the block runs."""
+    records = StagingRecords(open_objects(target.settings), SystemClock())
+    return records.share(target.operation_id)
+
+
 def stage_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch]) -> StagedRows:
     """Write batches to files under a folder that no other attempt uses."""
-    files = SideFiles(target.settings, f"spark-{SystemClock().ulid()}")
+    with staging(target):
+        return _stage_rows(target, batches)
+
+
+def _stage_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch]) -> StagedRows:
+    files = SideFiles(target.settings, f"{target.operation_id}/{SystemClock().ulid()}")
     paths: list[str] = []
     rows = staged = truncated = 0
     for table in _tables(batches):

@@ -28,6 +28,7 @@ from omnigraph.spark.sink import (
     remove_parts,
     stage_rows,
     staged_parts,
+    staging,
 )
 
 if TYPE_CHECKING:
@@ -135,12 +136,14 @@ class GraphStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Load a batch, unless it is there already."""
         parts = staged_parts(messages)
-        graph = self._target.open()
-        try:
-            self._load_once(graph, parts, batchId)
-        finally:
-            graph.close()
-        remove_parts(parts)
+        with staging(self._target) as record:
+            graph = self._target.open()
+            try:
+                self._load_once(graph, parts, batchId)
+            finally:
+                graph.close()
+            remove_parts(parts)
+        record.close()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Leave everything as it is."""

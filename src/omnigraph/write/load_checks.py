@@ -147,6 +147,7 @@ class LoadJudge:
                 rows = np.unique(found[found >= 0])
                 for start in range(0, len(rows), _CONFIRMED_ROWS):
                     hits.add(self._confirmed(loaded, rows[start : start + _CONFIRMED_ROWS]))
+            ids.forget_buckets()
         if hits.total:
             self._add_conflicts(loaded, hits.rows(), total=hits.total, first_rows=None)
 

@@ -47,6 +47,10 @@ class HashedRows(Protocol):
         """Return both hashes and the number of every row, divided by the first hash."""
         ...
 
+    def forget_buckets(self) -> None:
+        """Give back the room of the divided form."""
+        ...
+
 
 class HashedColumn:
     """Hashes of one text or tuple of each row of a load, from row `start` on, in their order."""
@@ -211,6 +215,12 @@ class StoredHashes:
                 self._buckets.append(pairs.first, pairs.second, rows.astype(np.uint64))
         return self._buckets
 
+    def forget_buckets(self) -> None:
+        """Give back the room of the divided form."""
+        if self._buckets is not None:
+            self._buckets.close()
+            self._buckets = None
+
 
 class RowLookup:
     """Finds rows by the pair of hashes of their id."""
@@ -248,9 +258,12 @@ class RowLookup:
     def joined_buckets(self, wanted: Buckets) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
         """Look up rows that are divided already; their first two columns are a pair."""
         for within, index in self._indexes():
-            made = index()
-            for columns in wanted.slabs(within):
-                yield columns, made.rows_of(Pairs(columns[0], columns[1]))
+            # The index has no name here: it has to go before the next one is made.
+            yield from _found_in(index(), wanted.slabs(within))
+
+    def close(self) -> None:
+        """Give back the room of what was divided."""
+        self._known.forget_buckets()
 
     @property
     def is_divided(self) -> bool:
@@ -305,6 +318,13 @@ class _Index:
         if not len(self.rows):
             return places
         return np.where(places >= 0, self.rows[places], -1)
+
+
+def _found_in(
+    index: _Index, slabs: Iterator[tuple[Hashes, ...]]
+) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
+    for columns in slabs:
+        yield columns, index.rows_of(Pairs(columns[0], columns[1]))
 
 
 def _together(parts: list[Hashes]) -> Hashes:

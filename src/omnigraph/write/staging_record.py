@@ -17,9 +17,11 @@ and the versions that it reads may be old. Its record says that somebody still n
 4. A record that cannot be read counts as live as long as it is young, and names nothing.
 5. Tables that a live record names are left alone as a whole: tasks write files there that nobody
    has told the record of yet.
-6. `__staging/<operation>/` holds files that the tasks of a job leave for each other; they go with
+6. A record may be shared: the tasks of one write renew the same one, each while it runs, and the
+   commit closes it. It names nothing but the operation, so it does not matter whose form is stored.
+7. `__staging/<operation>/` holds files that the tasks of a job leave for each other; they go with
    the record.
-7. Losing a record loses no data: every staged file is looked for again before phase A.
+8. Losing a record loses no data: every staged file is looked for again before phase A.
 """
 
 from __future__ import annotations
@@ -160,17 +162,36 @@ class StagingRecords:
     def hold(self, operation_id: str, bases: Iterable[DatasetBase] = ()) -> Iterator[StagingJob]:
         """Hold a record that a thread renews until the block ends, however it ends."""
         job = self.open(operation_id, bases)
+        try:
+            with self._renewed(job):
+                yield job
+        finally:
+            job.close()
+
+    @contextmanager
+    def share(self, operation_id: str) -> Iterator[StagingJob]:
+        """Renew a record that others may renew too, until the block ends; the record stays.
+
+        Whoever ends the operation closes it. Where nobody does, it runs out.
+        """
+        job = StagingJob(self._objects, StagingRecord(operation_id, self._clock.now_us()))
+        job.renew()
+        with self._renewed(job):
+            yield job
+
+    @contextmanager
+    def _renewed(self, job: StagingJob) -> Iterator[None]:
         stop = threading.Event()
+        name = f"staging-{job.record.operation_id}"
         renewer = threading.Thread(
-            target=self._renew_until, args=(job, stop), name=f"staging-{operation_id}", daemon=True
+            target=self._renew_until, args=(job, stop), name=name, daemon=True
         )
         renewer.start()
         try:
-            yield job
+            yield
         finally:
             stop.set()
             renewer.join()
-            job.close()
 
     def live(self, *, orphan_age_s: float) -> tuple[StagingRecord, ...]:
         """Return the records of jobs that are not known to be dead."""
