@@ -258,9 +258,8 @@ class RowLookup:
     def joined_buckets(self, wanted: Buckets) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
         """Look up rows that are divided already; their first two columns are a pair."""
         for within, index in self._indexes():
-            made = index()
-            for columns in wanted.slabs(within):
-                yield columns, made.rows_of(Pairs(columns[0], columns[1]))
+            # The index has no name here: it has to go before the next one is made.
+            yield from _found_in(index(), wanted.slabs(within))
 
     def close(self) -> None:
         """Give back the room of what was divided."""
@@ -319,6 +318,13 @@ class _Index:
         if not len(self.rows):
             return places
         return np.where(places >= 0, self.rows[places], -1)
+
+
+def _found_in(
+    index: _Index, slabs: Iterator[tuple[Hashes, ...]]
+) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
+    for columns in slabs:
+        yield columns, index.rows_of(Pairs(columns[0], columns[1]))
 
 
 def _together(parts: list[Hashes]) -> Hashes:
