@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.changes.commit_changes import ParentlessCommitError
+from omnigraph.changes.commit_changes import PageLimitError, ParentlessCommitError
 from omnigraph.changes.feed import FeedRequest, FeedStartError
 from omnigraph.changes.selection import Selection
 from omnigraph.changes.tokens import CursorRejectedError
@@ -193,6 +193,19 @@ def test_a_cursor_of_another_life_of_a_branch_is_rejected(graph: Graph) -> None:
 def test_what_is_no_token_is_rejected(graph: Graph, token: str) -> None:
     with pytest.raises(CursorRejectedError, match="change cursor rejected: "):
         graph.poll_changes(FeedRequest(cursor=token))
+
+
+@pytest.mark.parametrize(("limit", "commits"), [(0, 1), (8_193, 1), (1, 0), (1, 513)])
+def test_a_page_of_nothing_or_of_too_much_is_refused(
+    graph: Graph, limit: int, commits: int
+) -> None:
+    load(graph, doc("a"))
+    with pytest.raises(PageLimitError, match="a page holds 1 to") as caught:
+        graph.poll_changes(FeedRequest(start="beginning", limit=limit, commits_max=commits))
+    assert bool(caught.value.details) == (max(limit, commits) > 1)
+    if commits == 1:
+        with pytest.raises(PageLimitError):
+            graph.commit_changes(graph.head_commit_id_for_branch(), limit=limit)
 
 
 def test_an_unknown_start_is_refused(graph: Graph) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import pty
@@ -21,6 +22,7 @@ import pytest
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.stamp import STAMP_KEY
 from omnigraph.recovery import failpoints
+from omnigraph.spark.progress import Progress
 from support.places import Place
 from support.terminal import Terminal
 
@@ -495,3 +497,35 @@ def test_colours_are_for_terminals_that_want_them(
     shown = on_a_terminal(["diff", *ids, "--uri", people], 80, **environment)
     assert ("\x1b[" in shown) is has_colour
     assert "\x1b[" not in omnigraph("diff", *ids, "--uri", people).out
+
+
+@pytest.mark.parametrize(("environment", "has_codes"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_progress_writes_over_its_line_with_and_without_escape_codes(
+    environment: dict[str, str], has_codes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    screen = Screen()
+    progress = Progress(screen)
+    progress._replace("a longer line")
+    progress._replace("short")
+    shown = screen.getvalue()
+    assert ("\x1b" in shown) is has_codes
+    # Without codes, blanks cover what the longer line has left.
+    assert shown.rpartition("\r")[2].rstrip() == ("\x1b[Kshort" if has_codes else "short")
+    assert has_codes or len(shown.rpartition("\r")[2]) == len("a longer line")
+
+
+def test_the_story_of_the_demo_has_colours_only_where_they_are_wanted(tmp_path: Path) -> None:
+    def told(**environment: str) -> str:
+        where = str(tmp_path / ("plain" if environment else "bright"))
+        words = ["demo", "--no-spark", "--rows", "10", "--dir", where]
+        return on_a_terminal(words, 80, **environment)
+
+    assert "\x1b[1m" in told()
+    assert "\x1b" not in told(NO_COLOR="1")

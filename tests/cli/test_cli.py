@@ -7,12 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
 
-from omnigraph.cli.app import COMMANDS, HIDDEN
+from omnigraph.cli.app import COMMANDS, HIDDEN, root
 from support.terminal import SCHEMA, Result, Terminal
 
 ULID = r"[0-9A-HJKMNP-TV-Z]{26}"
@@ -391,6 +393,25 @@ def test_old_names_of_commands_work(
 def test_no_error_shows_a_stack_trace(omnigraph: Terminal) -> None:
     for args in (("snapshot", "x"), ("snapshot", "ftp://x"), ("nothing",), ("init",)):
         assert "Traceback" not in omnigraph(*args).err
+
+
+def options_of(command: click.Command, words: str) -> Iterator[tuple[str, click.Option]]:
+    """Yield every option of a command and of those below it, with the words that lead to it."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            yield words, parameter
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            child = command.get_command(click.Context(command), name)
+            assert child is not None
+            yield from options_of(child, f"{words} {name}")
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    options = list(options_of(root, "omnigraph"))
+    assert len(options) > 150
+    silent = [f"{words} {o.opts[0]}" for words, o in options if not o.hidden and not o.help]
+    assert silent == []
 
 
 # -- processes ------------------------------------------------------------------------------------

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
+
+from support.pages import DOCS
 
 DEMO = Path(sys.executable).parent / "omnigraph"
 
@@ -70,6 +75,28 @@ def test_the_story_has_a_conflict_a_merge_and_a_crash(told: tuple[Path, str, str
     assert "99.0      | reviewed" in story
     settled = re.search(r"^\S+ (RolledBack|RolledForward) Load: ", story, re.MULTILINE)
     assert settled or "It was faster than the kill" in story
+
+
+def test_the_story_goes_to_stderr_and_the_facts_to_stdout_without_colours(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [DEMO, "demo", *SMALL, "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    facts = json.loads(done.stdout)
+    schema = json.loads((DOCS / "reference" / "json" / "demo.json").read_text(encoding="utf-8"))
+    Draft202012Validator(schema).validate(facts)
+    assert (facts["engine"], facts["rows"]) == ("local", 2000)
+    assert [step["title"] for step in facts["steps"]] == [
+        title.partition(". ")[2] for title in steps(done.stderr)
+    ]
+    codes = {c["exit_code"] for step in facts["steps"] for c in step["commands"]}
+    assert codes == {0, 1, None}
+    assert "\x1b" not in done.stderr
+    assert all((tmp_path / graph).is_dir() for graph in facts["graphs"])
 
 
 @pytest.mark.spark

@@ -85,7 +85,8 @@ def test_a_fault_at_any_effect_leaves_all_or_nothing(
     done = [check_fault(swept, next(places), plan) for plan in sweep(mode, effects_max=200)]
     assert len(done) > len(swept.decisive)
     assert done[-1] == len(job.steps), "without a fault the job succeeds"
-    assert not done[0], "the first effect is not the last one"
+    # Rows of a publish that cannot be staged ahead are staged again: that stops nothing.
+    assert 0 in done or not job.moves_tables, "some fault stops it"
 
 
 ON_S3 = [
@@ -119,7 +120,7 @@ def test_a_fault_at_any_effect_on_s3_leaves_all_or_nothing(
     swept = Sweep.measured(job, next(places))
     done = [check_fault(swept, next(places), plan) for plan in rotating_plans(offset)]
     assert done[-1] == len(job.steps), "without a fault the job succeeds"
-    assert 0 in done, "some fault stops it; a lease that landed unnoticed does not"
+    assert 0 in done or not job.moves_tables, "some fault stops it; a lease that landed does not"
 
 
 @pytest.mark.parametrize(

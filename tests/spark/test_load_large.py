@@ -33,7 +33,7 @@ DRIVER_GROWTH_MAX = 1 << 30
 WORKER_MAX = 2 << 30
 
 _LOAD = """\
-import json, resource, sys, threading
+import json, sys, threading
 from pathlib import Path
 from omnigraph.graph import Graph
 from omnigraph.spark import get_spark
@@ -42,32 +42,32 @@ place, nodes, edges = sys.argv[1:4]
 spark = get_spark(master="local-cluster[2,1,2048]")
 largest, done = {}, threading.Event()
 
+def peak(process):
+    lines = (Path("/proc") / process / "status").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
 def watch():
     # Python workers are no part of the executors' heaps, so they are looked at one by one.
     while not done.wait(0.2):
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if b"pyspark.daemon" in (process / "cmdline").read_bytes():
-                    status = (process / "status").read_text()
+                    largest[process.name] = max(largest.get(process.name, 0), peak(process.name))
             except OSError:
-                continue
-            else:
-                found = [l.split()[1] for l in status.splitlines() if l.startswith("VmRSS")]
-                largest[process.name] = max(largest.get(process.name, 0), *map(int, found), 0)
+                pass
 
 watcher = threading.Thread(target=watch)
 watcher.start()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak("self")
 graph = Graph.open(place, durability="process", auto_optimize=False)
 result = graph.load({"Person": nodes, "Knows": edges}, mode="append", engine="spark", spark=spark)
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+grown = peak("self") - before
 done.set()
 watcher.join()
 heap = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory()
 print(json.dumps({
     "inserted": result.inserted, "engine": result.engine, "seconds": result.seconds.to_json(),
-    "driver_growth": (after - before) * 1024, "driver_heap": heap,
-    "worker": max(largest.values(), default=0) * 1024,
+    "driver_growth": grown, "driver_heap": heap, "worker": max(largest.values(), default=0),
 }))
 spark.stop()
 """

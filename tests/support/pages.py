@@ -218,10 +218,12 @@ def _in_process(line: str) -> tuple[int, str]:
 
 def run_cli(args: Sequence[str]) -> tuple[int, str]:
     """Run the command line in this process; return its exit code and both streams as one text."""
-    printed = io.StringIO()
+    # Bytes below text, as a real stream has them: some commands write bytes.
+    bytes_below = io.BytesIO()
+    printed = io.TextIOWrapper(bytes_below, encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         code = run(list(args))
-    return code, printed.getvalue()
+    return code, bytes_below.getvalue().decode()
 
 
 def _in_shell(line: str) -> tuple[int, str]:

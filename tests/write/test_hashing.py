@@ -7,7 +7,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.write.hashing import NO_HASH, HashIndex, HashScheme, Pairs, is_among, repeated_hashes
+from omnigraph.write.hashing import (
+    NO_HASH,
+    HashIndex,
+    HashScheme,
+    Pairs,
+    distinct_hashes,
+    is_among,
+    repeated_hashes,
+)
 
 TEXTS = st.lists(st.text(max_size=40) | st.sampled_from(["", "a", "ab", "x" * 200, "x" * 201]))
 
@@ -56,6 +64,11 @@ def test_a_tuple_with_a_null_has_no_hash_and_members_keep_their_places() -> None
     assert repeated_hashes(np.concatenate([hashes, hashes])).tolist() == sorted(
         set(hashes.tolist()) - {0}
     )
+
+
+@given(st.lists(st.integers(0, 9) | st.integers(0, 2**64 - 1)))
+def test_each_hash_comes_once_in_order(hashes: list[int]) -> None:
+    assert distinct_hashes(np.array(hashes, np.uint64)).tolist() == sorted(set(hashes))
 
 
 @given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 40)), st.integers(1, 64))

@@ -20,7 +20,7 @@ from omnigraph.changes.diff import TypeChanges, snapshot_changes
 from omnigraph.changes.images import row_images
 from omnigraph.changes.selection import Op, Selection
 from omnigraph.changes.tokens import Position, decode, digest, encode, find_position, require
-from omnigraph.errors import ConflictError, NotFoundError
+from omnigraph.errors import ConflictError, InvalidInputError, NotFoundError
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.schema import read_ir
 from omnigraph.store.errors import DatasetVersionNotFoundError
@@ -69,6 +69,33 @@ class ChangeGapError(NotFoundError):
         """Where the gap begins."""
         gap = {"first_unreadable_commit_id": self.graph_commit_id}
         return {"change_feed_gap": gap if self.cursor is None else {"cursor": self.cursor, **gap}}
+
+
+class PageLimitError(InvalidInputError):
+    """A page was asked to hold nothing, or more than a page may hold."""
+
+    code = "OG-PAGE-LIMIT"
+
+    def __init__(self, resource: str, limit: int, actual: int) -> None:
+        self.resource = resource
+        self.limit = limit
+        self.actual = actual
+        self.hint = f"ask for 1 to {limit}, and follow the page tokens"
+        super().__init__(f"a page holds 1 to {limit} {resource.rpartition('_')[2]}, not {actual}")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """The limit, where it was exceeded."""
+        if self.actual < self.limit:
+            return {}
+        limit = {"resource": self.resource, "limit": self.limit, "actual": self.actual}
+        return {"resource_limit": limit}
+
+
+def check_page(resource: str, *, limit: int, actual: int) -> None:
+    """Refuse a size that no page can have; a page of nothing would never come to an end."""
+    if not 1 <= actual <= limit:
+        raise PageLimitError(resource, limit, actual)
 
 
 @dataclass
@@ -266,6 +293,7 @@ def commit_page(
         "commit": commit.graph_commit_id,
         "filter": selection.digest,
     }
+    check_page("commit_changes_page_changes", limit=PAGE_CHANGES_MAX, actual=limit)
     diff = CommitDiff(history, commit, selection)
     after = None
     if page_token is not None:

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.changes.commit_changes import (
     PAGE_CHANGES_DEFAULT,
+    PAGE_CHANGES_MAX,
     Budget,
     ChangeGapError,
     CommitDiff,
     ParentlessCommitError,
     cause_of,
+    check_page,
 )
 from omnigraph.changes.diff import SchemaBoundaryError
 from omnigraph.changes.selection import Selection
@@ -146,6 +148,8 @@ class Feed:
 
     def poll(self, request: FeedRequest) -> FeedPage:
         """Tell what has happened since a place."""
+        check_page("commit_changes_page_changes", limit=PAGE_CHANGES_MAX, actual=request.limit)
+        check_page("change_feed_page_commits", limit=COMMITS_MAX, actual=request.commits_max)
         place = self._place(request)
         oldest_first = self._chain[::-1]
         first = self._numbers[place.done] + 1

@@ -15,10 +15,22 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--kind`, `--type` and `--op`, each repeatable."""
     for option in (
         click.option(
-            "--op", "ops", multiple=True, type=click.Choice(["insert", "update", "delete"])
+            "--op",
+            "ops",
+            multiple=True,
+            type=click.Choice(["insert", "update", "delete"]),
+            help="Only changes of this kind; repeatable.",
         ),
-        click.option("--type", "types", multiple=True, metavar="T", help="Only this type."),
-        click.option("--kind", "kinds", multiple=True, type=click.Choice(["node", "edge"])),
+        click.option(
+            "--type", "types", multiple=True, metavar="T", help="Only this type; repeatable."
+        ),
+        click.option(
+            "--kind",
+            "kinds",
+            multiple=True,
+            type=click.Choice(["node", "edge"]),
+            help="Only nodes, or only edges.",
+        ),
     ):
         command = option(command)
     return command

@@ -137,7 +137,7 @@ class Guard:
         if rows_max is not None and rows > rows_max:
             raise RowLimitError(rows=rows, rows_max=rows_max)
 
-    def watched(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    def watched(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Read batches to the end, looking at time and memory between them."""
         kept: list[pa.RecordBatch] = []
         held = rows = 0
@@ -150,7 +150,7 @@ class Guard:
             if self._limits.memory_max is not None and held > self._limits.memory_max:
                 held = sum(one.nbytes for one in kept)
                 self.claim_bytes("a scan", rows=rows, needed=held)
-        return pa.Table.from_batches(kept, schema=schema)
+        return kept
 
 
 def _mib(count: int) -> str:

@@ -29,8 +29,7 @@ from omnigraph.read.filter import stored_values, true_rows
 from omnigraph.read.predicates import conjuncts, push_down
 from omnigraph.read.rows import Entities, RowIds, RowTable
 from omnigraph.read.table_keys import node_key
-from omnigraph.read.tables import one_array
-from omnigraph.store.filters import AllOf, Filter
+from omnigraph.store.filters import AllOf, Comparison, Filter
 from omnigraph.store.records import ROW_ID, ScanRequest
 
 
@@ -58,7 +57,9 @@ def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> Spli
         if isinstance(predicate, TextMatch):
             texts.append(predicate)
             continue
-        row_filter = push_down(predicate, bindings)
+        # Most queries have one of these, which needs no look at all the other kinds.
+        lookup = _text_lookup(predicate, bindings)
+        row_filter = push_down(predicate, bindings) if lookup is None else _is_text(*lookup)
         if row_filter is None:
             residual.append(predicate)
         else:
@@ -87,11 +88,13 @@ def scan_columns(context: Context, scan: NodeScan, names: tuple[str, ...]) -> li
     row_ids = _resident_rows(context, scan)
     if row_ids is None:
         split = split_filters(scan.filters, context.bindings)
-        if split.is_exact:
-            request = ScanRequest(columns=tuple(dict.fromkeys(names)), row_filter=split.pushed)
-            table = context.tables.scan(table_key, request)
-            _note(context, split, request.columns)
-            return [one_array(table[name]) for name in names]
+        if split.is_exact and split.pushed is not None:
+            wanted = tuple(dict.fromkeys(names))
+            columns = context.tables.columns(table_key, wanted, split.pushed)
+            _note(context, split, wanted)
+            if len(wanted) == len(names):
+                return columns
+            return [columns[wanted.index(name)] for name in names]
         row_ids = _scanned(context, scan, split, names)
     fetched = context.tables.fetch(table_key, row_ids, names)
     return [fetched[name] for name in names]
@@ -128,6 +131,10 @@ def _text_lookup(predicate: Predicate, bindings: Bindings) -> tuple[str, str] | 
             return None
 
 
+def _is_text(column: str, text: str) -> Filter:
+    return Comparison(column, "=", text)
+
+
 def _text_matches(context: Context, table_key: str, texts: tuple[TextMatch, ...]) -> RowIds | None:
     allowed: RowIds | None = None
     for predicate in texts:
@@ -162,12 +169,14 @@ def _scanned(
     return row_ids
 
 
-def _note(context: Context, split: SplitFilters, columns: Sequence[str] | None) -> None:
+def _note(context: Context, split: SplitFilters, columns: Sequence[str]) -> None:
+    if not context.profile.is_on:
+        return
     context.profile.note(
         pushed=split.pushed is not None,
         residual_filters=len(split.residual),
         text_filters=len(split.texts),
-        columns=list(columns or ()),
+        columns=list(columns),
     )
 
 

@@ -84,7 +84,18 @@ class TableReader:
     def scan(self, table_key: str, request: ScanRequest) -> pa.Table:
         """Read rows to the end, within the limits of the query."""
         schema, batches = self.handle(table_key).batches(request)
-        return self.guard.watched(batches, schema)
+        return pa.Table.from_batches(self.guard.watched(batches), schema=schema)
+
+    def columns(self, table_key: str, names: tuple[str, ...], row_filter: Filter) -> list[pa.Array]:
+        """Read columns of the rows that pass a filter, in any order of the rows."""
+        request = ScanRequest(columns=names, row_filter=row_filter)
+        schema, batches = self.handle(table_key).batches(request)
+        found = self.guard.watched(batches)
+        if len(found) == 1:
+            # Without the table around it: that is most of what a look-up of one row does here.
+            return list(found[0].columns)
+        table = pa.Table.from_batches(found, schema=schema)
+        return [one_array(column) for column in table.columns]
 
     def fetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Return columns for row ids, which may repeat; null where the id is `NULL`."""

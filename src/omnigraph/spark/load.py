@@ -134,7 +134,7 @@ class SparkLoader(Loader):
                 )
                 self._closing.callback(_quietly, self._work.close)
                 if self._embedder is not None:
-                    self._work.note_vectors(self._embedder)
+                    self._embedder.note_later(self._work.vector_notes)
         except BaseException:
             load.intake.close()
             raise

@@ -49,7 +49,7 @@ _RESPELLED: Final = (
     " process only; leave the ids out, or load without Spark"
 )
 DRIVER_ROWS_MAX: Final = 200_000
-"""The driver itself looks through fewer stored rows than these: a job costs more."""
+"""The driver itself reads, or looks through, fewer rows than these: a job costs more."""
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -160,7 +160,7 @@ class LoadRun:
         self, load: StagedLoad, stage: str, sources: Sequence[FileTask | FrameSource]
     ) -> None:
         tasks = [source for source in sources if isinstance(source, FileTask)]
-        self._take(load, self._jobs.calls(stage, partial(stage_files, load.context), tasks))
+        self._take(load, self._staged_files(load.context, stage, tasks))
         for source in sources:
             if isinstance(source, FrameSource):
                 owner = load.context.owner(source.table_key)
@@ -170,6 +170,15 @@ class LoadRun:
                     continue
                 rows = partial(stage_batches, load.context, source.table_key, source.source)
                 self._take(load, self._jobs.rows(f"{stage}: {owner.name}", source.frame, rows))
+
+    def _staged_files(
+        self, context: LoadContext, stage: str, tasks: Sequence[FileTask]
+    ) -> list[TaskOutcome]:
+        rows = _planned_rows(tasks)
+        # Vectors are made by workers, however few: that is what takes the time.
+        if rows is not None and rows < self._driver_rows_max and context.embed is None:
+            return [stage_files(context, task, number) for number, task in enumerate(tasks)]
+        return self._jobs.calls(stage, partial(stage_files, context), tasks)
 
     def _take(self, load: StagedLoad, outcomes: Sequence[TaskOutcome]) -> None:
         for outcome in outcomes:

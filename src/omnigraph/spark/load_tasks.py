@@ -22,7 +22,6 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from omnigraph.clock import SystemClock
-from omnigraph.errors import OmnigraphError
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.key_set import sorted_run
@@ -43,7 +42,7 @@ from omnigraph.spark.load_plan import (
     runs_of,
     unique_runs,
 )
-from omnigraph.spark.load_vectors import stage_vectors
+from omnigraph.spark.load_vectors import VectorsFailedError, stage_vectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.write.columns import flat
 from omnigraph.write.external_blobs import ExternalBlobs
@@ -74,8 +73,8 @@ def stage_files(context: LoadContext, task: FileTask, number: int) -> TaskOutcom
         return _stage_parquet(context, context.owner(task.table_key), task, number)
     except _UnreadableError as error:
         return TaskOutcome((), ViolationLog(), unreadable=(error.path, error.reason))
-    except OmnigraphError as error:
-        return TaskOutcome((), ViolationLog(), failure=error)
+    except VectorsFailedError as failed:
+        return TaskOutcome((), ViolationLog(), failure=failed.error)
 
 
 def stage_batches(
@@ -97,8 +96,8 @@ def stage_batches(
     stage = TypeStage(context, owner)
     try:
         part = stage.write(columns(), number)
-    except OmnigraphError as error:
-        return TaskOutcome((), ViolationLog(), failure=error)
+    except VectorsFailedError as failed:
+        return TaskOutcome((), ViolationLog(), failure=failed.error)
     return _outcome(context, (part,), stage.rejects)
 
 

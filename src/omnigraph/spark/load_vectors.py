@@ -16,6 +16,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.schema import NodeType
 from omnigraph.spark.task_store import task_store
 from omnigraph.spark.vector_cache import SharedVectors
+from omnigraph.store.errors import StorageError
 from omnigraph.write.embed import EmbedNotes
 from omnigraph.write.embed_tasks import EmbedOrder
 
@@ -30,6 +31,14 @@ _NOTES: Final = pa.schema(
         pa.field("text_hash", pa.utf8()),
     ]
 )
+
+
+class VectorsFailedError(Exception):
+    """Vectors cannot be made, and trying the task again would not help."""
+
+    def __init__(self, error: OmnigraphError) -> None:
+        self.error = error
+        super().__init__(error)
 
 
 class StageVectors:
@@ -51,9 +60,11 @@ class StageVectors:
         """Fill the vectors of some rows."""
         try:
             return self._embedder.fill(self._node, rows)
+        except StorageError:
+            raise
         except OmnigraphError as error:
             self._shared.fail(error)
-            raise
+            raise VectorsFailedError(error) from error
 
     def noted(self) -> str | None:
         """Leave what was made from which text in a file; a given vector has no text."""

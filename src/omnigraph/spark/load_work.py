@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.load_run import LoadRun
     from omnigraph.spark.sources import LoadPlan
     from omnigraph.spark.stored_tasks import EndsTask
-    from omnigraph.write.embed import RowEmbedder
+    from omnigraph.write.embed import EmbedNotes
     from omnigraph.write.load import PreparedLoad
     from omnigraph.write.load_stage import StagedType
     from omnigraph.write.spool import SpoolRoom
@@ -117,13 +117,12 @@ class SparkWork:
             ]
             quarantine.add(owner, record, found)
 
-    def note_vectors(self, embedder: RowEmbedder) -> None:
-        """Say which vectors the tasks have made; it is recorded once the load is published."""
+    def vector_notes(self) -> Iterator[EmbedNotes]:
+        """Say which vectors the tasks have made, part by part."""
         for staged in self._staged.types().values():
             for part in staged.parts:
                 if part.embedded is not None:
-                    for notes in notes_in(self._context.files, part.embedded, staged.owner.name):
-                        embedder.note(notes)
+                    yield from notes_in(self._context.files, part.embedded, staged.owner.name)
 
     # -- judging ----------------------------------------------------------------------------------
 

@@ -100,7 +100,8 @@ class Buckets:
         """Give the room back; nothing can be read any more."""
         self._runs, self._waiting, self._waiting_rows = [], [], 0
         if self._file is not None:
-            self._file.truncate(0)
+            self._room.discard_file(self._file)
+            self._file = None
 
     def _write_run(self) -> None:
         if not self._waiting_rows:

@@ -19,9 +19,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 VECTORS_KEPT_MAX: Final = 20_000
 """So many vectors of one write are remembered, for texts that come again."""
 _TEXTS_ASKED_MAX: Final = 2_048
-_RECORDED_ROWS_MAX: Final = 1_000_000
+_RECORDED_ROWS: Final = 200_000
 
 
 class EmbedMode(StrEnum):
@@ -122,6 +123,19 @@ class _Notes:
     hashes: list[pa.Array] = field(default_factory=list)
     forgotten: list[pa.Array] = field(default_factory=list)
 
+    @property
+    def rows(self) -> int:
+        return sum(map(len, (*self.ids, *self.forgotten)))
+
+    def add(self, part: EmbedNotes) -> None:
+        self.ids.append(part.ids)
+        self.hashes.append(part.hashes)
+        self.forgotten.append(part.forgotten)
+
+    def together(self, target: tuple[str, str]) -> EmbedNotes:
+        columns = (_together(parts) for parts in (self.ids, self.hashes, self.forgotten))
+        return EmbedNotes(*target, *columns)
+
 
 class EmbeddingClients(Protocol):
     """Where a client comes from when the first text is met."""
@@ -176,6 +190,7 @@ class RowEmbedder:
         self._cache = cache
         self._known: dict[tuple[str, str], _KnownVectors] = {}
         self._notes: dict[tuple[str, str], _Notes] = {}
+        self._others: list[Callable[[], Iterator[EmbedNotes]]] = []
         self.texts_sent = 0
         """How many texts the provider was asked for."""
 
@@ -222,33 +237,24 @@ class RowEmbedder:
 
     def notes(self) -> list[EmbedNotes]:
         """Return what is to be recorded."""
-        return [
-            EmbedNotes(*target, _together(n.ids), _together(n.hashes), _together(n.forgotten))
-            for target, n in self._notes.items()
-        ]
+        return [notes.together(target) for target, notes in self._notes.items()]
 
-    def note(self, notes: EmbedNotes) -> None:
-        """Take what somebody else who fills vectors of this write wants to have recorded."""
-        own = self._notes.setdefault((notes.type_name, notes.property_name), _Notes())
-        own.ids.append(notes.ids)
-        own.hashes.append(notes.hashes)
-        own.forgotten.append(notes.forgotten)
+    def note_later(self, notes: Callable[[], Iterator[EmbedNotes]]) -> None:
+        """Hear of others who fill vectors of this write; their notes are asked for at the end."""
+        self._others.append(notes)
 
     def record(self) -> None:
         """Remember what the vectors were made from; call it once the write is published."""
-        for (type_name, property_name), notes in self._notes.items():
-            forgotten = _together(notes.forgotten)
-            if len(forgotten):
-                self._table.forget(type_name, property_name, forgotten)
-            for ids, hashes in _pieces(notes):
-                self._table.record(
-                    type_name,
-                    property_name,
-                    ids=ids,
-                    hashes=hashes,
-                    model=self._clients.get().model,
-                )
+        everything = chain(self.notes(), *(others() for others in self._others))
+        for notes in _gathered(everything):
+            own = (notes.type_name, notes.property_name)
+            if len(notes.forgotten):
+                self._table.forget(*own, notes.forgotten)
+            if len(notes.ids):
+                model = self._clients.get().model
+                self._table.record(*own, ids=notes.ids, hashes=notes.hashes, model=model)
         self._notes.clear()
+        self._others.clear()
 
     # -- one target -----------------------------------------------------------------------------
 
@@ -363,17 +369,17 @@ def _together(parts: list[pa.Array]) -> pa.Array:
     return pa.concat_arrays(parts) if parts else pa.array([], pa.utf8())
 
 
-def _pieces(notes: _Notes) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Put notes together, a bounded number of rows at a time."""
-    waiting: list[tuple[pa.Array, pa.Array]] = []
-    rows = 0
-    for number, part in enumerate(zip(notes.ids, notes.hashes, strict=True), 1):
-        waiting.append(part)
-        rows += len(part[0])
-        if rows and (rows >= _RECORDED_ROWS_MAX or number == len(notes.ids)):
-            ids, hashes = zip(*waiting, strict=True)
-            yield pa.concat_arrays(ids), pa.concat_arrays(hashes)
-            waiting, rows = [], 0
+def _gathered(notes: Iterable[EmbedNotes]) -> Iterator[EmbedNotes]:
+    """Put notes about one property together: each record is a commit, and memory is bounded."""
+    waiting: dict[tuple[str, str], _Notes] = {}
+    for part in notes:
+        target = (part.type_name, part.property_name)
+        own = waiting.setdefault(target, _Notes())
+        own.add(part)
+        if own.rows >= _RECORDED_ROWS:
+            yield waiting.pop(target).together(target)
+    for target, own in waiting.items():
+        yield own.together(target)
 
 
 def _is_stored_vector(

@@ -270,10 +270,23 @@ class HashIndex:
 def repeated_hashes(hashes: Hashes) -> Hashes:
     """Return the values that occur more than once, sorted; `NO_HASH` does not count."""
     ordered = np.sort(hashes)
-    again = ordered[1:][ordered[1:] == ordered[:-1]]
-    distinct: Hashes = np.unique(again)
+    distinct = distinct_hashes(ordered[1:][ordered[1:] == ordered[:-1]])
     found: Hashes = distinct[distinct != NO_HASH]
     return found
+
+
+def distinct_hashes(hashes: Hashes) -> Hashes:
+    """Return each value once, sorted.
+
+    `np.unique` puts whole numbers into a hash table first, which takes twenty times as long.
+
+    >>> distinct_hashes(np.array([7, 3, 7], np.uint64)).tolist()
+    [3, 7]
+    """
+    ordered = np.sort(hashes)
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def is_among(hashes: Hashes, ordered: Hashes) -> Mask:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.write.columns import Integers, Mask, flat
-from omnigraph.write.hashing import Hashes, is_among
+from omnigraph.write.hashing import Hashes, distinct_hashes, is_among
 from omnigraph.write.load_findings import FirstRows, live_rows
 from omnigraph.write.locate import PROBES_MAX
 from omnigraph.write.validate_cardinality import card_violation
@@ -116,12 +116,12 @@ class _StoredEdges:
         if self._few is not None:
             ids = loaded.pick(self._few, ("id",))["id"]
             found = scope.stored.where(loaded.table_key, "id", ids, columns=("src",))
-            return np.unique(loaded.hasher.texts(flat(found["src"])))
+            return distinct_hashes(loaded.hasher.texts(flat(found["src"])))
         parts = [np.zeros(0, np.uint64)]
         for slab, is_moved in self._scanned():
             moved = slab.filter(pa.array(is_moved))
-            parts.append(np.unique(loaded.hasher.texts(flat(moved["src"]))))
-        return np.unique(np.concatenate(parts))
+            parts.append(distinct_hashes(loaded.hasher.texts(flat(moved["src"]))))
+        return distinct_hashes(np.concatenate(parts))
 
     def staying(self) -> Iterator[Hashes]:
         """Read the sources of the edges that stay; of few written edges only what matters."""

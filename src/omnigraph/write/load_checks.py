@@ -26,7 +26,7 @@ from omnigraph.schema.values.ids import spell
 from omnigraph.write import codes
 from omnigraph.write.columns import Integers, flat
 from omnigraph.write.delta import WriteMode
-from omnigraph.write.hashing import NO_HASH, Hashes, is_among
+from omnigraph.write.hashing import NO_HASH, Hashes, distinct_hashes, is_among
 from omnigraph.write.load_cardinality import check_cardinality
 from omnigraph.write.load_ends import check_ends, check_orphans
 from omnigraph.write.load_findings import (
@@ -147,6 +147,7 @@ class LoadJudge:
                 rows = np.unique(found[found >= 0])
                 for start in range(0, len(rows), _CONFIRMED_ROWS):
                     hits.add(self._confirmed(loaded, rows[start : start + _CONFIRMED_ROWS]))
+            ids.forget_buckets()
         if hits.total:
             self._add_conflicts(loaded, hits.rows(), total=hits.total, first_rows=None)
 
@@ -247,7 +248,7 @@ class LoadJudge:
         holders = self._holders(loaded, members, ordered) if len(ordered) else None
         if holders is None or not holders.num_rows:
             return 0
-        held = np.unique(loaded.tuple_hashes(holders, members))
+        held = distinct_hashes(loaded.tuple_hashes(holders, members))
         hits = [rows[is_among(hashes, held) & (hashes != NO_HASH)] for hashes, rows in part.slabs()]
         rows = np.sort(np.concatenate(hits))
         picked = loaded.pick(rows, tuple(dict.fromkeys(("id", *members))))

@@ -115,6 +115,7 @@ def _orphans(edge: EdgeType, end: str, nodes: LoadedType, scope: LoadScope) -> F
     )
     for addresses, found in nodes.lookup().joined(column):
         orphans.add(addresses[found < 0])
+    column.forget_buckets()
     return orphans
 
 

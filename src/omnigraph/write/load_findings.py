@@ -156,10 +156,16 @@ class LoadScope:
     def stored_lookup(self, loaded: LoadedType, node_key: str) -> RowLookup:
         """Return how stored nodes are found by id; the last one is kept."""
         if self._stored_lookup is None or self._stored_lookup[0] != node_key:
+            self._close_stored()
             room = loaded.room
             ids = StoredHashes(self.stored, node_key, "id", scheme=loaded.hasher, room=room)
             self._stored_lookup = node_key, RowLookup(ids, None, room.rows_at_once)
         return self._stored_lookup[1]
+
+    def _close_stored(self) -> None:
+        if self._stored_lookup is not None:
+            self._stored_lookup[1].close()
+        self._stored_lookup = None
 
     def is_written(self, loaded: LoadedType, found: pa.Table, numbers: Integers) -> Mask:
         """Say which stored rows the load replaces; `numbers` are theirs in a scan of the table."""
@@ -173,12 +179,13 @@ class LoadScope:
             mask = np.zeros(len(stored), np.bool_)
             for rows, hits in loaded.lookup().joined(stored):
                 mask[rows[hits >= 0]] = True
+            stored.forget_buckets()
             self._written[loaded.table_key] = mask
         return self._written[loaded.table_key][numbers]
 
     def forget(self) -> None:
         """Free what was kept to find rows."""
-        self._stored_lookup = None
+        self._close_stored()
         self._written.clear()
         for loaded in self.types.values():
             loaded.forget_lookup()

@@ -19,7 +19,15 @@ import numpy as np
 from omnigraph.store.records import ROW_ADDRESS
 from omnigraph.write.buckets import Buckets, bucket_of, divided
 from omnigraph.write.columns import Integers, Mask, flat
-from omnigraph.write.hashing import NO_HASH, Hashes, HashIndex, HashScheme, Pairs, repeated_hashes
+from omnigraph.write.hashing import (
+    NO_HASH,
+    Hashes,
+    HashIndex,
+    HashScheme,
+    Pairs,
+    distinct_hashes,
+    repeated_hashes,
+)
 
 if TYPE_CHECKING:
     from omnigraph.write.locate import StoredRows
@@ -37,6 +45,10 @@ class HashedRows(Protocol):
 
     def buckets(self) -> Buckets:
         """Return both hashes and the number of every row, divided by the first hash."""
+        ...
+
+    def forget_buckets(self) -> None:
+        """Give back the room of the divided form."""
         ...
 
 
@@ -138,20 +150,20 @@ class HashPart:
                 # Many rows with few hashes among them: each is enough once.
                 together = np.concatenate(known)
                 again.append(repeated_hashes(together))
-                known = [np.unique(together)]
+                known = [distinct_hashes(together)]
                 size = len(known[0])
         if not known:
             return np.zeros(0, np.uint64)
         last = repeated_hashes(known[0] if len(known) == 1 else np.concatenate(known))
         if not again:
             return last
-        found: Hashes = np.unique(np.concatenate([*again, last]))
+        found: Hashes = distinct_hashes(np.concatenate([*again, last]))
         return found
 
     def distinct(self) -> Hashes:
         """Return all hashes once, sorted."""
-        parts = [np.unique(hashes) for hashes, _ in self.slabs()]
-        found: Hashes = np.unique(np.concatenate([*parts, np.zeros(0, np.uint64)]))
+        parts = [distinct_hashes(hashes) for hashes, _ in self.slabs()]
+        found: Hashes = distinct_hashes(np.concatenate([*parts, np.zeros(0, np.uint64)]))
         kept: Hashes = found[found != NO_HASH]
         return kept
 
@@ -203,6 +215,12 @@ class StoredHashes:
                 self._buckets.append(pairs.first, pairs.second, rows.astype(np.uint64))
         return self._buckets
 
+    def forget_buckets(self) -> None:
+        """Give back the room of the divided form."""
+        if self._buckets is not None:
+            self._buckets.close()
+            self._buckets = None
+
 
 class RowLookup:
     """Finds rows by the pair of hashes of their id."""
@@ -240,9 +258,12 @@ class RowLookup:
     def joined_buckets(self, wanted: Buckets) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
         """Look up rows that are divided already; their first two columns are a pair."""
         for within, index in self._indexes():
-            made = index()
-            for columns in wanted.slabs(within):
-                yield columns, made.rows_of(Pairs(columns[0], columns[1]))
+            # The index has no name here: it has to go before the next one is made.
+            yield from _found_in(index(), wanted.slabs(within))
+
+    def close(self) -> None:
+        """Give back the room of what was divided."""
+        self._known.forget_buckets()
 
     @property
     def is_divided(self) -> bool:
@@ -297,6 +318,13 @@ class _Index:
         if not len(self.rows):
             return places
         return np.where(places >= 0, self.rows[places], -1)
+
+
+def _found_in(
+    index: _Index, slabs: Iterator[tuple[Hashes, ...]]
+) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
+    for columns in slabs:
+        yield columns, index.rows_of(Pairs(columns[0], columns[1]))
 
 
 def _together(parts: list[Hashes]) -> Hashes:

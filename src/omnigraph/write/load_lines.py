@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import json as arrow_json
 
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values import codes as value_codes
@@ -233,8 +234,6 @@ def _columns(owner: Owner, lines: _Lines, numbers: Integers, first: int) -> Colu
 
 
 def _parsed(owner: Owner, text: bytes | pa.Buffer) -> pa.Table | None:
-    from pyarrow import json as arrow_json  # noqa: PLC0415 - not every process reads records
-
     schema = _json_schema(owner)
     if schema is None:
         return None

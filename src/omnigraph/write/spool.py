@@ -80,6 +80,12 @@ class SpoolRoom:
         self._opened.append(file)
         return file
 
+    def discard_file(self, file: BinaryIO) -> None:
+        """Close and remove a file before the room goes: whoever divides again opens another."""
+        self._opened.remove(file)
+        file.close()
+        Path(file.name).unlink()
+
 
 class Spool:
     """The rows of one table, in the order in which they came."""

@@ -32,11 +32,17 @@ def command() -> None:
 
 @command.command("poll")
 @graph_address(positional=False)
-@click.option("--branch", default="main", show_default=True)
+@click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--cursor", help="Go on where an earlier poll ended.")
 @click.option("--start", metavar="PLACE", help="now, beginning or after:COMMIT.")
 @click.option("--page-token", help="Fetch one page of a poll, as it is.")
-@click.option("--limit", type=click.IntRange(1, 8192), default=1000, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 8192),
+    default=1000,
+    show_default=True,
+    help="How many changes a page has.",
+)
 @selection_options
 @_json
 def poll(
@@ -73,7 +79,7 @@ def poll(
 
 @command.command("baseline")
 @graph_address(positional=False)
-@click.option("--branch", default="main", show_default=True)
+@click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option(
     "--out",
     "path",

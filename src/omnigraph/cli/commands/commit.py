@@ -29,7 +29,7 @@ def command() -> None:
 
 @command.command("list")
 @graph_address(positional=True)
-@click.option("--branch", default="main", show_default=True)
+@click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option(
     "--filter",
@@ -67,7 +67,13 @@ def show(uri: str | None, commit_id: str, as_json: bool) -> None:
 @command.command("changes")
 @graph_address(positional=False)
 @click.argument("commit_id")
-@click.option("--limit", type=click.IntRange(1, 8192), default=1000, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 8192),
+    default=1000,
+    show_default=True,
+    help="How many changes a page has.",
+)
 @click.option("--page-token", help="Fetch one page, as it is.")
 @selection_options
 @_json

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("export", cls=ScopedCommand)
 @graph_address(positional=True)
-@click.option("--branch", default="main", show_default=True)
+@click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--type", "types", metavar="TYPE", multiple=True, help="Only this type; repeatable.")
 @click.option(
     "--format",
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     type=click.Choice(["jsonl", "parquet", "csv"]),
     default="jsonl",
     show_default=True,
+    help="What the files are.",
 )
 @click.option(
     "--out",

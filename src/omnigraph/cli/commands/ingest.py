@@ -16,7 +16,7 @@ from omnigraph.cli.output import Output
 @graph_address(positional=True)
 @click.option("--data", required=True, metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--mode", default="merge", type=click.Choice(["overwrite", "append", "merge"]))
-@click.option("--branch", default="main", show_default=True)
+@click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--from", "base", default="main", show_default=True)
 @click.option("--json", "as_json", is_flag=True)
 def command(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command("mutate", cls=ScopedCommand)
 @query_input
-@click.option("--branch", default="main", show_default=True)
+@click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option(
     "--if-commit", "expected_head", metavar="ID", help="Only if this is the branch's head."
 )

@@ -12,7 +12,7 @@ from omnigraph.names import INTERNAL_SCHEMA_VERSION
 
 @click.command("snapshot", cls=ScopedCommand)
 @graph_address(positional=True)
-@click.option("--branch", default="main", show_default=True)
+@click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(uri: str | None, branch: str, as_json: bool) -> None:
     """Show which version of which dataset a branch publishes."""
