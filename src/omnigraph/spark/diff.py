@@ -6,7 +6,7 @@ collected. Whoever goes through them in their order holds one partition at a tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,7 @@ from omnigraph.spark.diff_tasks import (
     ReadCandidates,
     candidate_frame,
 )
-from omnigraph.spark.source_tables import PARTITION_ROWS
+from omnigraph.spark.source_tables import grouped_by_rows
 from omnigraph.spark.types import spark_schema
 from omnigraph.store.records import DatasetVersion
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from omnigraph.manifest import Entry, Snapshot
     from omnigraph.store import StoreSettings
-    from omnigraph.store.records import FragmentInfo
 
 BUCKET_ROWS: Final = 250_000
 """So many candidates of both sides are compared by one task."""
@@ -131,23 +130,10 @@ def _version(entry: Entry | None) -> DatasetVersion | None:
 
 def candidate_tasks(table: int, differing: DifferingFragments) -> Iterator[CandidateTask]:
     """Give each fragment, or pair of them, to one task; small ones share it."""
-    for ids in _grouped(differing.only_before):
+    for ids in grouped_by_rows(differing.only_before):
         yield CandidateTask(table, before_ids=ids)
-    for ids in _grouped(differing.only_after):
+    for ids in grouped_by_rows(differing.only_after):
         yield CandidateTask(table, after_ids=ids)
     pairs = {new.fragment_id: (old, new) for old, new in differing.moved}
-    for ids in _grouped([new for _, new in differing.moved]):
+    for ids in grouped_by_rows([new for _, new in differing.moved]):
         yield CandidateTask(table, moved=tuple(pairs[number] for number in ids))
-
-
-def _grouped(fragments: Sequence[FragmentInfo]) -> Iterator[tuple[int, ...]]:
-    group: list[int] = []
-    rows = 0
-    for fragment in fragments:
-        if group and rows + fragment.physical_rows > PARTITION_ROWS:
-            yield tuple(group)
-            group, rows = [], 0
-        group.append(fragment.fragment_id)
-        rows += fragment.physical_rows
-    if group:
-        yield tuple(group)

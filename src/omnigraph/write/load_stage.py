@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.write.load_types import LoadedType
     from omnigraph.write.locate import StoredRows
 
-_DECLARED_ROWS_MIN: Final = 10_000
+_DECLARED_ROWS_MIN: Final = 1 << 18
 """Fewer rows are written and committed in a moment."""
 
 
