@@ -143,7 +143,7 @@ def test_commits_are_listed_and_shown(omnigraph: Terminal, graph: str) -> None:
 
 
 def test_schema_show_prints_the_text_as_it_was_written(omnigraph: Terminal, graph: str) -> None:
-    assert omnigraph("schema", "show", graph) == Result(0, SCHEMA + "\n", "")
+    assert omnigraph("schema", "show", graph) == Result(0, SCHEMA, "")
     assert omnigraph("schema", "show", graph, "--json").json == {"schema_source": SCHEMA}
 
 
@@ -304,7 +304,7 @@ def test_init_never_replaces_a_graph(omnigraph: Terminal, graph: str) -> None:
         result = omnigraph("init", "--schema", "next.pg", graph, *flags)
         hint = f"hint: choose another root; `omnigraph snapshot {graph}` shows what is there"
         assert result == Result(1, "", f"error: {graph} already holds a graph\n{hint}\n")
-    assert omnigraph("schema", "show", graph).out == SCHEMA + "\n"
+    assert omnigraph("schema", "show", graph).out == SCHEMA
 
 
 def test_a_wrong_schema_is_shown_with_its_places(omnigraph: Terminal, tmp_path: Path) -> None:
