@@ -189,3 +189,16 @@ def test_spark_merges(spark: SparkSession, tmp_path: Path) -> None:
     assert '"theirs"' in lines
     assert "d1" not in lines
     assert graph.branch_merge("draft", spark=spark).outcome == "already_up_to_date"
+
+
+@pytest.mark.spark
+def test_conflicts_become_a_frame(spark: SparkSession, tmp_path: Path) -> None:
+    graph = new_graph(tmp_path / "g")
+    load(graph, "main", doc("d1", note="old"))
+    graph.branch_create("draft")
+    load(graph, "draft", doc("d1", note="mine"))
+    load(graph, "main", doc("d1", note="theirs"))
+    with pytest.raises(MergeConflictError) as caught:
+        graph.branch_merge("draft")
+    [row] = caught.value.conflicts.to_spark(spark).collect()
+    assert (row["type_name"], row["entity_id"], row["kind"]) == ("Doc", "d1", "divergent_update")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from omnigraph.errors import ConflictError
 
 _PREVIEWED: Final = 3
+_TOLD_MAX: Final = 100
+_COLUMNS: Final = ("entity_kind", "type_name", "entity_id", "kind", "message")
 
 
 class ConflictKind(StrEnum):
@@ -73,6 +77,27 @@ def row_conflict(
     return Conflict(table_key, kind, message, entity_id)
 
 
+class Conflicts(tuple[Conflict, ...]):
+    """All conflicts of a merge, in their order; a table for whoever has many of them."""
+
+    __slots__ = ()
+
+    def to_arrow(self) -> pa.Table:
+        """Return a row for each conflict.
+
+        >>> Conflicts([row_conflict("node:Doc", ConflictKind.DIVERGENT_UPDATE, "d7")]).to_arrow()[
+        ...     "entity_id"
+        ... ].to_pylist()
+        ['d7']
+        """
+        schema = pa.schema([pa.field(name, pa.utf8()) for name in _COLUMNS])
+        return pa.Table.from_pylist([found.to_json() for found in self], schema=schema)
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return the same as a DataFrame of a Spark session."""
+        return spark.createDataFrame(self.to_arrow())
+
+
 class MergeConflictError(ConflictError):
     """Two branches cannot be merged as they are; neither was changed."""
 
@@ -81,12 +106,14 @@ class MergeConflictError(ConflictError):
     def __init__(self, source: str, target: str, conflicts: Sequence[Conflict]) -> None:
         self.source = source
         self.target = target
-        self.conflicts = tuple(conflicts)
+        self.conflicts = Conflicts(conflicts)
         self.hint = (
             f"`omnigraph branch merge {source} --into {target} --prefer source` (or `target`)"
             " settles conflicts of rows; change the branches to settle the others"
         )
-        listed = "; ".join(f"{found.subject}: {found.message}" for found in self.conflicts)
+        shown = [f"{found.subject}: {found.message}" for found in self.conflicts[:_TOLD_MAX]]
+        rest = len(self.conflicts) - len(shown)
+        listed = "; ".join([*shown, f"and {rest} more"] if rest else shown)
         super().__init__(f"merge conflicts: {listed}")
 
     @property

@@ -36,6 +36,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.merge.conflicts import (
     Conflict,
+    Conflicts,
     MergeConflictError,
     ReadSetConflictError,
     row_conflict,
@@ -150,7 +151,7 @@ class MergeResult:
     actor_id: str | None
     commit: GraphCommit | None = None
     counts: tuple[TypeCounts, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: Conflicts = field(default_factory=Conflicts)
     resolved: Mapping[str, int] = field(default_factory=dict)
     """How many rows were settled, by rule."""
     engine: str = "local"
@@ -500,6 +501,6 @@ def _result(job: _Job, plan: _Plan, commit: GraphCommit | None = None) -> MergeR
         actor_id=job.request.actor_id,
         commit=commit,
         counts=tuple(TypeCounts(key, *each.counts) for key, each in sorted(work.items())),
-        conflicts=tuple(plan.conflicts),
+        conflicts=Conflicts(plan.conflicts),
         resolved=dict(plan.resolved),
     )
