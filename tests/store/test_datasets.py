@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
+import lance
 import pyarrow as pa
 import pytest
 
 from omnigraph.store import Store, connect
 from omnigraph.store.errors import (
+    CorruptObjectError,
     DatasetExistsError,
     DatasetNotFoundError,
     DatasetVersionNotFoundError,
@@ -525,3 +528,24 @@ def test_a_branch_whose_maker_died_before_its_ref_can_be_cut_again(
     assert not store.datasets.has_branch(LOCATION, "lock")
     fork = store.datasets.create_branch(LOCATION, "lock", from_version=second)
     assert len(ages(store, fork)) == (3 if second == 2 else 0)
+
+
+@pytest.mark.parametrize("vanished", [1, 1_000])
+def test_a_version_that_a_cleanup_takes_while_versions_are_listed_is_no_damage(
+    local_store: Store, monkeypatch: pytest.MonkeyPatch, vanished: int
+) -> None:
+    create(local_store, numbered(3))
+    versions = lance.LanceDataset.versions
+    calls = itertools.count(1)
+
+    def vanishing(dataset: lance.LanceDataset) -> object:
+        if next(calls) <= vanished:
+            raise ValueError("Not found: _versions/18446744073709551612.manifest")
+        return versions(dataset)
+
+    monkeypatch.setattr(lance.LanceDataset, "versions", vanishing)
+    if vanished == 1:
+        assert [info.version for info in local_store.datasets.versions(LOCATION)] == [1, 2]
+    else:
+        with pytest.raises(CorruptObjectError):
+            local_store.datasets.versions(LOCATION)

@@ -14,8 +14,9 @@ What the adapter adds to them:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import lance
 import pyarrow as pa
@@ -55,6 +56,9 @@ from omnigraph.store.records import (
     WrittenIndexSegment,
 )
 from omnigraph.store.uri import Root, checked_path
+
+_LISTINGS_MAX: Final = 8
+"""Listing versions is tried so often before it is believed that one of them is damaged."""
 
 
 class LanceStore:
@@ -100,9 +104,7 @@ class LanceStore:
 
     def versions(self, location: str, *, branch: str | None = None) -> tuple[VersionInfo, ...]:
         """Describe every version that still exists, oldest first."""
-        dataset = self.open(location, branch=branch).dataset
-        with read_failures(location):
-            found = dataset.versions()
+        found = self._listed_versions(location, branch)
         return tuple(
             VersionInfo(
                 version=entry["version"],
@@ -112,6 +114,14 @@ class LanceStore:
             )
             for entry in sorted(found, key=lambda entry: entry["version"])
         )
+
+    def _listed_versions(self, location: str, branch: str | None) -> list[dict[str, Any]]:
+        """List the versions; a cleanup beside may take one between its listing and its read."""
+        for _ in range(_LISTINGS_MAX):
+            with suppress(*lance_failures()):
+                return self.open(location, branch=branch).dataset.versions()
+        with read_failures(location):
+            return self.open(location, branch=branch).dataset.versions()
 
     def transactions(
         self, location: str, *, branch: str | None = None, first: int, last: int
