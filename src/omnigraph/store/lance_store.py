@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import lance
 import pyarrow as pa
+from lance.dataset import Version
 
 from omnigraph.store import lance_staging as staging
 from omnigraph.store import lance_upkeep as upkeep
@@ -115,7 +116,7 @@ class LanceStore:
             for entry in sorted(found, key=lambda entry: entry["version"])
         )
 
-    def _listed_versions(self, location: str, branch: str | None) -> list[dict[str, Any]]:
+    def _listed_versions(self, location: str, branch: str | None) -> list[Version]:
         """List the versions; a cleanup beside may take one between its listing and its read."""
         for _ in range(_LISTINGS_MAX):
             with suppress(*lance_failures()):
