@@ -49,10 +49,12 @@ class _RowStream:
     """Rows as one reader, minus the row-id column, remembering what went wrong on the way.
 
     Lance pulls rows through a C interface that turns every exception into text; the original is
-    kept here, so that an error of whoever makes the rows keeps its kind.
+    kept here, so that an error of whoever makes the rows keeps its kind. Rows that are in memory
+    are handed over as they are: then nobody waits for Python while they are written.
     """
 
     def __init__(self, rows: Rows, row_id_column: str | None) -> None:
+        self._table = rows if isinstance(rows, pa.Table) else None
         self._reader = _reader(rows)
         self._row_id_column = row_id_column
         self._row_ids: list[pa.Array] = []
@@ -62,7 +64,11 @@ class _RowStream:
             self.schema = self.schema.remove(self.schema.get_field_index(row_id_column))
 
     def reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+        if self._table is None:
+            return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+        if self._row_id_column is not None:
+            self._row_ids = self._table[self._row_id_column].chunks
+        return self._table.select(self.schema.names).to_reader()
 
     def row_ids(self) -> pa.Array:
         if not self._row_ids:

@@ -99,7 +99,7 @@ def new_rows_ahead(
         # A table that the branch does not own is forked first, which is more than unnamed files.
         if is_new and entry.owner == incarnation.text:
             base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
-            write = partial(store.datasets.write_fragments, base, table.rows.to_reader())
+            write = partial(store.datasets.write_fragments, base, table.rows)
             started[key, base.location, base.branch] = store.beside.start(write)
     try:
         yield kept
@@ -155,7 +155,7 @@ def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:
 def _appended(delta: TableDelta, base: WriteBase, work: _Work) -> tuple[WrittenFragment, ...]:
     lineage = delta.table_key, base.base.location, base.base.branch
     if lineage not in work.kept:
-        work.kept[lineage] = work.datasets.write_fragments(base.base, delta.rows.to_reader())
+        work.kept[lineage] = work.datasets.write_fragments(base.base, delta.rows)
     return work.kept[lineage]
 
 
