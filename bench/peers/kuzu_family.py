@@ -46,7 +46,7 @@ def build_with(library: str, data: Data, root: Path) -> None:
     connection.execute(f"CREATE NODE TABLE Person({declared}, PRIMARY KEY (id))")
     for statement in _SCHEMA:
         connection.execute(statement)
-    for table, file in _COPIES.items():
+    for table, file in _COPIES:
         connection.execute(f"COPY {table} FROM '{data.path(file)}'")
     connection.execute("CHECKPOINT")
 
