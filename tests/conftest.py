@@ -14,10 +14,18 @@ from omnigraph.spark import get_spark, java_problem
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# The quick run tries the same examples every time, so that a change is judged by what it changes;
+# the slow run looks for new ones.
 settings.register_profile(
-    "default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+    "default",
+    deadline=None,
+    max_examples=100,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("slow", parent=settings.get_profile("default"), max_examples=5_000)
+settings.register_profile(
+    "slow", parent=settings.get_profile("default"), max_examples=5_000, derandomize=False
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 _LEFT_OUT = "left out: "
