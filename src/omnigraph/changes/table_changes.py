@@ -168,9 +168,13 @@ class DifferingFragments:
 
     @property
     def data_bytes(self) -> int:
-        """How large they are: a bound of what comparing them reads."""
-        moved = [new for _, new in self.moved]
-        return sum(one.data_bytes for one in (*self.only_before, *self.only_after, *moved))
+        """How much comparing them reads, about: of `moved` only rows that one side has deleted."""
+        whole = sum(one.data_bytes for one in (*self.only_before, *self.only_after))
+        parts = (
+            new.data_bytes * abs(new.deleted_rows - old.deleted_rows) // max(1, new.physical_rows)
+            for old, new in self.moved
+        )
+        return whole + sum(parts)
 
 
 def differing_fragments(
