@@ -1,4 +1,4 @@
-"""The options by which commands select changes."""
+"""The options by which commands select changes and page through them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import click
 
 if TYPE_CHECKING:
     from omnigraph.graph import Selection
+
+
+page_size = click.option(
+    "--limit",
+    type=click.IntRange(1, 8192),
+    default=1000,
+    show_default=True,
+    help="How many changes a page has.",
+)
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -103,14 +104,14 @@ class View:
     records: Numbering
 
 
-class ViewHops:
+class ViewHops(ABC):
     """Hops over adjacency in memory, which the classes below get from different places."""
 
     guard: Guard
 
+    @abstractmethod
     def view(self, nodes: RowIds, depth: int, *, with_records: bool = False) -> View:
         """Return all edges of the nodes that are less than `depth` hops from these."""
-        raise NotImplementedError
 
     def reach(self, nodes: RowIds, *, min_hops: int, max_hops: int, loop_end: LoopEnd) -> Pairs:
         """Return the distinct nodes at the wanted distances of each start."""

@@ -14,7 +14,7 @@ from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.output import Output
 from omnigraph.cli.safe_file import write_whole
-from omnigraph.cli.selection_options import selected, selection_options
+from omnigraph.cli.selection_options import page_size, selected, selection_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,13 +36,7 @@ def command() -> None:
 @click.option("--cursor", help="Go on where an earlier poll ended.")
 @click.option("--start", metavar="PLACE", help="now, beginning or after:COMMIT.")
 @click.option("--page-token", help="Fetch one page of a poll, as it is.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 8192),
-    default=1000,
-    show_default=True,
-    help="How many changes a page has.",
-)
+@page_size
 @selection_options
 @_json
 def poll(

@@ -14,7 +14,7 @@ from omnigraph.cli.commit_filter import commit_filter
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.output import Output
-from omnigraph.cli.selection_options import selected, selection_options
+from omnigraph.cli.selection_options import page_size, selected, selection_options
 
 if TYPE_CHECKING:
     from omnigraph.graph import CommitPage, GraphCommit
@@ -67,13 +67,7 @@ def show(uri: str | None, commit_id: str, as_json: bool) -> None:
 @command.command("changes")
 @graph_address(positional=False)
 @click.argument("commit_id")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 8192),
-    default=1000,
-    show_default=True,
-    help="How many changes a page has.",
-)
+@page_size
 @click.option("--page-token", help="Fetch one page, as it is.")
 @selection_options
 @_json
