@@ -158,6 +158,11 @@ class Recovery:
         self._torn.mend_refs(MANIFEST)
         self._torn.mend_manifest(MAIN_INCARNATION)
 
+    def mend_branches(self) -> None:
+        """Make the manifest of every branch readable, for whoever is about to read all of them."""
+        for incarnation in self._repository.branches.incarnations():
+            self._torn.mend_manifest(incarnation)
+
     def mend_branch(self, incarnation: Incarnation) -> None:
         """Remove what a power failure has cut off of a branch and of the tables that it writes."""
         self._torn.mend_manifest(incarnation)

@@ -221,6 +221,7 @@ class Upkeep:
 
     def _require_clean(self, operation: str) -> None:
         try:
+            self._recovery.mend_branches()
             blocked = self._recovery.sweep().blocked
         except CorruptError as error:
             raise UncleanRecoveryError(operation, str(error)) from error

@@ -173,6 +173,8 @@ class Repair:
         """Show drift; with `confirm` publish upkeep, with `force` as well everything else."""
         if force and not confirm:
             raise ForceWithoutConfirmError
+        if confirm:
+            self._recovery.mend_branches()
         version, tables = self._of_branch(MAIN_INCARNATION, confirm=confirm, force=force)
         for incarnation in self._repository.branches.incarnations():
             if incarnation.is_main:
