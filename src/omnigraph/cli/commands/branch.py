@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
+from omnigraph.cli.blob_options import external_blob_option
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output, type_label
@@ -72,6 +73,7 @@ def list_(uri: str | None, as_json: bool) -> None:
     help="A file of `branch conflicts`, edited, that settles rows one by one.",
 )
 @_strategy
+@external_blob_option
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and write nothing.")
 @click.option("--delete-branch", is_flag=True, help="Delete the source when it is merged.")
 @click.option(
@@ -89,6 +91,7 @@ def merge(
     prefer: str | None,
     resolve_file: Path | None,
     strategy: str,
+    external_blob_bases: tuple[str, ...],
     dry_run: bool,
     delete_branch: bool,
     engine: str,
@@ -97,28 +100,22 @@ def merge(
     """Merge a branch into another one as one commit, or not at all."""
     graph = open_graph(uri, read_only=dry_run)
     out = Output(as_json=as_json)
-    if dry_run:
-        plan = graph.branch_merge(
-            source,
-            target,
-            strategy=strategy,
-            prefer=prefer,
-            resolve_file=resolve_file,
-            dry_run=True,
-            engine=engine,
-        )
-        _show_plan(plan, out)
-        return
-    out.write_target("branch merge", graph.uri)
+    if not dry_run:
+        out.write_target("branch merge", graph.uri)
     result = graph.branch_merge(
         source,
         target,
         strategy=strategy,
         prefer=prefer,
         resolve_file=resolve_file,
+        dry_run=dry_run,
+        external_blob_bases=external_blob_bases,
         actor_id=acting(),
         engine=engine,
     )
+    if dry_run:
+        _show_plan(result, out)
+        return
     text, shape = f"merged {source} into {target}: {result.outcome}", result.to_json()
     if delete_branch:
         problem = _deleted(graph, source)

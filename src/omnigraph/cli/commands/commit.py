@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.blob_options import external_blob_option
 from omnigraph.cli.change_lines import ChangeText
 from omnigraph.cli.commit_filter import commit_filter
 from omnigraph.cli.flags import ScopedGroup
@@ -139,13 +140,27 @@ def _change_text(page: CommitPage, text: ChangeText) -> str:
     type=click.Choice(["source", "target"]),
     help="Undo (source) or leave alone (target) what was changed again since.",
 )
+@external_blob_option
 @_json
-def revert(uri: str | None, commit_id: str, branch: str, prefer: str | None, as_json: bool) -> None:
+def revert(
+    uri: str | None,
+    commit_id: str,
+    branch: str,
+    prefer: str | None,
+    external_blob_bases: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Undo what one commit changed, as a new commit."""
     graph = open_graph(uri, read_only=False)
     out = Output(as_json=as_json)
     out.write_target("commit revert", graph.uri)
-    result = graph.commit_revert(commit_id, branch=branch, prefer=prefer, actor_id=acting())
+    result = graph.commit_revert(
+        commit_id,
+        branch=branch,
+        prefer=prefer,
+        external_blob_bases=external_blob_bases,
+        actor_id=acting(),
+    )
     commit = None if result.commit is None else result.commit.to_json()
     shape = {"reverted": commit_id, "branch": branch, "commit": commit}
     out.result(
