@@ -14,13 +14,11 @@ from omnigraph.cli.change_lines import ChangeText
 from omnigraph.cli.commit_filter import commit_filter
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.json_writer import JsonWriter
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.selection_options import page_size, selected, selection_options
 
 if TYPE_CHECKING:
     from omnigraph.graph import CommitPage, GraphCommit
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group("commit", cls=ScopedGroup)
@@ -39,7 +37,7 @@ def command() -> None:
     metavar="KEY=VALUE",
     help="Only commits with this actor, operation, branch, message or properties.NAME; repeatable.",
 )
-@_json
+@json_option
 def list_(
     uri: str | None, branch: str, limit: int | None, filters: tuple[str, ...], as_json: bool
 ) -> None:
@@ -57,7 +55,7 @@ def list_(
 @command.command("show")
 @graph_address(positional=False)
 @click.argument("commit_id")
-@_json
+@json_option
 def show(uri: str | None, commit_id: str, as_json: bool) -> None:
     """Show one commit."""
     shape = open_graph(uri, read_only=True).get_commit(commit_id).to_json()
@@ -71,7 +69,7 @@ def show(uri: str | None, commit_id: str, as_json: bool) -> None:
 @page_size
 @click.option("--page-token", help="Fetch one page, as it is.")
 @selection_options
-@_json
+@json_option
 def changes(
     uri: str | None,
     commit_id: str,
@@ -141,7 +139,7 @@ def _change_text(page: CommitPage, text: ChangeText) -> str:
     help="Undo (source) or leave alone (target) what was changed again since.",
 )
 @external_blob_option
-@_json
+@json_option
 def revert(
     uri: str | None,
     commit_id: str,

@@ -13,7 +13,7 @@ from omnigraph.cli.consent import require_consent
 from omnigraph.cli.engine_options import engine_options, spark_session, wants_spark
 from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.load_input import input_options, load_input
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
 
 @click.command("load", cls=ScopedCommand)
@@ -65,7 +65,7 @@ from omnigraph.cli.output import Output
 @external_blob_option
 @click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
 @engine_options("Load in this process, or on Spark; auto takes Spark for large files.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(
     uri: str | None,
     data: tuple[str, ...],

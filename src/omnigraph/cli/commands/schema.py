@@ -8,9 +8,7 @@ import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+from omnigraph.cli.output import Output, json_option
 
 
 @click.group("schema", cls=ScopedGroup)
@@ -20,7 +18,7 @@ def command() -> None:
 
 @command.command("show")
 @graph_address(positional=True)
-@_json
+@json_option
 def show(uri: str | None, as_json: bool) -> None:
     """Show the accepted schema."""
     source = open_graph(uri, read_only=True).schema_source()
@@ -37,7 +35,7 @@ def show(uri: str | None, as_json: bool) -> None:
     help="The desired schema (`.pg`).",
 )
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard ones.")
-@_json
+@json_option
 def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: bool) -> None:
     """Say what it takes to get to another schema; touches no data."""
     graph = open_graph(uri, read_only=True)
@@ -56,7 +54,7 @@ def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: boo
     help="The desired schema (`.pg`).",
 )
 @click.option("--allow-data-loss", is_flag=True, help="Purge what drops remove.")
-@_json
+@json_option
 def apply(
     uri: str | None,
     schema_path: Path,
