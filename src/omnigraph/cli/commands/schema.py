@@ -10,6 +10,14 @@ from omnigraph.cli.address import acting, graph_address, open_graph, resolve_add
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output, json_option
 
+_desired = click.option(
+    "--schema",
+    "schema_path",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The desired schema (`.pg`).",
+)
+
 
 @click.group("schema", cls=ScopedGroup)
 def command() -> None:
@@ -27,13 +35,7 @@ def show(uri: str | None, as_json: bool) -> None:
 
 @command.command("plan")
 @graph_address(positional=True)
-@click.option(
-    "--schema",
-    "schema_path",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The desired schema (`.pg`).",
-)
+@_desired
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard ones.")
 @json_option
 def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: bool) -> None:
@@ -46,13 +48,7 @@ def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: boo
 
 @command.command("apply")
 @graph_address(positional=True)
-@click.option(
-    "--schema",
-    "schema_path",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The desired schema (`.pg`).",
-)
+@_desired
 @click.option("--allow-data-loss", is_flag=True, help="Purge what drops remove.")
 @json_option
 def apply(
