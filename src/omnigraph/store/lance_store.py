@@ -14,7 +14,6 @@ What the adapter adds to them:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -119,8 +118,10 @@ class LanceStore:
     def _listed_versions(self, location: str, branch: str | None) -> list[Version]:
         """List the versions; a cleanup beside may take one between its listing and its read."""
         for _ in range(_LISTINGS_MAX):
-            with suppress(*lance_failures()):
+            try:
                 return self.open(location, branch=branch).dataset.versions()
+            except lance_failures():
+                continue
         with read_failures(location):
             return self.open(location, branch=branch).dataset.versions()
 
