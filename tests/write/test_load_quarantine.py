@@ -15,7 +15,7 @@ from omnigraph.recovery.failpoints import arm, disarm
 from omnigraph.write.load_quarantine import QuarantineInUseError
 from omnigraph.write.load_result import LoadOptionsError
 from omnigraph.write.load_source import InputUnreadableError
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from support.loads import graph_lines
 from support.places import Place
 
@@ -187,13 +187,48 @@ def test_the_facts_of_a_key_conflict_are_in_the_details(graph: Graph) -> None:
     graph.load(lines(person("a"), person("b")), mode="append")
     with pytest.raises(KeyConflictError) as caught:
         graph.load(lines(person("b"), person("a"), person("c")), mode="append")
+    assert str(caught.value) == "line 1: node 'b' of type Person already exists (and 1 more)"
+    facts = {"type": "Person", "property": "id", "rule": "key_conflict", "code": "W205"}
     assert caught.value.details == {
         "key_conflict": {"entity_kind": "node", "type_name": "Person", "entity_id": "b"},
         "offenders": ["b", "a"],
+        "violations": [
+            {
+                **facts,
+                "position": position,
+                "value": name,
+                "message": f"node '{name}' of type Person already exists",
+                "source": None,
+            }
+            for position, name in ((1, "b"), (2, "a"))
+        ],
         "total": 2,
     }
+    assert caught.value.render().splitlines() == [
+        "error: line 1: node 'b' of type Person already exists",
+        "       line 2: node 'a' of type Person already exists",
+    ]
     with pytest.raises(KeyConflictError, match=r"given twice in one input \(lines 1 and 2\)"):
         graph.load(lines(knows("a", "b", id="k"), knows("a", "a", id="k")), mode="append")
+
+
+def test_key_conflicts_of_all_types_are_counted_and_the_first_are_listed(graph: Graph) -> None:
+    people = [person(f"p{n}") for n in range(30)]
+    edges = [knows(f"p{n}", "p0", id=f"k{n}") for n in range(30)]
+    graph.load(lines(*people, *edges), mode="append")
+    with pytest.raises(KeyConflictError) as caught:
+        graph.load(lines(*people, *edges), mode="append")
+    assert caught.value.total == 60
+    assert len(caught.value.violations) == VIOLATIONS_MAX
+    assert caught.value.render().splitlines()[-1] == "       … and 40 more"
+
+
+def test_key_conflicts_are_told_beside_other_violations(graph: Graph) -> None:
+    graph.load(lines(person("a"), person("b")), mode="append")
+    with pytest.raises(ValidationError) as caught:
+        graph.load(lines(person("a", age=-1), person("b"), knows("b", "ghost")), mode="append")
+    assert caught.value.totals == {"range": 1, "endpoint": 1, "key_conflict": 1}
+    assert [one.position for one in caught.value.violations] == [1, 3, 2]
 
 
 def test_the_last_of_several_rows_wins_where_that_is_asked_for(graph: Graph) -> None:
