@@ -12,7 +12,7 @@ import pytest
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph import Graph
 from omnigraph.recovery.failpoints import arm, disarm
-from omnigraph.write.load_quarantine import QuarantineInUseError
+from omnigraph.write.load_quarantine import QuarantineInUseError, QuarantineUnwritableError
 from omnigraph.write.load_result import LoadOptionsError
 from omnigraph.write.load_source import InputUnreadableError
 from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
@@ -170,6 +170,67 @@ def test_options_that_do_not_go_together_are_refused(graph: Graph, tmp_path: Pat
     (tmp_path / "old.jsonl").touch()
     with pytest.raises(QuarantineInUseError, match="is not empty"):
         graph.load(b"", mode="append", on_error="quarantine", quarantine=tmp_path)
+
+
+def test_a_quarantine_that_cannot_be_written_fails_before_anything_is_loaded(
+    graph: Graph, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for place in (file, file / "below"):
+        with pytest.raises(QuarantineUnwritableError, match="cannot be written: "):
+            graph.load(lines(person("a")), mode="append", on_error="quarantine", quarantine=place)
+    assert graph_lines(graph) == []
+
+
+def test_rows_that_are_left_out_are_on_the_disk_before_the_others_are_committed(
+    graph: Graph, tmp_path: Path
+) -> None:
+    kept: list[object] = []
+    arm("write.post_stage", lambda: kept.extend(set_aside(tmp_path / "q").values()))
+    try:
+        graph.load(
+            lines(person("a", age=-1), person("b"), knows("b", "ghost")),
+            mode="append",
+            on_error="quarantine",
+            quarantine=tmp_path / "q",
+        )
+    finally:
+        disarm()
+    assert len(kept) == 2
+
+
+def test_nothing_is_loaded_when_the_rest_of_a_stream_cannot_be_read(
+    graph: Graph, tmp_path: Path
+) -> None:
+    text = lines(person("a")) + b'{"type": oops}\n' + lines(person("b"))
+    with pytest.raises(ValidationError, match=r"record 2: .*; nothing after it can be read"):
+        graph.load(
+            text,
+            mode="append",
+            reader="compatible",
+            on_error="quarantine",
+            quarantine=tmp_path / "q",
+        )
+    assert graph_lines(graph) == []
+
+
+def test_values_of_a_stream_that_cannot_be_held_are_set_aside_as_texts(
+    graph: Graph, tmp_path: Path
+) -> None:
+    bad = b'{"type": "Person",\n"data": {"name": "\xff", "age": 1e999}}'
+    result = graph.load(
+        lines(person("a")) + bad + lines(person("b", age=-1), person("c")),
+        mode="append",
+        reader="compatible",
+        on_error="quarantine",
+        quarantine=tmp_path / "q",
+    )
+    assert (result.inserted, result.rejected) == (2, 2)
+    kept = json.loads((tmp_path / "q" / "unreadable.jsonl").read_text())
+    assert kept["position"] == 2
+    assert kept["text"] == bad.decode(errors="backslashreplace")
+    assert json.loads((tmp_path / "q" / "node-Person.jsonl").read_text())["position"] == 3
 
 
 def test_reading_errors_do_not_hide_rules_across_rows(graph: Graph) -> None:

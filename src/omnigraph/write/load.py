@@ -233,6 +233,8 @@ class Loader:
             if findings.unfixable.total:
                 findings.log.require_clean(load.place, intake.inputs)
             if not findings.fallen:
+                if intake.quarantine is not None:
+                    intake.quarantine.keep()
                 return judge
             intake.log.absorb(findings.log)
             for key, rows in findings.fallen.items():

@@ -13,6 +13,9 @@ VIOLATIONS_MAX: Final = 20
 """So many are kept in full; the others are only counted."""
 
 JSON_RULE: Final = "json"
+JSON_REST_RULE: Final = "json-rest"
+"""A text that is no JSON, and hides where the values behind it start."""
+JSON_RULES: Final = frozenset({JSON_RULE, JSON_REST_RULE})
 
 
 _INPUT_BITS: Final = 40
@@ -63,7 +66,7 @@ class Violation:
         'line 3: invalid enum value'
         """
         # The parser's own sentence names its position already.
-        if self.position is None or self.rule == JSON_RULE:
+        if self.position is None or self.rule in JSON_RULES:
             return self.message
         return f"{place} {self.position}: {self.message}"
 
