@@ -49,7 +49,7 @@ HANDLES_MAX: Final = 256
 _INDEX_CACHE_BYTES: Final = 512 * 1024 * 1024
 _METADATA_CACHE_BYTES: Final = 128 * 1024 * 1024
 _PROBE_STEPS_MAX: Final = 64
-_TAIL_BYTES: Final = 16 * 1024
+TAIL_BYTES: Final = 16 * 1024
 """A version names its transaction behind its list of fragments, close to the end of the file."""
 
 _KINDS: Final[dict[type, OperationKind]] = {
@@ -167,7 +167,7 @@ class LanceOpener:
         path = manifest_path(at.location, at.branch, at.version)
         try:
             with open(f"{self._root.prefix}/{path}", "rb") as file:  # noqa: PTH123 - on every commit
-                file.seek(-min(_TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+                file.seek(-min(TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
                 return transaction_name(read_version, uuid).encode() in file.read()
         except OSError:
             return False
