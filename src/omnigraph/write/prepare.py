@@ -106,13 +106,14 @@ def new_rows_ahead(
             started[key, base.location, base.branch] = store.beside.start(write)
     try:
         yield kept
+        wait(started.values())
+        kept |= {lineage: written.result() for lineage, written in started.items()}
     except BaseException:
         wait(started.values())
         for written in started.values():
             if written.exception() is None:
                 _remove_files(written.result(), store.objects)
         raise
-    kept |= {lineage: written.result() for lineage, written in started.items()}
 
 
 def _remove_files(fragments: Iterable[WrittenFragment], objects: ObjectStore) -> None:
