@@ -9,6 +9,7 @@ import click
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, json_option, type_label
+from omnigraph.names import MAIN
 from omnigraph.wire.outcomes import EXIT_FAILURE
 
 if TYPE_CHECKING:
@@ -43,10 +44,12 @@ def command(
 
 def _line(table: TableRepair) -> str:
     label = type_label(table.table_key)
-    if table.action == "no_op":
-        return f"{label}: no drift"
-    found = ", ".join(table.operations) or "unreadable"
+    if table.branch != MAIN:
+        label = f"{label} on branch '{table.branch}'"
     problem = f"; {table.error}" if table.error else ""
+    if table.action == "no_op":
+        return f"{label}: no drift{problem}"
+    found = ", ".join(table.operations) or "unreadable"
     return (
         f"{label}: {table.classification} ({found}) between published"
         f" {table.published_version} and head {table.head_version}: {table.action}{problem}"
