@@ -58,7 +58,7 @@ def test_auto_goes_by_size_and_by_what_is_configured(
     chosen: EngineChoice,
     reason: str,
 ) -> None:
-    monkeypatch.setitem(engine._engines, "spark", Engine(problem))  # type: ignore[arg-type]  # a part of an engine is enough here
+    monkeypatch.setitem(engine._engines, "spark", Engine(problem))
     for data in (large, str(large.parent / "*.jsonl"), {"Person": [large]}):
         found = choose(AUTO, data, environment=environment)
         assert found.engine is chosen
@@ -93,7 +93,7 @@ def test_what_an_engine_declines_is_done_here_unless_only_it_can_read_the_input(
         def load(self, request: LoadRequest) -> LoadResult:
             raise EngineDeclinedError("spark", f"no thanks, {request.options.mode}")
 
-    monkeypatch.setitem(engine._engines, "spark", Declining())  # type: ignore[arg-type]  # a part of an engine is enough here
+    monkeypatch.setitem(engine._engines, "spark", Declining())
     path = tmp_path / "in.json"
     path.write_bytes(b'{"type": "A",\n"data": {"n": 1}}')
     with Graph.init(str(tmp_path / "graph"), "node A { n: I32? }") as graph:

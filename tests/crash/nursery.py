@@ -190,7 +190,7 @@ def _warm_up() -> None:
     """Load what children share and what does not load Lance."""
     import pandas  # noqa: F401 - pyarrow loads it with the first array
     import pyarrow.dataset
-    import pyarrow.parquet  # noqa: F401
+    import pyarrow.parquet  # noqa: F401 - shared by all children
 
     import crash.child  # noqa: F401 - and with it the engine
     from omnigraph.clock import SystemClock

@@ -348,9 +348,9 @@ def test_a_late_writer_of_an_old_incarnation_reaches_nothing(place: Place) -> No
         if getattr(staged, "base").location == MANIFEST:  # noqa: B009 - a staged transaction
             graph.branch_delete("dev")
             graph.branch_create("dev")
-        return inner(staged, exact=exact)  # type: ignore[arg-type]
+        return inner(staged, exact=exact)  # type: ignore[arg-type]  # passed on as they are
 
-    late.store.datasets.commit_staged = commit_after_rebirth  # type: ignore[method-assign, assignment]
+    late.store.datasets.commit_staged = commit_after_rebirth  # type: ignore[method-assign, assignment]  # the test watches it
     with pytest.raises(BranchGoneError, match=old.text):
         append_unordered(late, old, {PERSON: people("late")})
     assert read(graph, "dev") == []
@@ -402,9 +402,9 @@ def test_a_creator_that_lost_its_turn_takes_its_branch_back(s3_place: Place) -> 
         # The successor has no ten seconds to wait: the lease goes as if it had run out.
         repository.store.objects.delete("__leases/dev.json")
         graph.branch_create("dev")
-        return inner(location, name, **options)  # type: ignore[arg-type]
+        return inner(location, name, **options)  # type: ignore[arg-type]  # passed on as they are
 
-    datasets.create_branch = paused  # type: ignore[method-assign, assignment]
+    datasets.create_branch = paused  # type: ignore[method-assign, assignment]  # the test watches it
     branches = Branches(datasets=datasets, reader=repository.reader, turns=turns, clock=clock)
     with pytest.raises(TurnLostError):
         branches.create(BranchName("dev"), source=MAIN_INCARNATION, operation_id="P")
@@ -432,9 +432,9 @@ def test_a_source_cannot_be_deleted_while_a_branch_is_cut_from_it(local_place: P
         deleter.start()
         deleter.join(0.2)
         assert deleter.is_alive(), "the deletion did not wait for its turn"
-        return inner(location, name, **options)  # type: ignore[arg-type]
+        return inner(location, name, **options)  # type: ignore[arg-type]  # passed on as they are
 
-    repository.store.datasets.create_branch = slowly  # type: ignore[method-assign, assignment]
+    repository.store.datasets.create_branch = slowly  # type: ignore[method-assign, assignment]  # the test watches it
     graph.branch_create_from("dev", "leaf")
     deleter.join()
     assert "'leaf'" in str(outcome[0])
@@ -550,9 +550,9 @@ def test_deleting_waits_while_a_sibling_is_being_created(local_place: Place) -> 
         deleter.start()
         deleter.join(0.2)
         assert deleter.is_alive(), "the deletion did not wait for its turn"
-        return inner(location, name, **options)  # type: ignore[arg-type]
+        return inner(location, name, **options)  # type: ignore[arg-type]  # passed on as they are
 
-    datasets.create_branch = slowly  # type: ignore[method-assign, assignment]
+    datasets.create_branch = slowly  # type: ignore[method-assign, assignment]  # the test watches it
     graph.branch_create("team/new")
     deleter.join()
     assert local_place.open("team/new").branch_list() == ["main", "team/new"]

@@ -377,7 +377,7 @@ def publisher_on(store: Store, repository: Repository) -> Publisher:
 
 
 def interrupted(repository: Repository, event: Callable[[], None], times: int = 1) -> Publisher:
-    datasets: DatasetStore = Interrupted(repository.store.datasets, event, times)  # type: ignore[assignment]
+    datasets: DatasetStore = Interrupted(repository.store.datasets, event, times)  # type: ignore[assignment]  # stands in for one
     return Publisher(
         datasets=datasets, reader=repository.reader, clock=ManualClock(), beside=InTurn()
     )
@@ -515,10 +515,10 @@ def test_two_publishes_from_one_state_collide_in_storage(place: Place) -> None:
         raise CaptureError
 
     original = repository.store.datasets.commit_staged
-    repository.store.datasets.commit_staged = capture  # type: ignore[method-assign]
+    repository.store.datasets.commit_staged = capture  # type: ignore[method-assign]  # the test watches it
     with pytest.raises(CaptureError):
         publish(repository)
-    repository.store.datasets.commit_staged = original  # type: ignore[method-assign]
+    repository.store.datasets.commit_staged = original  # type: ignore[method-assign]  # the test watches it
     publish(rival)
     with pytest.raises(StaleBaseError):
         repository.store.datasets.commit_staged(staged[0], exact=False)

@@ -223,6 +223,7 @@ def test_only_one_of_two_machines_creates_the_lease() -> None:
                 with guard:
                     held[0] += 1
                     most[0] = max(most[0], held[0])
+                # Room for a second one to come in, if the turn let it.
                 time.sleep(0.001)
                 with guard:
                     held[0] -= 1

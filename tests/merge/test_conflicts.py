@@ -32,7 +32,7 @@ def test_the_text_names_the_first_hundred() -> None:
 
 def test_conflicts_are_a_table_and_travel() -> None:
     conflicts = Conflicts([row_conflict("edge:Cites", ConflictKind.DIVERGENT_INSERT, "c1")])
-    again = pickle.loads(pickle.dumps(conflicts))  # noqa: S301 - made one line above
+    again = pickle.loads(pickle.dumps(conflicts))
     assert again == conflicts
     assert again.to_arrow().to_pylist() == [
         {

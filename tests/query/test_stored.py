@@ -77,7 +77,7 @@ def test_a_registry_without_problems_is_returned_and_one_with_problems_raises_th
         load_registry([good, RegistryEntry("x", good.source), good]).raise_on_errors()
     assert [problem.code for problem in caught.value.problems] == ["R101", "R102"]
     assert str(caught.value).startswith("stored query 'x': '<text>' has no query called 'x'")
-    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own bytes
+    again = pickle.loads(pickle.dumps(caught.value))
     assert again.problems == caught.value.problems
 
 
@@ -88,7 +88,7 @@ def test_an_unknown_stored_query_is_not_found() -> None:
 
 
 def test_the_selection_error_survives_pickling() -> None:
-    error = pickle.loads(pickle.dumps(QuerySelectionError("a", ("b",))))  # noqa: S301  # ours
+    error = pickle.loads(pickle.dumps(QuerySelectionError("a", ("b",))))
     assert (error.wanted, error.known, str(error)) == ("a", ("b",), "query 'a' not found")
 
 
@@ -111,4 +111,4 @@ def test_the_expected_kind(text: str, expect_mutation: bool | None, message: str
     with pytest.raises(QueryKindError) as caught:
         require_kind(query, expect_mutation=expect_mutation)
     assert str(caught.value) == message
-    assert str(pickle.loads(pickle.dumps(caught.value))) == message  # noqa: S301  # our own bytes
+    assert str(pickle.loads(pickle.dumps(caught.value))) == message

@@ -177,5 +177,5 @@ def test_a_setting_that_means_nothing_is_named(
 
 def test_limit_errors_survive_pickling() -> None:
     error = MemoryLimitError(operator="a scan", rows=5, needed=2**21, memory_max=2**20)
-    revived = pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
+    revived = pickle.loads(pickle.dumps(error))
     assert (str(revived), revived.rows, revived.code) == (str(error), 5, "OG-QUERY-MEMORY")

@@ -116,7 +116,7 @@ def test_hints_are_given_for_the_first_unknown_names_only() -> None:
 
 def test_errors_of_a_schema_survive_pickling() -> None:
     error = problems("edge E: A -> B")
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301  # bytes that this test made
+    again = pickle.loads(pickle.dumps(error))
     assert again.diagnostics == error.diagnostics
 
 

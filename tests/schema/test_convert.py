@@ -118,7 +118,7 @@ def test_an_empty_batch_has_the_stored_type() -> None:
 
 def test_errors_can_be_sent_to_another_process() -> None:
     done = convert_values([1, "x"], PropType(Scalar.I32), "p")
-    again = pickle.loads(pickle.dumps(done))  # noqa: S301 - our own bytes
+    again = pickle.loads(pickle.dumps(done))
     assert again.errors.equals(done.errors)
 
 

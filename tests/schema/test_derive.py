@@ -147,6 +147,6 @@ def test_notes_without_meaning_stay_readable() -> None:
 
 
 def test_a_catalog_travels_by_pickling(catalog: Catalog) -> None:
-    copy = pickle.loads(pickle.dumps(catalog))  # noqa: S301  # our own bytes
+    copy = pickle.loads(pickle.dumps(catalog))
     assert copy == catalog
     assert copy.node_types["Station"].arrow_schema == catalog.node_types["Station"].arrow_schema

@@ -34,7 +34,7 @@ def test_case(case: Case, update_cases: bool) -> None:
     rows = [parse_json(line) for line in lines]
     members: list[tuple[str, pa.Array]] = []
     for place, (name, text) in enumerate(names_and_types):
-        done = convert_values([row[place] for row in rows], prop_type(text), name)  # type: ignore[index]
+        done = convert_values([row[place] for row in rows], prop_type(text), name)  # type: ignore[index]  # a row of JSON
         assert done.is_clean
         members.append((name, done.column))
     derived = derive_ids(members, type_name="T")

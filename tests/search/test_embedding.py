@@ -160,7 +160,7 @@ def test_a_server_may_ask_for_a_longer_wait(server: EmbeddingServer) -> None:
 
 
 def test_a_hanging_request_is_given_up_and_tried_again(server: EmbeddingServer) -> None:
-    server.hang(3.0)
+    server.hang()
     patience = Patience(timeout_ms=1_000, attempts=2, backoff_ms=1)
     found = client(server, patience=patience).embed(["a"], dimension=2, role="query")
     assert len(found) == 1
@@ -168,8 +168,8 @@ def test_a_hanging_request_is_given_up_and_tried_again(server: EmbeddingServer) 
 
 
 def test_a_request_that_always_hangs_says_so(server: EmbeddingServer) -> None:
-    server.hang(0.5)
-    server.hang(0.5)
+    server.hang()
+    server.hang()
     patience = Patience(timeout_ms=50, attempts=2, backoff_ms=1)
     with pytest.raises(EmbeddingUnreachableError, match="no answer within 50 ms"):
         client(server, patience=patience).embed(["a"], dimension=2, role="query")

@@ -108,7 +108,7 @@ def source(graph: Graph, **options: str) -> OmnigraphSource:
 
 
 def travelled(partition: InputPartition) -> InputPartition:
-    copy = pickle.loads(pickle.dumps(partition))  # noqa: S301 our own bytes
+    copy = pickle.loads(pickle.dumps(partition))
     assert isinstance(copy, InputPartition)
     return copy
 

@@ -47,7 +47,7 @@ def load(graph: Graph, *records: Row, branch: str = "main") -> None:
 
 
 def travelled(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))  # noqa: S301 our own bytes
+    return pickle.loads(pickle.dumps(value))
 
 
 def by_tasks(plan: DiffPlan) -> list[Row]:

@@ -72,7 +72,7 @@ def test_a_machine_without_java_is_told_what_to_install(tmp_path: Path) -> None:
 
 
 def test_a_missing_java_survives_pickling() -> None:
-    error = pickle.loads(pickle.dumps(JavaMissingError("no Java")))  # noqa: S301 our own bytes
+    error = pickle.loads(pickle.dumps(JavaMissingError("no Java")))
     assert error.problem == "no Java"
 
 

@@ -62,7 +62,7 @@ def writer_for(
     made = source(uri, **options).writer(from_arrow_schema(table.schema), overwrite)
     assert isinstance(made, GraphWriter)
     # The object that tasks and the committing worker get is a copy.
-    copy = pickle.loads(pickle.dumps(made))  # noqa: S301 our own bytes
+    copy = pickle.loads(pickle.dumps(made))
     assert isinstance(copy, GraphWriter)
     return copy
 
@@ -74,8 +74,7 @@ def write(
     rows = -(-table.num_rows // tasks) or 1
     parts = [table.slice(task * rows, rows) for task in range(tasks)]
     messages: list[WriterCommitMessage | None] = [
-        pickle.loads(pickle.dumps(writer.write(iter(part.to_batches()))))  # noqa: S301 our own bytes
-        for part in parts
+        pickle.loads(pickle.dumps(writer.write(iter(part.to_batches())))) for part in parts
     ]
     writer.commit(messages)
 

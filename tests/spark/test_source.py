@@ -244,7 +244,7 @@ def reader_of(uri: str, **options: str) -> TableReader:
 
 def test_a_partition_carries_all_that_its_task_needs(uri: str) -> None:
     reader = reader_of(uri, node="Person", filter="age > 1", columns="name")
-    (partition,) = pickle.loads(pickle.dumps(reader.partitions()))  # noqa: S301 our own bytes
+    (partition,) = pickle.loads(pickle.dumps(reader.partitions()))
     assert isinstance(partition, FragmentsPartition)
     names = [name for batch in reader.read(partition) for name in batch["name"].to_pylist()]
     assert sorted(names) == ["ann", "p0-2", "p0-3", "p1-2", "p1-3", "p2-2", "p2-3"]

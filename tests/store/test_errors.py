@@ -38,7 +38,7 @@ def test_every_leaf_names_its_path_and_keeps_its_facts(leaf: type[StorageError])
 @pytest.mark.parametrize("leaf", LEAVES)
 def test_every_leaf_survives_pickling(leaf: type[StorageError]) -> None:
     error = sample(leaf)
-    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - made one line above
+    copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is leaf
     assert str(copy) == str(error)
     assert vars(copy) == vars(error)

@@ -259,7 +259,7 @@ def test_transactions_of_every_kind_pickle(tmp_path: Path) -> None:
         index_commit(dataset, "BTREE"),
         Transaction(1, LanceOperation.Rewrite([rewrite_group(task.execute(dataset))], [])),
     ):
-        copy = pickle.loads(pickle.dumps(staged))  # noqa: S301 - made in this line
+        copy = pickle.loads(pickle.dumps(staged))
         assert copy.uuid == staged.uuid
         assert type(copy.operation) is type(staged.operation)
 
@@ -583,8 +583,8 @@ def compaction(dataset: LanceDataset, *, first_id: int | None = None) -> Transac
 def test_compaction_is_staged_and_its_tasks_and_results_pickle(tmp_path: Path) -> None:
     dataset = made(tmp_path, per_file=5)
     plan = Compaction.plan(dataset, options={"target_rows_per_fragment": 100})
-    tasks = pickle.loads(pickle.dumps(plan.tasks))  # noqa: S301 - made in this line
-    results = pickle.loads(pickle.dumps([task.execute(dataset) for task in tasks]))  # noqa: S301
+    tasks = pickle.loads(pickle.dumps(plan.tasks))
+    results = pickle.loads(pickle.dumps([task.execute(dataset) for task in tasks]))
     assert lance.dataset(dataset.uri).version == 1
     Compaction.commit(dataset, results)
     head = lance.dataset(dataset.uri)

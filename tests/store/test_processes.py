@@ -73,7 +73,7 @@ def test_a_transaction_staged_here_is_committed_there(store: Store, tmp_path: Pa
     parcel = tmp_path / "parcel"
     parcel.write_bytes(pickle.dumps((store.settings, staged)))
     in_a_fresh_interpreter(COMMIT, str(parcel))
-    committed = pickle.loads(parcel.read_bytes())  # noqa: S301 - made by the line above
+    committed = pickle.loads(parcel.read_bytes())
     assert (committed.uuid, committed.version) == (staged.uuid, staged.intended_version)
     assert store.datasets.head_version(LOCATION) == committed.version, "seen from here at once"
     assert set(ages(store, committed.at)) == {"p1", "x"}
@@ -102,7 +102,7 @@ def test_workers_write_and_the_driver_commits_once(store: Store, tmp_path: Path)
     for name, address in (("x", "0"), ("y", str((1 << 32) + 1))):
         in_a_fresh_interpreter(WRITE, str(parcel), name, address)
         answer = Path(f"{parcel}{name}").read_bytes()
-        written, removed = pickle.loads(answer)  # noqa: S301 - made by the line above
+        written, removed = pickle.loads(answer)
         fragments += written
         deletions += removed
     staged = store.datasets.stage_update(base, fragments=fragments, deletions=deletions)
@@ -114,7 +114,7 @@ def test_records_and_settings_pickle(local_store: Store) -> None:
     base = create(local_store, numbered(2))
     staged = local_store.datasets.stage_append(base, people(["x"]))
     for record in (base, staged, local_store.settings):
-        assert pickle.loads(pickle.dumps(record)) == record  # noqa: S301 - made in this line
+        assert pickle.loads(pickle.dumps(record)) == record
 
 
 RACE = """

@@ -130,7 +130,7 @@ def test_workers_extend_an_index_by_segments(store: Store) -> None:
     old = store.datasets.write_index_segment(at, spec, fragment_ids=[first])
     at = store.datasets.commit_staged(store.datasets.stage_create_index(at, segments=[old])).at
     check(store, IndexKind.INVERTED)
-    new = pickle.loads(  # noqa: S301 - made in the next line
+    new = pickle.loads(
         pickle.dumps(store.datasets.write_index_segment(at, spec, fragment_ids=[second]))
     )
     at = store.datasets.commit_staged(store.datasets.stage_create_index(at, segments=[new])).at

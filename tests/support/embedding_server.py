@@ -33,16 +33,17 @@ class EmbeddingServer:
     script: list[Callable[[], Reply]] = field(default_factory=list)
     slow_bytes_s: float = 0.0
     """Seconds between single bytes of every answer."""
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def reply(self, *replies: Reply) -> None:
         """Answer the next requests with these."""
         self.script += [lambda reply=reply: reply for reply in replies]  # type: ignore[misc] # mypy cannot type a default of a lambda
 
-    def hang(self, seconds: float) -> None:
-        """Let the next request wait."""
+    def hang(self) -> None:
+        """Let the next request wait until the server ends."""
 
         def wait() -> Reply:
-            time.sleep(seconds)
+            self.ended.wait()
             return 500, b""
 
         self.script.append(wait)
@@ -114,6 +115,7 @@ def embedding_server() -> Iterator[EmbeddingServer]:
     try:
         yield state
     finally:
+        state.ended.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -18,7 +18,7 @@ from omnigraph.write.load import LoadOptions, LoadResult
 
 
 def _travelled(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))  # noqa: S301 - made one call earlier
+    return pickle.loads(pickle.dumps(value))
 
 
 class InlineJobs:

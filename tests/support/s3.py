@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,8 +48,8 @@ class _Front:
     log: list[Request] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     """Part of a path to HTTP status line."""
-    delayed: dict[str, float] = field(default_factory=dict)
-    """Part of a path to seconds."""
+    held: dict[str, threading.Event] = field(default_factory=dict)
+    """Part of a path to what its requests wait for."""
     interruptions: list[_Interruption] = field(default_factory=list)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> object:
@@ -61,10 +60,14 @@ class _Front:
         def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
             with self.lock:
                 self.log.append(Request(method, path, int(status.split(maxsplit=1)[0])))
-            return start_response(status, headers, *rest)  # type: ignore[arg-type]
+            return start_response(status, headers, *rest)  # type: ignore[arg-type]  # passed on as they are
 
         self._interrupt(method, path)
-        time.sleep(max((wait for part, wait in self.delayed.items() if part in path), default=0))
+        for released in [event for part, event in self.held.items() if part in path]:
+            released.wait()
+            # Nobody waits for it any more, and it must not get into what others count.
+            start_response("503 Slow Down", [])
+            return [b""]
         for part, status in self.refused.items():
             if part in path:
                 start(status, [("Content-Type", "application/xml")])
@@ -139,28 +142,21 @@ class S3Server:
     def pressing_ctrl_c(self, part_of_path: str) -> Iterator[None]:
         """Interrupt this process while a read of some path is under way.
 
-        The read is answered after the block, so whoever waits for it is interrupted for sure.
+        It is not answered inside of the block, so whoever waits for it is interrupted for sure.
         """
-        ended = threading.Event()
-
-        def press() -> None:
-            signal.raise_signal(signal.SIGINT)
-            ended.wait()
-
-        self.interrupt("GET", part_of_path, press)
-        try:
+        self.interrupt("GET", part_of_path, lambda: signal.raise_signal(signal.SIGINT))
+        with self.holding(part_of_path):
             yield
-        finally:
-            ended.set()
 
     @contextmanager
-    def delaying(self, part_of_path: str, seconds: float) -> Iterator[None]:
-        """Answer requests for some paths late."""
-        self._front.delayed[part_of_path] = seconds
+    def holding(self, part_of_path: str) -> Iterator[None]:
+        """Let requests for some paths wait as long as the block lasts; nothing is done for them."""
+        released = self._front.held[part_of_path] = threading.Event()
         try:
             yield
         finally:
-            del self._front.delayed[part_of_path]
+            del self._front.held[part_of_path]
+            released.set()
 
     @contextmanager
     def refusing(self, part_of_path: str, status: str = "403 Forbidden") -> Iterator[None]:

@@ -178,8 +178,7 @@ def _sections(path: Path) -> dict[str, _Section]:
         return empty
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorConfigError(path, f"it cannot be read ({error})") from None
-    # Most runs have no such file: the parser is loaded for those that do.
-    import yaml  # noqa: PLC0415
+    import yaml  # noqa: PLC0415 - most runs have no such file, and do not pay for the parser
 
     try:
         found = yaml.safe_load(text)

@@ -74,7 +74,10 @@ class OmnigraphSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Return a writer of micro-batches."""
         from omnigraph.spark.sink import write_target  # noqa: PLC0415 - see fact 3
-        from omnigraph.spark.stream_sink import GraphStreamWriter, stream_identity  # noqa: PLC0415
+        from omnigraph.spark.stream_sink import (  # noqa: PLC0415 - see fact 3
+            GraphStreamWriter,
+            stream_identity,
+        )
 
         target = write_target(self._said, self._pin, schema, overwrite=overwrite)
         return GraphStreamWriter(target, written_schema(schema), stream_identity(self._said))

@@ -111,8 +111,9 @@ def read_fragments(scan: TableScan, fragment_ids: tuple[int, ...]) -> Iterator[p
 
 
 def _kept(batch: pa.RecordBatch, rest: Predicate) -> pa.RecordBatch:
-    # Only tasks that need it pay for importing the rules of queries.
-    from omnigraph.write.mutation_predicates import constant_condition  # noqa: PLC0415
+    from omnigraph.write.mutation_predicates import (  # noqa: PLC0415 - paid by tasks that need it
+        constant_condition,
+    )
 
     mask = constant_condition(rest).holds(pa.Table.from_batches([batch]))
     return batch.filter(mask, null_selection_behavior="drop")
