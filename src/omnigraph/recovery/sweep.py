@@ -482,10 +482,13 @@ def _intended(tables: Sequence[PlannedTable]) -> tuple[TableOutcome, ...]:
 
 
 def _rolled_back(tables: Sequence[TableFacts]) -> tuple[TableOutcome, ...]:
-    """Say where tables were met and which logical version they were taken back to."""
+    """Say where tables were met and which logical version they were taken back to.
+
+    By the keys that they keep: a type that was about to take another name has not got it.
+    """
     return tuple(
         TableOutcome(
-            seen.table.table_key, seen.pinned if seen.head is None else seen.head, seen.pinned
+            seen.table.accepted_key, seen.pinned if seen.head is None else seen.head, seen.pinned
         )
         for seen in tables
     )
@@ -510,7 +513,7 @@ def _rolled_back_by(
         else:
             # A fork, or a dataset that the write has made: nothing of it was ever published.
             met = left = table.expected_version
-        found.append(TableOutcome(table.table_key, met, left))
+        found.append(TableOutcome(table.accepted_key, met, left))
     return tuple(found)
 
 
