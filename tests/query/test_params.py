@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import pickle
+from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,6 +18,8 @@ from omnigraph.query.language.tree import Parameter
 from omnigraph.query.params import ParamsError, coerce_params
 from omnigraph.values import PropType, Scalar
 from support.cases import Case, check_case, load_cases
+
+EAST = datetime.timezone(datetime.timedelta(hours=2))
 
 
 def declared(text: str) -> tuple[Parameter, ...]:
@@ -152,3 +157,47 @@ def test_a_number_and_its_decimal_text_are_the_same(scalar: Scalar, number: int)
     parameters = declared(f"$a: {scalar}")
     as_number, as_text = outcome(parameters, {"a": number}), outcome(parameters, {"a": str(number)})
     assert as_number == as_text
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "same"),
+    [
+        ("Date", datetime.date(2026, 3, 6), "2026-03-06"),
+        ("DateTime", datetime.date(2026, 3, 6), "2026-03-06"),
+        ("DateTime", datetime.datetime(2026, 3, 6, 12), "2026-03-06T12:00:00Z"),
+        (
+            "DateTime",
+            datetime.datetime(
+                2026, 3, 6, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2))
+            ),
+            "2026-03-06T10:00:00Z",
+        ),
+        ("[Date]", [datetime.date(2026, 3, 6)], ["2026-03-06"]),
+        ("I32", np.int64(7), 7),
+        ("F64", np.float32(0.5), 0.5),
+        ("Bool", np.bool_(True), True),
+        ("[I64]", np.array([1, 2]), [1, 2]),
+        ("Vector(2)", np.array([1, 0.5], np.float32), [1, 0.5]),
+        ("Blob", b"ab", "base64:YWI="),
+    ],
+)
+def test_values_of_python_and_numpy_are_read_as_the_json_that_spells_them(
+    kind: str, given: object, same: object
+) -> None:
+    parameters = declared(f"$a: {kind}")
+    assert coerce_params(parameters, {"a": given}) == coerce_params(parameters, {"a": same})
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "found"),
+    [
+        ("Date", datetime.datetime(2026, 3, 6), "invalid Date literal"),
+        ("F64", Decimal("0.5"), "found Decimal object"),
+        ("String", b"ab", "found bytes object"),
+        ("I32", np.float64(1), "found number 1.0"),
+        ("I32", np.bool_(True), "found boolean true"),
+    ],
+)
+def test_values_that_json_would_refuse_are_refused(kind: str, given: object, found: str) -> None:
+    with pytest.raises(ParamsError, match=found):
+        coerce_params(declared(f"$a: {kind}"), {"a": given})

@@ -199,3 +199,24 @@ def test_columns_that_nobody_needs_are_not_read(graph: Graph) -> None:
     text = "query q() { match { $t: T  $t.l contains $t.d } return { $t.i } }"
     [scan, _] = graph.query(text, profile=True).explanation()["profile"]  # type: ignore[misc] # JSON
     assert scan["columns"] == ["d", "i", "l"]
+
+
+def test_days_outside_of_the_years_of_python_are_texts(tmp_path: Path) -> None:
+    graph = Graph.init(tmp_path / "g", SCHEMA, durability="process")
+    rows = [
+        {"key": "a", "d": "0001-01-01", "t": "9999-12-31T23:59:59.999Z", "l": ["2026-03-06"]},
+        {"key": "b", "d": "-0044-03-15", "t": 2**63 - 1, "l": [2**31 - 1, "2026-03-06"]},
+        {"key": "c"},
+    ]
+    lines = (json.dumps({"type": "T", "data": row}) for row in rows)
+    graph.load("\n".join(lines).encode(), mode="append")
+    found = graph.query(
+        "query q() { match { $t: T } return { $t.d as d, $t.t as t, $t.l as l } order { $t.key } }"
+    )
+    first, second, third = found.to_pylist()
+    assert first["d"] == datetime.date(1, 1, 1)
+    assert first["t"] == datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, datetime.UTC)
+    assert first["l"] == [datetime.date(2026, 3, 6)]
+    assert second == found.json_rows()[1]
+    assert second["d"] == "-0044-03-15"
+    assert third == {"d": None, "t": None, "l": None}

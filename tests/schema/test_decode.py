@@ -110,12 +110,10 @@ def test_a_stream_does_not_care_about_lines(values: list[object], gaps: list[byt
     [
         (b'{"a":1}{"b":2} 3', [{"a": 1}, {"b": 2}, 3], None),
         (b'{"a":1} {"b":', [{"a": 1}], 2),
-        (b"1 NaN 2", [1], 2),
-        (b"1 1e999", [1], 2),
-        (b"\xff", [], 1),
+        (b"1 \xff 2", [1], 2),
         (b"", [], None),
         (b"[" * 100_000, [], 1),
-        (b"9" * 5_000, [], 1),
+        (b"\xef\xbb\xbf{}", [], 1),
     ],
 )
 def test_a_stream_ends_at_the_first_thing_that_is_no_json(
@@ -124,6 +122,25 @@ def test_a_stream_ends_at_the_first_thing_that_is_no_json(
     found = decode_json_stream(text)
     assert found.values == values
     assert [record for record, _ in found.invalid] == ([] if invalid is None else [invalid])
+    assert found.is_cut == (invalid is not None)
+
+
+@pytest.mark.parametrize(
+    "bad", [b"NaN", b"1e999", b"9" * 5_000, b'"\\ud800"', b'{"a":\n"\xff"}', b'["\\udc00"]']
+)
+def test_a_stream_goes_on_behind_a_value_that_has_an_end(bad: bytes) -> None:
+    found = decode_json_stream(b'{"a":1}\n' + bad + b'\n{"b":\n2} 3')
+    assert found.values == [{"a": 1}, {"b": 2}, 3]
+    assert list(found.positions) == [1, 3, 4]
+    assert [record for record, _ in found.invalid] == [2]
+    assert found.invalid_texts == (bad,)
+    assert not found.is_cut
+
+
+def test_bytes_that_are_no_text_are_named_with_their_column() -> None:
+    words = "byte 0xff in column 8 is not UTF-8"
+    assert decode_json_lines(b'{}\n{"a": "\xff"}\n').invalid == ((2, words),)
+    assert decode_json_stream(b'{}\n{"a": "\xff"\n}').invalid == ((2, words),)
 
 
 def test_an_array_gives_its_elements() -> None:

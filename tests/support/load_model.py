@@ -110,7 +110,7 @@ class Model:
             conflicts = self._conflicts(live, mode)
             if not quarantines:
                 outcome.problems += [(one.rule, one.line) for one in problems]
-                outcome.is_conflict = bool(conflicts)
+                outcome.conflicts = [(one.rule, one.line) for one in conflicts]
                 break
             if any(not one.falls for one in problems):
                 outcome.is_hopeless = True
@@ -297,9 +297,9 @@ class Model:
         for name, rows in live.items():
             seen: set[object] = set()
             for one in rows:
-                is_stored = mode == "append" and one.identity in self.rows(name)
-                is_again = one.identity in seen and not self.types[name].key
-                if is_stored or is_again:
+                if one.identity in seen and not self.types[name].key:
+                    conflicts.append(Problem("key_conflict", one.line, (one.line,)))
+                if mode == "append" and one.identity in self.rows(name):
                     conflicts.append(Problem("key_conflict", one.line, (one.line,)))
                 seen.add(one.identity)
         return conflicts
@@ -308,7 +308,7 @@ class Model:
 @dataclass
 class Outcome:
     problems: list[tuple[str, int | None]] = field(default_factory=list)
-    is_conflict: bool = False
+    conflicts: list[tuple[str, int | None]] = field(default_factory=list)
     is_hopeless: bool = False
     fallen: set[int] = field(default_factory=set)
     graph: dict[str, Rows] = field(default_factory=dict)
@@ -319,14 +319,13 @@ class Outcome:
 
     @property
     def is_legal(self) -> bool:
-        return not self.problems and not self.is_conflict
+        return not self.problems and not self.conflicts
 
     @property
     def answer(self) -> object:
-        """What the caller hears: sorted problems, a key conflict, or that it was loaded."""
-        if self.problems:
-            return sorted((rule, line or 0) for rule, line in self.problems)
-        return "key conflict" if self.is_conflict else "loaded"
+        """What the caller hears: everything that is wrong, sorted, or that it was loaded."""
+        found = sorted((rule, line or 0) for rule, line in self.problems + self.conflicts)
+        return found or "loaded"
 
     def count(self, model: Model, live: Written, mode: str) -> None:
         """Count what has become of the rows that count."""

@@ -57,7 +57,8 @@ def _rows(owner: NodeType | EdgeType, handle: DatasetHandle) -> list[str]:
 def problem_lines(error: OmnigraphError) -> list[str]:
     """Return one line per violation, or one for any other error."""
     if isinstance(error, KeyConflictError):
-        return [f"key_conflict {error.key_conflict} {error}"]
+        assert error.total == len(error.lines)
+        return [f"key_conflict {error.key_conflict}", *error.lines]
     if not isinstance(error, ValidationError):
         return [f"{error.code} {error}"]
     assert error.total == sum(error.totals.values())

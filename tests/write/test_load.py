@@ -6,8 +6,9 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +22,7 @@ from omnigraph.write.attempts import BESIDE_MAX
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import BlobSourceUnreadableError
 from omnigraph.write.load import Loader, LoadOptions
-from omnigraph.write.load_source import RecordSource
+from omnigraph.write.load_source import InputUnreadableError, RecordSource
 from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from support.loads import graph_lines
 from support.places import Place
@@ -132,6 +133,21 @@ def test_violations_are_bounded_and_counted(graph: Graph) -> None:
     assert caught.value.totals == {"range": 1_000}
     assert "and 999 more" in str(caught.value)
     assert "980 more" in caught.value.render()
+
+
+def test_violations_that_are_only_counted_are_counted_under_their_own_rule(graph: Graph) -> None:
+    missing = [b'{"type": "Person", "data": {"age": 1}}'] * 50
+    wrong = [b'{"type": "Person", "data": {"name": "q", "age": "x"}}'] * 50
+    with pytest.raises(ValidationError) as caught:
+        graph.load(b"\n".join([*missing, *wrong]), mode="append")
+    assert caught.value.totals == {"required": 50, "type": 50}
+
+
+def test_what_is_no_input_of_records_is_refused(graph: Graph) -> None:
+    no_inputs: list[Any] = [7, None, StringIO("{}"), [7], pa.table({"name": ["a"]})]
+    for data in no_inputs:
+        with pytest.raises(InputUnreadableError):
+            graph.load(data, mode="append")
 
 
 def test_a_violation_is_a_record_with_all_of_its_facts(graph: Graph) -> None:

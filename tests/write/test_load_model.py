@@ -206,12 +206,9 @@ def _load(
             on_error="fail" if quarantine is None else "quarantine",
             quarantine=quarantine,
         )
-    except ValidationError as error:
-        event("violations")
+    except (ValidationError, KeyConflictError) as error:
+        event(type(error).__name__)
         return sorted((one.rule, one.position or 0) for one in error.violations)
-    except KeyConflictError:
-        event("key conflict")
-        return "key conflict"
     event(f"loaded, {options['mode']}" if records else "empty")
     removed = sum((result.cascaded or {}).values())
     if removed:

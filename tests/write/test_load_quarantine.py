@@ -12,10 +12,10 @@ import pytest
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph import Graph
 from omnigraph.recovery.failpoints import arm, disarm
-from omnigraph.write.load_quarantine import QuarantineInUseError
+from omnigraph.write.load_quarantine import QuarantineInUseError, QuarantineUnwritableError
 from omnigraph.write.load_result import LoadOptionsError
 from omnigraph.write.load_source import InputUnreadableError
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from support.loads import graph_lines
 from support.places import Place
 
@@ -172,6 +172,67 @@ def test_options_that_do_not_go_together_are_refused(graph: Graph, tmp_path: Pat
         graph.load(b"", mode="append", on_error="quarantine", quarantine=tmp_path)
 
 
+def test_a_quarantine_that_cannot_be_written_fails_before_anything_is_loaded(
+    graph: Graph, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for place in (file, file / "below"):
+        with pytest.raises(QuarantineUnwritableError, match="cannot be written: "):
+            graph.load(lines(person("a")), mode="append", on_error="quarantine", quarantine=place)
+    assert graph_lines(graph) == []
+
+
+def test_rows_that_are_left_out_are_on_the_disk_before_the_others_are_committed(
+    graph: Graph, tmp_path: Path
+) -> None:
+    kept: list[object] = []
+    arm("write.post_stage", lambda: kept.extend(set_aside(tmp_path / "q").values()))
+    try:
+        graph.load(
+            lines(person("a", age=-1), person("b"), knows("b", "ghost")),
+            mode="append",
+            on_error="quarantine",
+            quarantine=tmp_path / "q",
+        )
+    finally:
+        disarm()
+    assert len(kept) == 2
+
+
+def test_nothing_is_loaded_when_the_rest_of_a_stream_cannot_be_read(
+    graph: Graph, tmp_path: Path
+) -> None:
+    text = lines(person("a")) + b'{"type": oops}\n' + lines(person("b"))
+    with pytest.raises(ValidationError, match=r"record 2: .*; nothing after it can be read"):
+        graph.load(
+            text,
+            mode="append",
+            reader="compatible",
+            on_error="quarantine",
+            quarantine=tmp_path / "q",
+        )
+    assert graph_lines(graph) == []
+
+
+def test_values_of_a_stream_that_cannot_be_held_are_set_aside_as_texts(
+    graph: Graph, tmp_path: Path
+) -> None:
+    bad = b'{"type": "Person",\n"data": {"name": "\xff", "age": 1e999}}'
+    result = graph.load(
+        lines(person("a")) + bad + lines(person("b", age=-1), person("c")),
+        mode="append",
+        reader="compatible",
+        on_error="quarantine",
+        quarantine=tmp_path / "q",
+    )
+    assert (result.inserted, result.rejected) == (2, 2)
+    kept = json.loads((tmp_path / "q" / "unreadable.jsonl").read_text())
+    assert kept["position"] == 2
+    assert kept["text"] == bad.decode(errors="backslashreplace")
+    assert json.loads((tmp_path / "q" / "node-Person.jsonl").read_text())["position"] == 3
+
+
 def test_reading_errors_do_not_hide_rules_across_rows(graph: Graph) -> None:
     with pytest.raises(ValidationError) as caught:
         graph.load(lines(person("a", age="x"), person("b"), knows("b", "z")), mode="append")
@@ -187,13 +248,48 @@ def test_the_facts_of_a_key_conflict_are_in_the_details(graph: Graph) -> None:
     graph.load(lines(person("a"), person("b")), mode="append")
     with pytest.raises(KeyConflictError) as caught:
         graph.load(lines(person("b"), person("a"), person("c")), mode="append")
+    assert str(caught.value) == "line 1: node 'b' of type Person already exists (and 1 more)"
+    facts = {"type": "Person", "property": "id", "rule": "key_conflict", "code": "W205"}
     assert caught.value.details == {
         "key_conflict": {"entity_kind": "node", "type_name": "Person", "entity_id": "b"},
         "offenders": ["b", "a"],
+        "violations": [
+            {
+                **facts,
+                "position": position,
+                "value": name,
+                "message": f"node '{name}' of type Person already exists",
+                "source": None,
+            }
+            for position, name in ((1, "b"), (2, "a"))
+        ],
         "total": 2,
     }
+    assert caught.value.render().splitlines() == [
+        "error: line 1: node 'b' of type Person already exists",
+        "       line 2: node 'a' of type Person already exists",
+    ]
     with pytest.raises(KeyConflictError, match=r"given twice in one input \(lines 1 and 2\)"):
         graph.load(lines(knows("a", "b", id="k"), knows("a", "a", id="k")), mode="append")
+
+
+def test_key_conflicts_of_all_types_are_counted_and_the_first_are_listed(graph: Graph) -> None:
+    people = [person(f"p{n}") for n in range(30)]
+    edges = [knows(f"p{n}", "p0", id=f"k{n}") for n in range(30)]
+    graph.load(lines(*people, *edges), mode="append")
+    with pytest.raises(KeyConflictError) as caught:
+        graph.load(lines(*people, *edges), mode="append")
+    assert caught.value.total == 60
+    assert len(caught.value.violations) == VIOLATIONS_MAX
+    assert caught.value.render().splitlines()[-1] == "       … and 40 more"
+
+
+def test_key_conflicts_are_told_beside_other_violations(graph: Graph) -> None:
+    graph.load(lines(person("a"), person("b")), mode="append")
+    with pytest.raises(ValidationError) as caught:
+        graph.load(lines(person("a", age=-1), person("b"), knows("b", "ghost")), mode="append")
+    assert caught.value.totals == {"range": 1, "endpoint": 1, "key_conflict": 1}
+    assert [one.position for one in caught.value.violations] == [1, 3, 2]
 
 
 def test_the_last_of_several_rows_wins_where_that_is_asked_for(graph: Graph) -> None:

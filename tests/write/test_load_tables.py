@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,7 @@ def graph(local_place: Place) -> Graph:
 class Capsule:
     """A table of a library that we do not know."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table | pa.RecordBatchReader) -> None:
         self._table = table
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -58,6 +61,28 @@ LINES = ['Person 1 {"name": "ann", "number": 1}', 'Person 2 {"number": 2}']
 def test_tables_of_every_kind_are_rows(graph: Graph, table: pa.Table) -> None:
     result = graph.load_tables(nodes={"Person": table}, mode="append")
     assert result.nodes == (("Person", 2),)
+    assert graph_lines(graph) == LINES
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_an_interrupt_while_rows_are_brought_ends_a_load(graph: Graph, is_foreign: bool) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from PEOPLE.to_batches()
+        raise KeyboardInterrupt
+
+    before = graph.head_commit_id_for_branch()
+    rows = pa.RecordBatchReader.from_batches(PEOPLE.schema, batches())
+    with pytest.raises(KeyboardInterrupt):
+        graph.load_tables(
+            nodes={"Person": Capsule(rows) if is_foreign else rows},
+            mode="append",
+            branch="new",
+            from_branch="main",
+        )
+    assert graph.branch_list() == ["main"]
+    assert graph.head_commit_id_for_branch() == before
+    assert graph.recovery_status() == []
+    graph.load_tables(nodes={"Person": PEOPLE}, mode="append")
     assert graph_lines(graph) == LINES
 
 
@@ -136,13 +161,85 @@ def test_problems_of_columns_are_reported_once_per_table(graph: Graph) -> None:
         "unknown node type 'Ghost'",
         "unknown input field 'txt' for 'node:Note'; did you mean 'text'?",
         "duplicate column 'number'",
+        "edge 'About' requires field 'from' and field 'to', or 'src' and 'dst'",
         "unknown input field 'number' for 'edge:About'",
         "unknown input field 'name' for 'edge:About'",
-        "edge 'About' requires field 'from' and field 'to', or 'src' and 'dst'",
+        "edge 'Knows' requires field 'from' and field 'to', or 'src' and 'dst'",
         "unknown input field 'src' for 'edge:Knows'",
         "unknown input field 'to' for 'edge:Knows'",
-        "edge 'Knows' requires field 'from' and field 'to', or 'src' and 'dst'",
     ]
+
+
+@pytest.mark.parametrize(("given", "missing"), [("src", "dst"), ("dst", "src"), ("from", "to")])
+def test_an_end_that_is_missing_is_named(graph: Graph, given: str, missing: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        graph.load({"Knows": pa.table({given: ["1"]})}, mode="append")
+    assert str(caught.value) == f"edge 'Knows' requires field '{missing}'"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Persn", "unknown node type 'Persn'; did you mean 'Person'?"),
+        ("Know", "unknown edge type 'Know'; did you mean 'Knows'?"),
+        ("edge:Person", "unknown edge type 'Person'"),
+        ("Zzz", "unknown node type 'Zzz'"),
+    ],
+)
+def test_a_table_of_an_unknown_type_is_told_the_nearest_one(
+    graph: Graph, name: str, message: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        graph.load({name: PEOPLE}, mode="append")
+    assert str(caught.value) == message
+
+
+def test_named_levels_of_a_pandas_index_are_columns(graph: Graph) -> None:
+    frame = pd.DataFrame({"number": [1, 2], "name": ["ann", None]})
+    graph.load({"Person": frame.set_index("number")}, mode="append")
+    assert graph_lines(graph) == LINES
+    levels = frame.assign(other=["x", "y"]).set_index(["number", "other"])
+    levels.index.names = ["number", None]
+    graph.load({"Person": levels}, mode="overwrite")
+    assert graph_lines(graph) == LINES
+    unknown = frame.rename_axis("row")
+    with pytest.raises(ValidationError, match="unknown input field 'row'"):
+        graph.load({"Person": unknown}, mode="merge")
+    doubled = frame.rename_axis("number")
+    assert graph.load({"Person": doubled}, mode="merge").unchanged == 2
+
+
+FAR: dict[str, tuple[pa.Array, str]] = {
+    "far seconds": (pa.array([2**62], pa.timestamp("s")), str(2**62)),
+    "far days": (pa.array([2**31 - 1], pa.date32()), str(2**31 - 1)),
+    "days with hours": (pa.array([90_000_000], pa.date64()), '"1970-01-02T01:00:00.000"'),
+    "a zone": (
+        pa.array([0], pa.timestamp("us", "Asia/Tokyo")),
+        '"1970-01-01T09:00:00.000000+0900"',
+    ),
+    "not a number": (pa.array([float("nan")]), '"NaN"'),
+    "below all numbers": (pa.array([-float("inf")]), '"-Infinity"'),
+    "a fraction": (pa.array([Decimal("1.50")]), '"1.50"'),
+    "many digits": (pa.array([Decimal(2**70)]), f'"{2**70}"'),
+    "a whole number": (pa.array([Decimal("7.00")]), "7"),
+    "bytes": (pa.array([b"ab"]), '"base64:YWI="'),
+    "far days in a list": (pa.array([[2**31 - 1]], pa.list_(pa.date32())), f"[{2**31 - 1}]"),
+}
+
+
+@pytest.mark.parametrize("kind", FAR)
+def test_values_that_json_or_python_cannot_hold_are_shown_and_set_aside(
+    graph: Graph, tmp_path: Path, kind: str
+) -> None:
+    column, shown = FAR[kind]
+    table = pa.table({"number": [1], "name": column})
+    with pytest.raises(ValidationError) as caught:
+        graph.load({"Person": table}, mode="append")
+    assert caught.value.violations[0].value == shown
+    quarantine = tmp_path / "q"
+    graph.load({"Person": table}, mode="append", on_error="quarantine", quarantine=quarantine)
+    kept = json.loads((quarantine / "node-Person.jsonl").read_text())
+    assert kept["record"]["data"]["name"] == json.loads(shown)
 
 
 @pytest.mark.parametrize("column", [pa.array([1.5]), pa.array([[1]]), pa.array([b"x"])])
@@ -155,8 +252,12 @@ def test_ends_and_ids_of_another_kind_are_refused(graph: Graph, column: pa.Array
 
 def test_what_is_no_table_is_refused(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("no")
+    mixed = pd.DataFrame({"number": [1, "x"]})
     no_tables: list[Any] = [
         7,
+        [{"number": 1}],
+        mixed,
+        mixed["number"],
         *(tmp_path / name for name in ("no.parquet", "text.parquet", "graph")),
     ]
     for table in no_tables:

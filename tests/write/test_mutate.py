@@ -190,6 +190,18 @@ def test_a_failed_query_leaves_nothing_and_the_next_one_works(graph: Graph) -> N
     assert graph.mutate(statement('delete Crew where tag = "bo"')).affected_edges == 1
 
 
+def test_a_value_that_cannot_be_stored_has_its_facts_in_the_details(graph: Graph) -> None:
+    text = "query q($n: String?) { insert Log { text: $n } }"
+    with pytest.raises(InvalidInputError) as caught:
+        graph.mutate(text, params={"n": None})
+    assert caught.value.details == {
+        "statement": 1,
+        "type": "Log",
+        "property": "text",
+        "problem": "non-nullable property 'text' has null or invalid values",
+    }
+
+
 def test_more_rows_than_a_filter_names_are_deleted_with_their_edges(place: Place) -> None:
     count = VALUES_PUSHED_MAX + 500
     graph = place.init(SCHEMA)

@@ -17,6 +17,7 @@ from omnigraph.recovery import failpoints
 from omnigraph.store.records import ScanRequest
 from omnigraph.values import STABLE_PROPERTY_ID
 from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
+from omnigraph.write.stored_checks import StoredRowsError
 from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of
 from support.sweep_jobs import RENAMED
 
@@ -61,6 +62,27 @@ def test_other_branches_are_in_the_way_and_listed(place: Place) -> None:
         graph.apply_schema(WIDER)
     assert graph.schema_source() == SCHEMA
     assert not has_lock(graph)
+
+
+def test_rows_that_do_not_fit_are_counted_and_listed_in_the_details(place: Place) -> None:
+    graph = place.init()
+    graph.load(b'{"type": "Person", "data": {"name": "ann"}}', mode="append")
+    with pytest.raises(StoredRowsError) as caught:
+        graph.apply_schema(SCHEMA.replace("age: I32?", "age: I32"))
+    assert caught.value.details == {
+        "broken": [
+            {
+                "step": "make property node:Person.age required",
+                "code": "OG-MF-104",
+                "count": 1,
+                "offenders": [
+                    {"table_key": PERSON, "entity_id": "ann", "message": "Person.age is null"}
+                ],
+            }
+        ],
+        "total": 1,
+    }
+    assert graph.schema_source() == SCHEMA
 
 
 def test_a_metadata_only_plan_makes_one_commit_and_moves_no_table(place: Place) -> None:

@@ -11,6 +11,9 @@
 | `[T]` | array without nulls | `tuple` |
 | `Vector(n)` | array of n numbers | `tuple` of n floats, each rounded to the nearest F32 |
 
+Callers in Python may give `date`, `datetime` (without a zone: UTC), `bytes` for a blob, and scalars
+and arrays of NumPy; each is read as the JSON value that spells it.
+
 A null value is None. Days and milliseconds are what the Arrow columns hold, so an executor compares
 them without another conversion; `ParamValue.arrow` gives the value as an Arrow scalar.
 
@@ -24,6 +27,8 @@ them without another conversion; `ParamValue.arrow` gives the value as an Arrow 
 
 from __future__ import annotations
 
+import base64
+import datetime
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -31,6 +36,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError
@@ -168,7 +174,7 @@ def _coerce_one(
         if not prop_type.nullable:
             raise _missing(name, given, declared)
         return ParamValue(name, prop_type, None)
-    value = given[name]
+    value = _plain(given[name])
     if value is None:
         if not prop_type.nullable:
             hint = f"declare it as `{prop_type}?` to allow null"
@@ -218,8 +224,11 @@ def _coerce_scalars(
     """Coerce the elements of a list, or a single value; `where` is filled with the index of one."""
     convert = _CONVERSIONS.get(scalar, _text)
     found: list[ParamScalar] = []
-    for index, value in enumerate(values):
+    for index, given in enumerate(values):
+        value = given
         try:
+            if type(value) not in _JSON_SCALARS:
+                value = _plain(value, is_blob=scalar is Scalar.BLOB)
             found.append(convert(scalar, value))
         except _WrongValueError as wrong:
             raise _refuse(wrong.code, name, where.format(index) + wrong.what) from None
@@ -242,6 +251,20 @@ _MOMENT_FORMS: Final = {
     Scalar.DATE: 'write it as "2026-03-06"',
     Scalar.DATETIME: 'write it as "2026-03-06T12:00:00Z"',
 }
+
+
+_JSON_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _plain(value: object, *, is_blob: bool = False) -> object:
+    """Return what a value of Python or NumPy is in JSON, or the value itself."""
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, bytes) and is_blob:
+        return "base64:" + base64.b64encode(value).decode()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return value
 
 
 # -- single values ------------------------------------------------------------------------------
@@ -339,7 +362,7 @@ def _shown(value: object) -> str:
         case list() | tuple():
             return f"array of {len(value)}"
         case _:
-            return "null" if value is None else "object"
+            return "null" if value is None else f"{type(value).__name__} object"
 
 
 def _digits(value: int | float) -> str:

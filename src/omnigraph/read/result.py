@@ -132,7 +132,10 @@ class QueryResult:
     # -- Python and JSON ------------------------------------------------------------------------
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Return the rows as dictionaries of Python values: dates are `datetime` objects."""
+        """Return the rows as dictionaries of Python values: dates are `datetime` objects.
+
+        Days that these cannot hold, before the year 1 and after 9999, are texts as in JSON.
+        """
         columns = [
             (column.header, _python_values(array, column))
             for column, array in zip(self.columns, self.arrays, strict=True)
@@ -188,6 +191,21 @@ def _row_dictionaries(columns: list[tuple[str, list[Any]]], count: int) -> list[
 
 
 def _python_values(array: pa.Array, column: OutputColumn) -> list[Any]:
+    try:
+        return _values_of_type(array, column)
+    except (OverflowError, ValueError):
+        return [_python_value(array.slice(row, 1), column) for row in range(len(array))]
+
+
+def _python_value(value: pa.Array, column: OutputColumn) -> object:
+    """Return one value; a day outside of Python's years as JSON has it."""
+    try:
+        return _values_of_type(value, column)[0]
+    except (OverflowError, ValueError):
+        return to_json_values(value, column.prop_type)[0]
+
+
+def _values_of_type(array: pa.Array, column: OutputColumn) -> list[Any]:
     if column.prop_type.scalar is not Scalar.DATETIME:
         values: list[Any] = array.to_pylist()
         return values

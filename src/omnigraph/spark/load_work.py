@@ -20,6 +20,7 @@ from omnigraph.spark.staged_views import StagedViews
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.hashing import HashScheme
 from omnigraph.write.load_checks import fold
+from omnigraph.write.violations import JSON_REST_RULE
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
@@ -91,7 +92,8 @@ class SparkWork:
     def _tell_intake(self) -> None:
         intake, staged = self._load.intake, self._staged
         intake.inputs.extend(self._places.inputs)
-        intake.has_bad_input = any(found.position is None for found in staged.problems.kept)
+        has_bad_table = any(found.position is None for found in staged.problems.kept)
+        intake.has_bad_input = has_bad_table or staged.problems.counts[JSON_REST_RULE] > 0
         intake.log.absorb(self._places.of_log(staged.problems))
         intake.log.sort_from(0)
         for key, found in staged.types().items():

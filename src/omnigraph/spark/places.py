@@ -13,7 +13,7 @@ import numpy as np
 
 from omnigraph.spark.load_plan import Positions
 from omnigraph.write.violations import (
-    JSON_RULE,
+    JSON_RULES,
     Violation,
     ViolationLog,
     input_of,
@@ -47,7 +47,7 @@ class InputPlaces:
         number, before = self.sources[input_of(violation.position)]
         line = number_of(violation.position)
         message = violation.message
-        if violation.rule == JSON_RULE:
+        if violation.rule in JSON_RULES:
             message = message.replace(f" {line}:", f" {line + before}:", 1)
         return replace(violation, position=position_in(number, line + before), message=message)
 

@@ -225,12 +225,16 @@ class Loader:
             findings = judge.run()
             if not load.terms.sets_aside:
                 intake.log.absorb(findings.log)
+                if intake.log.total:
+                    intake.log.absorb(findings.conflicts)
                 intake.log.require_clean(load.place, intake.inputs)
-                _require_no_conflicts(findings, intake)
+                _require_no_conflicts(findings, load)
                 return judge
             if findings.unfixable.total:
                 findings.log.require_clean(load.place, intake.inputs)
             if not findings.fallen:
+                if intake.quarantine is not None:
+                    intake.quarantine.keep()
                 return judge
             intake.log.absorb(findings.log)
             for key, rows in findings.fallen.items():
@@ -446,18 +450,11 @@ class PreparedLoad:
         )
 
 
-def _require_no_conflicts(findings: Findings, intake: Intake) -> None:
-    """Raise the first type with ids that cannot be inserted; ids given twice come first."""
-    for key, conflicts in findings.conflicts.items():
-        first = min(conflicts, key=lambda one: one.is_stored)
-        raise KeyConflictError(
-            entity_kind=key.partition(":")[0],
-            type_name=intake.types[key].owner.name,
-            entity_id=first.ids[0],
-            is_stored=first.is_stored,
-            total=first.total,
-            where=first.where,
-            offenders=tuple(first.ids),
+def _require_no_conflicts(findings: Findings, load: PreparedLoad) -> None:
+    """Raise all ids that cannot be inserted; ids given twice come first."""
+    if findings.first_conflict is not None:
+        raise KeyConflictError.of(
+            findings.first_conflict, findings.conflicts, place=load.place, inputs=load.intake.inputs
         )
 
 

@@ -30,7 +30,6 @@ from omnigraph.write.hashing import NO_HASH, Hashes, distinct_hashes, is_among
 from omnigraph.write.load_cardinality import check_cardinality
 from omnigraph.write.load_ends import check_ends, check_orphans
 from omnigraph.write.load_findings import (
-    Conflicts,
     Findings,
     FirstRows,
     LoadScope,
@@ -43,7 +42,7 @@ from omnigraph.write.load_types import LoadedType
 from omnigraph.write.locate import PROBES_MAX, StoredRows
 from omnigraph.write.validate_endpoints import edge_ends
 from omnigraph.write.validate_unique import lead_member, matching_rows, unique_violation
-from omnigraph.write.violations import VIOLATIONS_MAX, Violation, key_conflict_text
+from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflict, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,31 +160,31 @@ class LoadJudge:
     ) -> None:
         """Note ids that cannot be inserted."""
         is_stored = first_rows is None
+        findings = self.findings
         kind = "node" if isinstance(loaded.owner, NodeType) else "edge"
-        shown = rows[: self.findings.room]
+        shown = rows if self._terms.sets_aside else rows[: findings.conflicts.room]
         ids = loaded.pick(shown, ("id",))["id"].to_pylist()
-        conflicts = Conflicts(is_stored, total=total, ids=ids[:VIOLATIONS_MAX])
         positions = loaded.positions(shown)
         firsts = None if first_rows is None else loaded.positions(first_rows[: len(shown)])
         for n, (row, entity_id) in enumerate(zip(shown.tolist(), ids, strict=True)):
-            message = key_conflict_text(kind, loaded.owner.name, entity_id, is_stored=is_stored)
+            conflict = KeyConflict(kind, loaded.owner.name, entity_id, is_stored=is_stored)
             where = "" if firsts is None else self._scope.both(firsts[n], positions[n])
-            conflicts.where = conflicts.where or where
+            violation = Violation(
+                position=positions[n],
+                type=loaded.owner.name,
+                property="id",
+                value=entity_id,
+                rule="key_conflict",
+                code=codes.KEY_CONFLICT,
+                message=conflict.text + where,
+            )
             if self._terms.sets_aside:
-                self.findings.add(
-                    loaded,
-                    row,
-                    Violation(
-                        position=positions[n],
-                        type=loaded.owner.name,
-                        property="id",
-                        value=entity_id,
-                        rule="key_conflict",
-                        code=codes.KEY_CONFLICT,
-                        message=message + where,
-                    ),
-                )
-        self.findings.conflicts.setdefault(loaded.table_key, []).append(conflicts)
+                findings.add(loaded, row, violation)
+            else:
+                findings.first_conflict = findings.first_conflict or conflict
+                findings.conflicts.add(violation)
+        if not self._terms.sets_aside:
+            findings.conflicts.count("key_conflict", total - len(shown))
 
     # -- unique -----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, BinaryIO, Final, TypeAlias
 
@@ -27,7 +28,7 @@ from omnigraph.schema.values.decode import (
     decode_json_stream,
 )
 from omnigraph.write import codes
-from omnigraph.write.violations import JSON_RULE, Violation, number_of
+from omnigraph.write.violations import JSON_REST_RULE, JSON_RULE, Violation, number_of
 
 NOTHING: Final[dict[str, object]] = {}
 """What a record without `data` has as such."""
@@ -64,14 +65,29 @@ def compatible_batches(source: BinaryIO, refuse: Refuse, first: int = 1) -> Iter
             text += source.readline()
         decoded = decode_json_lines(text)
         if decoded.invalid:
-            decoded = decode_json_stream(text + source.read())
-        positions = range(first, first + len(decoded.values))
-        moved = tuple((first + place - 1, words) for place, words in decoded.invalid)
-        decoded = Decoded(decoded.values, positions, moved)
-        for violation in _invalid(decoded, "invalid JSON at record"):
-            refuse(violation, None)
-        yield decoded
+            yield _stream(text + source.read(), refuse, first)
+            return
+        yield Decoded(decoded.values, range(first, first + len(decoded.values)))
         first += len(decoded.values)
+
+
+def _stream(text: bytes, refuse: Refuse, first: int) -> Decoded:
+    found = decode_json_stream(text)
+    before = first - 1
+    decoded = Decoded(
+        found.values,
+        [before + position for position in found.positions],
+        tuple((before + position, words) for position, words in found.invalid),
+        found.invalid_texts,
+    )
+    violations = list(_invalid(decoded, "invalid JSON at record"))
+    if found.is_cut:
+        last = violations.pop()
+        message = f"{last.message}; nothing after it can be read"
+        refuse(replace(last, rule=JSON_REST_RULE, message=message), None)
+    for violation, piece in zip(violations, found.invalid_texts, strict=True):
+        refuse(violation, piece)
+    return decoded
 
 
 def _invalid(decoded: Decoded, sentence: str) -> Iterator[Violation]:

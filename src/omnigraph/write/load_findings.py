@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,7 +11,13 @@ import numpy as np
 from omnigraph.write.columns import flat
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load_hashes import RowLookup, StoredHashes
-from omnigraph.write.violations import VIOLATIONS_MAX, Violation, ViolationLog, number_of
+from omnigraph.write.violations import (
+    VIOLATIONS_MAX,
+    KeyConflict,
+    Violation,
+    ViolationLog,
+    number_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,16 +56,6 @@ class LoadTerms:
         return self.keeps_last or (self.folds_free_ids and not loaded.is_keyed)
 
 
-@dataclass
-class Conflicts:
-    """Rows of one type whose ids cannot be inserted: the first of them, and how many."""
-
-    is_stored: bool
-    total: int = 0
-    ids: list[str] = field(default_factory=list)
-    where: str = ""
-
-
 class Findings:
     """What one run of the rules has found; with `keeps_all` every violation and its row."""
 
@@ -67,7 +63,9 @@ class Findings:
         self.log = ViolationLog(_UNLIMITED if keeps_all else VIOLATIONS_MAX)
         self.fallen: dict[str, dict[int, list[Violation]]] = {}
         self.unfixable = ViolationLog()
-        self.conflicts: dict[str, list[Conflicts]] = {}
+        self.conflicts = ViolationLog()
+        """Ids that cannot be inserted; beside other violations they are told with those."""
+        self.first_conflict: KeyConflict | None = None
         self.cascaded: dict[str, Hashes] = {}
         """Addresses of stored edges that go with their nodes, by table."""
         self._keeps_all = keeps_all

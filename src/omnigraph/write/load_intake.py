@@ -21,7 +21,7 @@ from omnigraph.write.load_rows import ColumnBatch, JudgedRows, RowRules, judge_r
 from omnigraph.write.load_spellings import Spellings, remap_ends, remaps_of
 from omnigraph.write.load_types import LoadedType
 from omnigraph.write.locate import StoredRows
-from omnigraph.write.violations import ViolationLog, position_in
+from omnigraph.write.violations import JSON_REST_RULE, ViolationLog, position_in
 
 if TYPE_CHECKING:
     from omnigraph.clock import Clock
@@ -108,8 +108,8 @@ class Intake:
     def refuse(self, violation: Violation, record: object) -> None:
         """Note a record that is no row."""
         self.log.add(violation)
-        if violation.position is None:
-            # Not one record is wrong but a whole input.
+        if violation.position is None or violation.rule == JSON_REST_RULE:
+            # Not one record is wrong but a whole input, or all that is left of it.
             self.has_bad_input = True
         else:
             known = self._refused.setdefault(violation.position, (record, []))

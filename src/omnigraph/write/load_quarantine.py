@@ -1,4 +1,4 @@
-"""Rows that a load leaves out: one JSON object per line, in a directory of the caller's.
+r"""Rows that a load leaves out: one JSON object per line, in a directory of the caller's.
 
     {"reason": "…", "codes": ["V203"], "source": "people.jsonl", "position": 17, "record": {…}}
 
@@ -7,7 +7,7 @@
 | `reason` | everything that is wrong with the row |
 | `codes` | the codes of that, in the same order |
 | `source`, `position` | where it came from, as far as it has a place |
-| `record` | the record as it was read, or `text` where it is no JSON |
+| `record` | the record as it was read, or `text` where it is no JSON (other bytes as `\xff`) |
 
 There is a file per type, `node-Person.jsonl`, and `unreadable.jsonl` for records without a type.
 """
@@ -15,8 +15,10 @@ There is a file per type, `node-Person.jsonl`, and `unreadable.jsonl` for record
 from __future__ import annotations
 
 import base64
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -47,12 +49,26 @@ class QuarantineInUseError(InvalidInputError):
         super().__init__(f"the quarantine directory {directory} is not empty")
 
 
+class QuarantineUnwritableError(InvalidInputError):
+    """Rows that are left out cannot be kept; nothing was loaded."""
+
+    code = "OG-QUARANTINE-WRITE"
+    hint = "name a directory that can be written and has room, then load again"
+
+    def __init__(self, directory: Path, problem: str) -> None:
+        self.directory = str(directory)
+        self.problem = problem
+        super().__init__(f"the quarantine directory {directory} cannot be written: {problem}")
+
+
 class Quarantine:
     """Writes rows that are left out, and counts them by table."""
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        if any(directory.iterdir()):
+        with _writing(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            is_in_use = any(directory.iterdir())
+        if is_in_use:
             raise QuarantineInUseError(directory)
         self._directory = directory
         self._files: dict[str, BinaryIO] = {}
@@ -74,22 +90,40 @@ class Quarantine:
             "position": violations[0].position,
         }
         if isinstance(record, bytes):
-            line["text"] = record.decode(errors="replace")
+            line["text"] = record.decode(errors="backslashreplace")
         else:
             line["record"] = record
         options = orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
-        self._file(key).write(orjson.dumps(line, default=_plain, option=options))
+        with _writing(self._directory):
+            self._file(key).write(orjson.dumps(line, default=_plain, option=options))
+
+    def keep(self) -> None:
+        """Make sure that what was written stays, before the other rows are committed."""
+        with _writing(self._directory):
+            for file in self._files.values():
+                file.flush()
+                os.fsync(file.fileno())
 
     def close(self) -> None:
         """Close the files; without a row there is none."""
         for file in self._files.values():
-            file.close()
+            # What has to stay was kept before; a load that failed has its own error to tell.
+            with suppress(OSError):
+                file.close()
 
     def _file(self, key: str) -> BinaryIO:
         if key not in self._files:
             name = key.replace(":", "-") + ".jsonl"
             self._files[key] = (self._directory / name).open("wb")
         return self._files[key]
+
+
+@contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise QuarantineUnwritableError(directory, error.strerror or str(error)) from error
 
 
 def graph_records(owner: Owner, rows: pa.Table) -> list[dict[str, object]]:

@@ -82,6 +82,9 @@ def read_compatibly(source: BinaryIO, catalog: Catalog, sink: LoadSink, first: i
 
 def files_of(paths: Sequence[str | os.PathLike[str]], suffixes: Sequence[str]) -> list[Path]:
     """Find files: each path is a file, a folder of files with one of the suffixes, or a glob."""
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise InputUnreadableError(type(path).__name__, "is no path of a file, folder or glob")
     return [file for path in paths for file in _files_at(Path(path), suffixes)]
 
 
@@ -108,8 +111,14 @@ def _inputs(data: RecordInput) -> Iterator[tuple[str | None, Path | bytes | Bina
         yield from ((str(path), path) for path in files_of([data], _RECORD_SUFFIXES))
     elif isinstance(data, list | tuple):
         yield from ((str(path), path) for path in files_of(data, _RECORD_SUFFIXES))
-    else:
+    elif hasattr(data, "read") and isinstance(data.read(0), bytes):
         yield None, data
+    else:
+        raise InputUnreadableError(
+            type(data).__name__,
+            "is no input of records: give paths, bytes or a file that is open for reading bytes;"
+            " tables are given by the names of their types",
+        )
 
 
 @contextmanager

@@ -8,7 +8,10 @@ numbers or days there is spelled as the ids of nodes are.
 
 from __future__ import annotations
 
+import math
 import os
+import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +25,12 @@ from omnigraph.names import nearest_name
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.arrow import convert_arrow, plain_encoding
+from omnigraph.schema.values.blobs import BASE64_PREFIX
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.ids import Ids, spell
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog
+from omnigraph.store.interrupts import raise_interrupt
 from omnigraph.write import codes
 from omnigraph.write.load_rows import ColumnBatch
 from omnigraph.write.load_source import InputUnreadableError, files_of
@@ -53,6 +58,8 @@ TableInput: TypeAlias = (
 
 _BATCH_ROWS: Final = 1 << 17
 _END_NAMES: Final = (("src", "dst"), ("from", "to"))
+_UNNAMED_LEVEL: Final = re.compile(r"__index_level_\d+__")
+"""What pyarrow calls a level of a pandas index that has no name of its own."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +94,20 @@ def table_source(tables: Mapping[str, object], catalog: Catalog) -> TableSource:
     edges: dict[str, TableInput] = {}
     for name, table in tables.items():
         kind, _, plain = name.rpartition(":")
-        is_node = kind == "node" or (kind == "" and plain in catalog.node_types)
+        is_node = kind == "node" or (kind == "" and _is_meant_as_node(plain, catalog))
         # What is no table is refused by name when it is read.
         (nodes if is_node else edges)[plain] = cast("TableInput", table)
     return TableSource(nodes, edges)
+
+
+def _is_meant_as_node(name: str, catalog: Catalog) -> bool:
+    """Whether a table is one of nodes; a name that nothing has is the kind of the nearest one."""
+    if name in catalog.node_types:
+        return True
+    if catalog.lookup_edge(name) is not None:
+        return False
+    has_near_node = nearest_name(name, catalog.node_types) is not None
+    return has_near_node or nearest_name(name, catalog.edge_types) is None
 
 
 def _read_table(owner: Owner, table: TableInput, sink: LoadSink) -> None:
@@ -134,15 +151,36 @@ def _inputs(table: TableInput) -> Iterator[tuple[str | None, Iterator[pa.RecordB
 def _batches(table: Any) -> Iterator[pa.RecordBatch]:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
-    elif type(table).__module__.partition(".")[0] == "pandas":
-        table = pa.Table.from_pandas(table, preserve_index=False)
+    elif type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
+        table = _from_pandas(table)
     if isinstance(table, pa.Table):
         yield from _sliced(table)
         return
     reader = table if isinstance(table, pa.RecordBatchReader) else _stream(table)
     yield _no_rows(reader.schema)
-    for batch in reader:
+    for batch in _read(reader):
         yield from _sliced(pa.Table.from_batches([batch]))
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except pa.ArrowException as error:
+        # Other libraries bring streams of their own, which make text of an interrupt.
+        raise_interrupt(error)
+        raise
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    """Return a frame as a table; named levels of its index are columns like the others."""
+    is_named = any(name is not None and name not in frame.columns for name in frame.index.names)
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=is_named)
+    except pa.ArrowException as error:
+        problem = f"has a column without a single type: {'; '.join(map(str, error.args))}"
+        raise InputUnreadableError(type(frame).__name__, problem) from error
+    unnamed = [name for name in table.column_names if _UNNAMED_LEVEL.fullmatch(name)]
+    return table.drop_columns(unnamed)
 
 
 def _stream(table: object) -> pa.RecordBatchReader:
@@ -179,22 +217,40 @@ def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 def column_problems(owner: NodeType | EdgeType, names: Sequence[str]) -> list[Violation]:
     """Say what is wrong with the names of a table's columns."""
-    ends = _end_names(owner, names)
-    known = {*owner.properties, "id", *(ends or ())}
     problems = [
         _table_problem(owner, name, codes.DUPLICATE_MEMBER, f"duplicate column '{name}'")
         for name in sorted({name for name in names if list(names).count(name) > 1})
     ]
+    ends: tuple[str, ...] = ()
+    if isinstance(owner, EdgeType):
+        ends = _end_names(owner, names) or _half_of_ends(names)
+        if not set(ends) <= set(names) or not ends:
+            problems.append(_missing_ends(owner, ends, names))
+    known = {*owner.properties, "id", *ends}
     for name in names:
         if name not in known:
             near = nearest_name(name, owner.properties)
             hint = f"; did you mean '{near}'?" if near else ""
             message = f"unknown input field '{name}' for '{owner.table_key}'{hint}"
             problems.append(_table_problem(owner, name, codes.UNKNOWN_PROPERTY, message))
-    if isinstance(owner, EdgeType) and ends is None:
-        message = f"edge '{owner.name}' requires field 'from' and field 'to', or 'src' and 'dst'"
-        problems.append(_table_problem(owner, None, codes.MISSING_COLUMN, message))
     return problems
+
+
+def _half_of_ends(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of both ends, where the table has one of them."""
+    halves = [pair for pair in _END_NAMES if set(pair) & set(names)]
+    return halves[0] if len(halves) == 1 else ()
+
+
+def _missing_ends(edge: EdgeType, ends: Sequence[str], names: Sequence[str]) -> Violation:
+    missing = next((name for name in ends if name not in names), None)
+    wanted = (
+        "field 'from' and field 'to', or 'src' and 'dst'"
+        if missing is None
+        else f"field '{missing}'"
+    )
+    message = f"edge '{edge.name}' requires {wanted}"
+    return _table_problem(edge, missing, codes.MISSING_COLUMN, message)
 
 
 def _table_problem(
@@ -266,12 +322,42 @@ def _record(
 ) -> dict[str, object]:
     """Return a row in the form of a graph record."""
     names = [name for name in batch.schema.names if name not in ends.values()]
-    data = {name: batch[name][row].as_py() for name in names}
+    data = {name: _plain(batch[name][row]) for name in names}
     if not isinstance(owner, EdgeType):
         return {"type": owner.name, "data": data}
     source, target = (_raw(batch, ends[end], row) for end in ("src", "dst"))
     return {"edge": owner.name, "from": source, "to": target, "data": data}
 
 
-def _raw(batch: pa.RecordBatch, name: str, row: int) -> Any:
-    return batch[name][row].as_py() if name in batch.schema.names else None
+def _raw(batch: pa.RecordBatch, name: str, row: int) -> object:
+    return _plain(batch[name][row]) if name in batch.schema.names else None
+
+
+def _plain(value: pa.Scalar) -> object:
+    """Return a value in a form that JSON has, so that it can be shown, kept and loaded again."""
+    kind = value.type
+    if not value.is_valid:
+        return None
+    if pa.types.is_temporal(kind):
+        return _moment(value)
+    if pa.types.is_decimal(kind):
+        number = value.as_py()
+        return int(number) if number == int(number) and abs(number) < 1 << 63 else str(number)
+    if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and not pa.types.is_map(kind):
+        return [_plain(item) for item in value.values]
+    found: object = value.as_py()
+    if isinstance(found, float) and not math.isfinite(found):
+        return "NaN" if math.isnan(found) else f"{'-' if found < 0 else ''}Infinity"
+    return BASE64_PREFIX + b64encode(found).decode() if isinstance(found, bytes) else found
+
+
+def _moment(value: pa.Scalar) -> object:
+    """Spell a day or a moment; Python's own types end with the year 9999, and days lose hours."""
+    if pa.types.is_date64(value.type):
+        value = value.cast(pa.timestamp("ms"))
+    text: str = value.cast(pa.utf8()).as_py()
+    if not text.startswith("<"):
+        return text.replace(" ", "T", 1)
+    # Arrow spells no years of more than five digits either.
+    width = pa.int32() if pa.types.is_date32(value.type) else pa.int64()
+    return value.cast(width).as_py()

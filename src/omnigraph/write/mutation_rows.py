@@ -58,6 +58,16 @@ class MutationValueError(InvalidInputError):
         self.hint = hint
         super().__init__(f"statement {statement}, {type_name}: {problem}")
 
+    @property
+    def details(self) -> dict[str, object]:
+        """The facts for the JSON form of the error."""
+        return {
+            "statement": self.statement,
+            "type": self.type_name,
+            "property": self.property_name,
+            "problem": self.problem,
+        }
+
 
 class UpsertIncompleteError(InvalidInputError):
     """An upsert met no row of its key, and does not give what a new row needs."""

@@ -74,6 +74,22 @@ class StoredRowsError(InvalidInputError):
         found = "1 violation" if self.count == 1 else f"{self.count} violations"
         super().__init__("\n".join([f"stored rows do not fit the desired schema: {found}", *lines]))
 
+    @property
+    def details(self) -> dict[str, object]:
+        """The facts for the JSON form of the error: every rule with its first offenders."""
+        return {
+            "broken": [
+                {
+                    "step": rule.step,
+                    "code": rule.code,
+                    "count": rule.count,
+                    "offenders": [dict(vars(offender)) for offender in rule.offenders],
+                }
+                for rule in self.broken
+            ],
+            "total": self.count,
+        }
+
 
 def _lines(rule: BrokenRule) -> Iterator[str]:
     prefix = f"[{rule.code}] " if rule.code else ""

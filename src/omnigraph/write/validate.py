@@ -32,7 +32,7 @@ from omnigraph.write.validate_endpoints import (
 )
 from omnigraph.write.validate_unique import check_unique
 from omnigraph.write.validate_values import check_values
-from omnigraph.write.violations import KeyConflictError, ViolationLog
+from omnigraph.write.violations import KeyConflict, KeyConflictError, ViolationLog
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry
@@ -148,10 +148,5 @@ def _key_conflict(
     delta: TableDelta, entity_id: str, total: int, *, is_stored: bool
 ) -> KeyConflictError:
     kind, _, type_name = delta.table_key.partition(":")
-    return KeyConflictError(
-        entity_kind=kind,
-        type_name=type_name,
-        entity_id=entity_id,
-        is_stored=is_stored,
-        total=total,
-    )
+    first = KeyConflict(kind, type_name, entity_id, is_stored=is_stored)
+    return KeyConflictError(first, total=total)

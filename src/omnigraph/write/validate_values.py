@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -101,12 +102,20 @@ def add_row_errors(
                 type=type_name,
                 property=name,
                 value=None if value_at is None else value_at(row),
-                rule="required" if rule == TYPE_RULE and own_code == value_codes.MISSING else rule,
+                rule=_rule_of(rule, own_code),
                 code=code or own_code,
                 message=f"{type_name}: {message}" if rule == TYPE_RULE else message,
             )
         )
-    log.count(rule, len(rows) - len(shown))
+    if len(rows) > len(shown):
+        more = errors.codes.take(pa.array(rows[len(shown) :])).to_pylist()
+        for own_code, count in Counter(more).items():
+            log.count(_rule_of(rule, own_code), count)
+
+
+def _rule_of(rule: str, code: str) -> str:
+    """Name the rule that a value breaks; a value that is missing breaks one of its own."""
+    return "required" if rule == TYPE_RULE and code == value_codes.MISSING else rule
 
 
 def values_of(column: pa.Array) -> Callable[[int], str | None]:

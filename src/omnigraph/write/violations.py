@@ -13,6 +13,9 @@ VIOLATIONS_MAX: Final = 20
 """So many are kept in full; the others are only counted."""
 
 JSON_RULE: Final = "json"
+JSON_REST_RULE: Final = "json-rest"
+"""A text that is no JSON, and hides where the values behind it start."""
+JSON_RULES: Final = frozenset({JSON_RULE, JSON_REST_RULE})
 
 
 _INPUT_BITS: Final = 40
@@ -63,7 +66,7 @@ class Violation:
         'line 3: invalid enum value'
         """
         # The parser's own sentence names its position already.
-        if self.position is None or self.rule == JSON_RULE:
+        if self.position is None or self.rule in JSON_RULES:
             return self.message
         return f"{place} {self.position}: {self.message}"
 
@@ -158,19 +161,13 @@ class ValidationError(InvalidInputError):
         self.totals = totals
         self.place = place
         self.shows_source = shows_source
+        self.lines = tuple(located_text(found, place, shows_source) for found in violations)
         more = f" (and {total - 1} more)" if total > 1 else ""
-        super().__init__(self._line(violations[0]) + more)
-
-    def _line(self, violation: Violation) -> str:
-        source = f"{violation.source} " if self.shows_source and violation.source else ""
-        return source + violation.text(self.place)
+        super().__init__(self.lines[0] + more)
 
     def render(self) -> str:
         """Return all that was kept, one per line, and the totals."""
-        lines = [f"error: {self._line(self.violations[0])}"]
-        lines += [f"       {self._line(violation)}" for violation in self.violations[1:]]
-        if self.total > len(self.violations):
-            lines.append(f"       … and {self.total - len(self.violations)} more")
+        lines = rendered(self.lines, self.total)
         if self.total > 1:
             rules = ", ".join(f"{rule} {count}" for rule, count in self.totals.items())
             lines.append(f"{self.total} violations, nothing was written ({rules})")
@@ -186,41 +183,88 @@ class ValidationError(InvalidInputError):
         }
 
 
+@dataclass(frozen=True)
+class KeyConflict:
+    """An id that cannot be inserted: it is stored already, or the input gives it twice."""
+
+    entity_kind: str
+    type_name: str
+    entity_id: str
+    is_stored: bool
+
+    @property
+    def text(self) -> str:
+        """The conflict in words.
+
+        >>> KeyConflict("node", "Person", "ann", is_stored=True).text
+        "node 'ann' of type Person already exists"
+        """
+        what = "already exists" if self.is_stored else "is given twice in one input"
+        return f"{self.entity_kind} '{self.entity_id}' of type {self.type_name} {what}"
+
+
 class KeyConflictError(ConflictError):
-    """An id that was to be inserted is stored already, or was given twice; nothing was written."""
+    """Ids that were to be inserted are stored already, or were given twice; nothing was written.
+
+    `violations` are the first of them with their positions, `total` counts all.
+    """
 
     code = "OG-KEY-CONFLICT"
     hint = "mode `merge` replaces stored rows"
 
     def __init__(
         self,
+        first: KeyConflict,
         *,
-        entity_kind: str,
-        type_name: str,
-        entity_id: str,
-        is_stored: bool,
         total: int = 1,
-        where: str = "",
-        offenders: tuple[str, ...] = (),
+        violations: tuple[Violation, ...] = (),
+        place: str = "line",
+        shows_source: bool = False,
     ) -> None:
-        self.entity_kind = entity_kind
-        self.type_name = type_name
-        self.entity_id = entity_id
-        self.is_stored = is_stored
+        self.first = first
         self.total = total
-        self.offenders = offenders or (entity_id,)
-        what = key_conflict_text(entity_kind, type_name, entity_id, is_stored=is_stored)
+        self.violations = violations
+        self.place = place
+        self.shows_source = shows_source
+        self.lines = tuple(located_text(found, place, shows_source) for found in violations)
         more = f" (and {total - 1} more)" if total > 1 else ""
-        super().__init__(what + where + more)
+        super().__init__((self.lines or (first.text,))[0] + more)
+
+    @classmethod
+    def of(
+        cls, first: KeyConflict, log: ViolationLog, *, place: str, inputs: Sequence[str | None]
+    ) -> KeyConflictError:
+        """Return the error of everything that a log has collected."""
+        return cls(
+            first,
+            total=log.total,
+            violations=tuple(found.located(inputs) for found in log.kept),
+            place=place,
+            shows_source=len(inputs) > 1,
+        )
+
+    def render(self) -> str:
+        """Return all that was kept, one per line."""
+        return "\n".join(rendered(self.lines or (self.first.text,), self.total))
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the first offender is stored, not given twice."""
+        return self.first.is_stored
 
     @property
     def key_conflict(self) -> dict[str, str]:
         """The first offender: `entity_kind`, `type_name` and `entity_id`."""
         return {
-            "entity_kind": self.entity_kind,
-            "type_name": self.type_name,
-            "entity_id": self.entity_id,
+            "entity_kind": self.first.entity_kind,
+            "type_name": self.first.type_name,
+            "entity_id": self.first.entity_id,
         }
+
+    @property
+    def offenders(self) -> tuple[str, ...]:
+        """The ids of those that were kept."""
+        return tuple(str(found.value) for found in self.violations) or (self.first.entity_id,)
 
     @property
     def details(self) -> dict[str, object]:
@@ -228,15 +272,20 @@ class KeyConflictError(ConflictError):
         return {
             "key_conflict": self.key_conflict,
             "offenders": list(self.offenders),
+            "violations": [violation.to_json() for violation in self.violations],
             "total": self.total,
         }
 
 
-def key_conflict_text(kind: str, type_name: str, entity_id: str, *, is_stored: bool) -> str:
-    """Say that an id cannot be inserted.
+def located_text(violation: Violation, place: str, shows_source: bool) -> str:
+    """Return a violation in words, with its position, and its file where there are several."""
+    source = f"{violation.source} " if shows_source and violation.source else ""
+    return source + violation.text(place)
 
-    >>> key_conflict_text("node", "Person", "ann", is_stored=True)
-    "node 'ann' of type Person already exists"
-    """
-    what = "already exists" if is_stored else "is given twice in one input"
-    return f"{kind} '{entity_id}' of type {type_name} {what}"
+
+def rendered(lines: Sequence[str], total: int) -> list[str]:
+    """Return the lines of a report that keeps some of `total` violations."""
+    shown = [f"error: {lines[0]}", *(f"       {line}" for line in lines[1:])]
+    if total > len(lines):
+        shown.append(f"       … and {total - len(lines)} more")
+    return shown

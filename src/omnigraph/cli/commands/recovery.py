@@ -9,13 +9,11 @@ import click
 
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, PendingRecovery, RecoveryRecord
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group("recovery", cls=ScopedGroup)
@@ -25,7 +23,7 @@ def command() -> None:
 
 @command.command("list")
 @graph_address(positional=True)
-@_json
+@json_option
 def list_(uri: str | None, as_json: bool) -> None:
     """List the operations that recovery has settled, newest first."""
     with open_graph(uri, read_only=True) as graph:
@@ -38,7 +36,7 @@ def list_(uri: str | None, as_json: bool) -> None:
 @command.command("show")
 @graph_address(positional=False)
 @click.argument("operation_id")
-@_json
+@json_option
 def show(uri: str | None, operation_id: str, as_json: bool) -> None:
     """Show what recovery did about one operation."""
     with open_graph(uri, read_only=True) as graph:
@@ -49,7 +47,7 @@ def show(uri: str | None, operation_id: str, as_json: bool) -> None:
 
 @command.command("status")
 @graph_address(positional=True)
-@_json
+@json_option
 def status(uri: str | None, as_json: bool) -> None:
     """Show pending records and what recovery would do; changes nothing."""
     with open_graph(uri, read_only=True) as graph:
@@ -62,7 +60,7 @@ def status(uri: str | None, as_json: bool) -> None:
 @graph_address(positional=False)
 @click.argument("operation_id")
 @click.option("--confirm", is_flag=True, help="Set the record aside.")
-@_json
+@json_option
 def quarantine(uri: str | None, operation_id: str, confirm: bool, as_json: bool) -> None:
     """Set aside a record that recovery cannot settle, after a look at the tables it names."""
     if not confirm:

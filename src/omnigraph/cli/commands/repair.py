@@ -8,7 +8,7 @@ import click
 
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, type_label
+from omnigraph.cli.output import Output, json_option, type_label
 from omnigraph.names import MAIN
 from omnigraph.wire.outcomes import EXIT_FAILURE
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @graph_address(positional=True)
 @click.option("--confirm", is_flag=True, help="Publish drift that is verified upkeep.")
 @click.option("--force", is_flag=True, help="With --confirm: publish all other drift as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 @click.pass_context
 def command(
     context: click.Context,

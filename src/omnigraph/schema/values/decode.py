@@ -27,12 +27,16 @@ _TWO_OBJECTS: Final = re.compile(rb"\}[ \t\r]*,[ \t\r]*\{")
 class Decoded:
     """The values of a text, where they stood, and which places hold no JSON.
 
-    `positions` is parallel to `values`; `invalid` pairs a position with the parser's words.
+    `positions` is parallel to `values`; `invalid` pairs a position with the parser's words. With
+    `is_cut` the last of these places is also where reading had to end.
     """
 
     values: list[object]
     positions: Sequence[int]
     invalid: tuple[tuple[int, str], ...] = ()
+    invalid_texts: tuple[bytes, ...] = ()
+    """What stood at the invalid places of a stream, except where it was cut."""
+    is_cut: bool = False
 
 
 def decode_json_lines(text: bytes, *, first_line: int = 1) -> Decoded:
@@ -68,8 +72,8 @@ def _line_count(text: bytes) -> int:
 def decode_json_stream(text: bytes) -> Decoded:
     """Read JSON values one after another, however they are spread over lines.
 
-    The first thing that is not JSON ends the stream, because nothing says where the next value
-    would start.
+    A value that has an end but cannot be held (`1e999`, half of a character) is left out. The first
+    thing that is not JSON at all ends the stream: nothing says where the next value would start.
     """
     lines = decode_json_lines(text)
     if not lines.invalid:
@@ -130,7 +134,7 @@ def _decode_apart(lines: list[bytes], first_line: int) -> Decoded:
             positions.append(position)
         except orjson.JSONDecodeError as error:
             if line.strip(_BLANKS):
-                invalid.append((position, str(error)))
+                invalid.append((position, _words(error, line)))
     return Decoded(values, positions, tuple(invalid))
 
 
@@ -139,22 +143,46 @@ _BLANKS: Final = b" \t\r\n"
 
 def _decode_stream(text: bytes) -> Decoded:
     values: list[object] = []
-    try:
-        characters = text.decode()
-    except UnicodeDecodeError as error:
-        return Decoded([], [], ((1, str(error)),))
+    positions: list[int] = []
+    invalid: list[tuple[int, str]] = []
+    texts: list[bytes] = []
+    # Bytes that are no text are found again in the value that has them.
+    characters = text.decode(errors="surrogateescape")
     # This parser only finds where a value ends; what the value is, `orjson` says.
     scanner = json.JSONDecoder(parse_int=str, parse_float=str)
     blanks = re.compile(r"[ \t\r\n]*")
     place = _end(blanks, characters, 0)
+    position = 0
     while place < len(characters):
+        position += 1
         try:
             _, end = scanner.raw_decode(characters, place)
-            values.append(orjson.loads(characters[place:end]))
         except (ValueError, RecursionError) as error:
-            return Decoded(values, range(1, len(values) + 1), ((len(values) + 1, str(error)),))
+            words = _BOM_WORDS if characters.startswith(_BOM, place) else str(error)
+            invalid.append((position, words))
+            return Decoded(values, positions, tuple(invalid), tuple(texts), is_cut=True)
+        piece = characters[place:end].encode(errors="surrogateescape")
+        try:
+            values.append(orjson.loads(piece))
+            positions.append(position)
+        except orjson.JSONDecodeError as error:
+            invalid.append((position, _words(error, piece)))
+            texts.append(piece)
         place = _end(blanks, characters, end)
-    return Decoded(values, range(1, len(values) + 1))
+    return Decoded(values, positions, tuple(invalid), tuple(texts))
+
+
+_BOM: Final = "\ufeff"
+_BOM_WORDS: Final = "UTF-8 byte order mark (BOM) is not supported"
+
+
+def _words(error: orjson.JSONDecodeError, text: bytes) -> str:
+    """Say what is wrong with a text that is no JSON."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as found:
+        return f"byte 0x{text[found.start]:02x} in column {found.start + 1} is not UTF-8"
+    return str(error)
 
 
 def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
