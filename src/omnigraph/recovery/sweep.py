@@ -239,7 +239,7 @@ class Recovery:
         """Hold the turn of the branch that a record names, if it names one."""
         try:
             sidecar = self._read(path)
-            branch = sidecar and sidecar.branch
+            branch = None if sidecar is None else sidecar.branch
         except UnreadableSidecarError as error:
             branch = error.branch
         if branch is None:
