@@ -18,6 +18,7 @@ import pytest
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest import OpenMode, open_repository
+from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery, failpoints
 from omnigraph.recovery.sidecar import FOLDER
 from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
@@ -180,6 +181,57 @@ def check_point(archives: Archives, job: Job, point: str) -> None:
         assert done, "what is complete is rolled forward"
     elif swept.table_count > 1 or order(point) < order("write.after_first_table"):
         assert not done, "what is not is rolled back"
+
+
+# -- slow, not dead -------------------------------------------------------------------------------
+
+
+def settle_elsewhere(place: Place, branch: str) -> list[str]:
+    """Let another process take the turn over and settle what it finds; return what that was."""
+    found = pending_operations(place)
+    other = open_repository(place.store(), SystemClock(), mode=OpenMode.READ_ONLY)
+    Recovery(other).sweep_branch(BranchName(branch))
+    return found
+
+
+def check_delay(swept: Sweep, place: Place, number: int) -> int:
+    """Delay one effect until the writer is presumed dead and settled; then let it go on."""
+    job, settled = swept.job, list[str]()
+    plan = FaultPlan(
+        at=number,
+        mode=FaultMode.DELAY,
+        meanwhile=lambda: settled.extend(settle_elsewhere(place, job.branch)),
+    )
+    error = attempt(broken(place, plan, job.branch), job)
+    assert plan.has_fired
+    try:
+        settled += [one for one in pending_operations(place) if one not in settled]
+        return swept.check(place, audited=settled, error=error)
+    except BaseException as problem:
+        problem.add_note(f"{job.name}: delayed at {plan.effects[number - 1]}; told {error!r}")
+        raise
+
+
+@pytest.mark.parametrize("name", ["insert", "insert on a branch"])
+def test_a_writer_that_is_slow_at_an_effect_and_was_settled_tells_the_truth(
+    archives: Archives, name: str
+) -> None:
+    check_delays(archives, JOBS_BY_NAME[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_a_writer_of_any_kind_that_is_slow_and_was_settled_tells_the_truth(
+    archives: Archives, job: Job
+) -> None:
+    check_delays(archives, job)
+
+
+def check_delays(archives: Archives, job: Job) -> None:
+    places = archives.of(job).places()
+    swept = Sweep.measured(job, next(places))
+    done = [check_delay(swept, next(places), number) for number in swept.decisive]
+    assert len(job.steps) in done
 
 
 # -- the recovery itself ---------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest import Entry, OpenMode, Repository
 from omnigraph.manifest.errors import CommitSettledError, ExpectedVersionMismatchError
 from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.manifest.turn import TurnTimeoutError
 from omnigraph.names import BranchName
 from omnigraph.recovery import (
     Recovery,
@@ -25,7 +26,11 @@ from omnigraph.recovery import (
 )
 from omnigraph.recovery.failpoints import FailpointError
 from omnigraph.recovery.sidecar import FOLDER, UnreadableSidecarError
-from omnigraph.recovery.sweep import RECOVERY_ACTOR, RecoveryStoppedError
+from omnigraph.recovery.sweep import (
+    RECOVERY_ACTOR,
+    RecordNotFoundError,
+    RecoveryStoppedError,
+)
 from omnigraph.store.errors import StaleBaseError
 from omnigraph.write.optimize import UncleanRecoveryError
 from omnigraph.write.strays import DriftNeedsRepairError
@@ -463,6 +468,25 @@ def test_an_unreadable_record_blocks_its_branch_and_can_be_set_aside(root: str) 
     assert repository.store.objects.get(aside).data.startswith(b'{"schema_version": 9')
     write_both(repository)
     assert stored(repository) == FULL
+
+
+def test_the_record_of_a_writer_at_work_is_not_set_aside(root: str) -> None:
+    repository = repository_at(root)
+    reader = Graph.open(root, mode=OpenMode.READ_ONLY)
+    refused: list[BaseException] = []
+
+    def set_aside() -> None:
+        (pending,) = reader.recovery_status()
+        with pytest.raises(TurnTimeoutError) as caught:
+            reader.recovery_quarantine(pending.operation_id)
+        refused.append(caught.value)
+
+    failpoints.arm("write.after_first_table", set_aside)
+    write_both(repository)
+    assert len(refused) == 1
+    assert stored(repository) == FULL
+    with pytest.raises(RecordNotFoundError, match="'01NONE' is pending"):
+        reader.recovery_quarantine("01NONE")
 
 
 def test_an_unreadable_record_of_another_branch_blocks_nobody_else(root: str) -> None:

@@ -19,6 +19,7 @@ from omnigraph.values import STABLE_PROPERTY_ID
 from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
 from omnigraph.write.stored_checks import StoredRowsError
 from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of
+from support.sweep_jobs import RENAMED
 
 pytestmark = pytest.mark.usefixtures("disarmed")
 
@@ -212,6 +213,28 @@ def test_an_apply_that_fails_takes_its_lock_away(place: Place, point: str) -> No
     assert (fresh.schema_source() == WIDER) is (point == "schema_apply.published")
     fresh.apply_schema(WIDER)
     assert fresh.schema_source() == WIDER
+
+
+@pytest.mark.parametrize("dies_again", [False, True])
+def test_the_audit_of_an_apply_that_was_taken_back_has_the_names_that_types_keep(
+    place: Place, dies_again: bool
+) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    published = graph.snapshot().entries[PERSON].table_version
+    failpoints.arm("write.after_first_table")
+    with pytest.raises(failpoints.FailpointError):
+        graph.apply_schema(RENAMED)
+    failpoints.disarm()
+    if dies_again:
+        failpoints.arm("recovery.record_audit")
+        with pytest.raises(failpoints.FailpointError):
+            place.open()
+        failpoints.disarm()
+    (row,) = place.open().recovery_list()
+    left = {outcome.table_key: outcome.to_version for outcome in row.per_table_outcomes}
+    assert left == {PERSON: published, "node:Extra": 0}
+    assert place.open().schema_source() == SCHEMA
 
 
 def test_schema_files_follow_and_an_outdated_file_is_not_taken_for_an_edited_one(

@@ -20,6 +20,7 @@ Facts on which the sweep rests:
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,7 +46,7 @@ from omnigraph.recovery.torn import TornHeadError, TornHeads
 from omnigraph.store.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from omnigraph.manifest import Entry, GraphCommit, Repository
     from omnigraph.manifest.state import ManifestState
@@ -81,6 +82,17 @@ class RecoveryNotFoundError(NotFoundError):
     def __init__(self, operation_id: str) -> None:
         self.operation_id = operation_id
         super().__init__(f"recovery has settled no operation '{operation_id}'")
+
+
+class RecordNotFoundError(NotFoundError):
+    """There is no recovery record of this operation."""
+
+    code = "OG-RECORD-NOT-FOUND"
+    hint = "`omnigraph recovery status` lists the records that are there"
+
+    def __init__(self, operation_id: str) -> None:
+        self.operation_id = operation_id
+        super().__init__(f"no record of an operation '{operation_id}' is pending")
 
 
 class PendingRecovery(NamedTuple):
@@ -207,13 +219,35 @@ class Recovery:
         return settled
 
     def quarantine(self, operation_id: str) -> str:
-        """Set a record aside, so that its branch can be written again; return where it is now."""
+        """Set a record aside, so that its branch can be written again; return where it is now.
+
+        The record of somebody who is at work is left alone.
+        """
         path = f"{FOLDER}/{operation_id}.json"
-        data = self._objects.get(path).data
         aside = f"{FOLDER}-quarantine/{operation_id}.json"
-        self._objects.put(aside, data)
-        self._objects.delete(path)
+        with self._turn_of_record(path, operation_id):
+            try:
+                data = self._objects.get(path).data
+            except ObjectNotFoundError as error:
+                raise RecordNotFoundError(operation_id) from error
+            self._objects.put(aside, data)
+            self._objects.delete(path)
         return aside
+
+    @contextmanager
+    def _turn_of_record(self, path: str, operation_id: str) -> Iterator[None]:
+        """Hold the turn of the branch that a record names, if it names one."""
+        try:
+            sidecar = self._read(path)
+            branch = None if sidecar is None else sidecar.branch
+        except UnreadableSidecarError as error:
+            branch = error.branch
+        if branch is None:
+            yield
+            return
+        turns = self._repository.turns
+        with turns.take(BranchName(branch), operation_id=operation_id, wait_max_s=turns.takeover_s):
+            yield
 
     def pending_of(self, branch: BranchName) -> list[Sidecar]:
         """Return the records of one branch, however unreadable those of others may be."""
@@ -482,10 +516,13 @@ def _intended(tables: Sequence[PlannedTable]) -> tuple[TableOutcome, ...]:
 
 
 def _rolled_back(tables: Sequence[TableFacts]) -> tuple[TableOutcome, ...]:
-    """Say where tables were met and which logical version they were taken back to."""
+    """Say where tables were met and which logical version they were taken back to.
+
+    By the keys that they keep: a type that was about to take another name has not got it.
+    """
     return tuple(
         TableOutcome(
-            seen.table.table_key, seen.pinned if seen.head is None else seen.head, seen.pinned
+            seen.table.accepted_key, seen.pinned if seen.head is None else seen.head, seen.pinned
         )
         for seen in tables
     )
@@ -510,7 +547,7 @@ def _rolled_back_by(
         else:
             # A fork, or a dataset that the write has made: nothing of it was ever published.
             met = left = table.expected_version
-        found.append(TableOutcome(table.table_key, met, left))
+        found.append(TableOutcome(table.accepted_key, met, left))
     return tuple(found)
 
 

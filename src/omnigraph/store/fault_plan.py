@@ -31,6 +31,8 @@ class FaultMode(StrEnum):
     FAIL_AFTER = "fail after"
     DIE_BEFORE = "die before"
     DIE_AFTER = "die after"
+    DELAY = "delay"
+    """It takes so long that others act in between; then it happens."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,11 @@ class FaultPlan:
         mode: FaultMode = FaultMode.FAIL_BEFORE,
         reads: Sequence[ReadFault] = (),
         latency_s: float = 0.0,
+        meanwhile: Callable[[], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """Choose an effect; `meanwhile` is what happens elsewhere while it is delayed."""
+        self._meanwhile = meanwhile
         self._at = at
         self._mode = mode
         self._reads = tuple(reads)
@@ -95,6 +100,10 @@ class FaultPlan:
             raise StorageUnavailableError(path=path, reason=f"injected before {name}")
         if self._mode is FaultMode.DIE_BEFORE:
             self._die(name, path)
+        if self._mode is FaultMode.DELAY:
+            if self._meanwhile is not None:
+                self._meanwhile()
+            return call()
         answer = call()
         if self._mode is FaultMode.DIE_AFTER:
             self._die(name, path)
