@@ -132,8 +132,10 @@ class Spool:
         options = pa.ipc.IpcReadOptions(included_fields=places)
         with pa.OSFile(str(self._path)) as file:
             reader = pa.ipc.open_file(file, options=options)
+            schema = pa.schema([self._schema.field(name) for name in names])
             for number in range(reader.num_record_batches):
-                yield reader.get_batch(number).select(names)
+                columns_read = reader.get_batch(number).select(names).columns
+                yield pa.RecordBatch.from_arrays(columns_read, schema=schema)
 
     def _write_out(self) -> None:
         if not self._batches:
@@ -141,11 +143,16 @@ class Spool:
         if self._writer is None:
             self._path = self._room.new_file()
             self._sink = pa.OSFile(str(self._path), "wb")
-            self._writer = pa.ipc.new_file(self._sink, self._schema)
-        rows = pa.Table.from_batches(self._batches, self._schema)
+            self._writer = pa.ipc.new_file(self._sink, _plain(self._schema))
+        rows = pa.Table.from_batches(self._batches, self._schema).cast(_plain(self._schema))
         is_fine = rows.nbytes < len(self._batches) * _BATCH_BYTES_MIN
         self._writer.write_table(rows.combine_chunks() if is_fine else rows)
         self._batches, self._pending_bytes = [], 0
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """Return the types alone: a file that names Lance's blobs is read back as other arrays."""
+    return pa.schema([pa.field(field.name, field.type, field.nullable) for field in schema])
 
 
 class NumberSpool:
