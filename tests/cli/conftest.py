@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from support.place_fixtures import bucket, s3
 from support.terminal import SCHEMA, Terminal
+
+__all__ = ["bucket", "s3"]
 
 DESIRED = """\
 node Person { name: String @key  years: I32? @rename_from(age) }

@@ -24,6 +24,7 @@ from omnigraph.manifest.stamp import STAMP_KEY
 from omnigraph.recovery import failpoints
 from omnigraph.spark.progress import Progress
 from support.places import Place
+from support.s3 import S3Server
 from support.terminal import Terminal
 
 OMNIGRAPH = str(Path(sys.executable).parent / "omnigraph")
@@ -307,6 +308,32 @@ def test_an_interrupt_in_a_load_is_one_line_and_leaves_the_graph_alone(
     assert omnigraph("snapshot", graph, "--json").out == before
     assert omnigraph("recovery", "status", graph).out == "nothing pending\n"
     assert omnigraph("load", graph, "--data", os.devnull, "--mode", "append").code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "--store", "ROOT", "-e", NAMES),
+        ("export", "ROOT"),
+        ("load", "ROOT", "--data", "more.jsonl", "--mode", "merge"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_interrupt_while_stored_rows_are_read_is_no_failure_of_the_storage(
+    omnigraph: Terminal, bucket: S3Server, words: tuple[str, ...]
+) -> None:
+    root = f"s3://{bucket.bucket}/{words[0]}.omni"
+    Path("more.jsonl").write_text('{"type": "Person", "data": {"name": "ann"}}\n', encoding="utf-8")
+    load = ("load", root, "--data", "more.jsonl", "--mode", "append")
+    assert omnigraph("init", "--schema", "s.pg", root).code == 0
+    assert omnigraph(*load).code == 0
+    before = omnigraph("snapshot", root, "--json").out
+    with bucket.pressing_ctrl_c("/data/"):
+        result = omnigraph(*(root if word == "ROOT" else word for word in words))
+    assert (result.code, result.out) == (130, "")
+    assert result.err.splitlines()[-1].startswith("interrupted: ")
+    assert omnigraph("snapshot", root, "--json").out == before
+    assert omnigraph("recovery", "status", root).out == "nothing pending\n"
 
 
 def interrupt() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from omnigraph.cli.app import COMMANDS, root, run
 from omnigraph.graph import Graph
 from omnigraph.recovery import failpoints
 from support.pages import DOCS
-from support.s3 import S3Server, serve_s3
+from support.s3 import S3Server
 
 FOLDER = DOCS / "reference" / "json"
 PAGE = DOCS / "reference" / "json.md"
@@ -267,19 +266,6 @@ def test_every_result_on_a_disk_is_what_its_schema_says(workplace: Path) -> None
     session.check("recovery quarantine 01BAD --confirm --uri URI")
     session.check(OTHERS)
     assert session.checked == set(schemas()) - {"common"} - IN_E2E
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with serve_s3() as server:
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            monkeypatch.delenv(name)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
-        yield server
 
 
 def test_results_on_an_object_store_have_the_same_shapes(workplace: Path, bucket: S3Server) -> None:

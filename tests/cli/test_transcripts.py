@@ -23,7 +23,7 @@ import pytest
 
 from omnigraph.cli.app import COMMANDS, run
 from support.cases import Case, check_case, load_cases
-from support.s3 import S3Server, serve_s3
+from support.s3 import S3Server
 
 CASES = load_cases("cli")
 FILES = {
@@ -126,19 +126,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in FILES.items():
         Path(name).write_text(text, encoding="utf-8")
     return tmp_path
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with serve_s3() as found:
-        yield found
-
-
-@pytest.fixture
-def bucket(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    return server
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -168,6 +168,8 @@ def test_recovery_shows_what_is_pending_and_what_was_settled(place: Place, call:
     code, out, _ = call("recovery", "list", place.uri, "--json")
     (record,) = shape(out)["recoveries"]
     assert record["recovery_kind"] == "RolledForward"
+    assert record["commit"]["graph_commit_id"] == record["graph_commit_id"]
+    assert record["commit"]["parent_commit_id"] is not None
     operation_id = record["operation_id"]
     code, out, _ = call("recovery", "show", operation_id, "--uri", place.uri)
     assert f"operation_id: {operation_id}" in out
@@ -181,6 +183,14 @@ def test_an_unreadable_record_can_be_set_aside(place: Place, call: Call) -> None
     folder = Path(place.uri) / "__recovery"
     folder.mkdir(exist_ok=True)
     (folder / "01BAD.json").write_text("{")
+    code, out, _ = call("recovery", "status", place.uri)
+    assert code == 0
+    assert out.startswith("01BAD blocks the graph: it is not JSON")
+    (pending,) = shape(call("recovery", "status", place.uri, "--json")[1])["pending"]
+    assert (pending["verdict"], pending["branch"]) == ("stop", None)
+    code, out, _ = call("doctor", place.uri)
+    assert code == 1
+    assert "`omnigraph recovery quarantine 01BAD --confirm`" in out
     args = ("recovery", "quarantine", "01BAD", "--uri", place.uri)
     assert call(*args)[0] == 2
     code, out, _ = call(*args, "--confirm", "--json")

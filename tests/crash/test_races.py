@@ -1,4 +1,4 @@
-"""Two writers that must not both have their way, many times.
+"""Two writers that must not both have their way, many times: as threads and as processes.
 
 Never a dangling edge, never a type that comes back, never a branch that is stuck. A write against a
 schema apply that keeps its type is in `tests/write/test_schema_apply.py`.
@@ -6,14 +6,19 @@ schema apply that keeps its type is in `tests/write/test_schema_apply.py`.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from threading import Barrier
 
 import pytest
 
+from crash.cases import message
 from crash.checks import check_no_dangling_edges, check_sound
+from crash.child import Form, run_operation
+from crash.nursery import Child, Nursery
 from crash.world import Shape
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
@@ -32,32 +37,78 @@ from support.places import Place, ids
 QUICK = 10
 MANY = 200
 ROUNDS = [pytest.param(QUICK, id="quick"), pytest.param(MANY, id="slow", marks=pytest.mark.slow)]
-Act = Callable[[], object]
+Meet = Callable[[Form, Form], tuple[str, str]]
+"""Runs two operations at the same moment; `done` or the name of the error for each."""
 
 
-class Rivals:
-    """Starts two acts at the same moment, and counts what came of them."""
+@contextmanager
+def as_threads(place: Place, nursery: Nursery) -> Iterator[Meet]:
+    """Two handles in one process, whose turns are handed over inside it."""
+    graphs = place.open(), place.open()
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
-        self.outcomes: Counter[tuple[str, str]] = Counter()
-
-    def meet(self, first: Act, second: Act) -> tuple[str, str]:
-        """Return for each act `done` or the name of its error."""
-        start = Barrier(2)
-        one, two = (self._pool.submit(self._try, act, start) for act in (first, second))
-        outcome = (one.result(), two.result())
-        self.outcomes[outcome] += 1
-        return outcome
-
-    @staticmethod
-    def _try(act: Act, start: Barrier) -> str:
+    def act(graph: Graph, form: Form, start: Barrier) -> str:
         start.wait()
         try:
-            act()
+            run_operation(graph, form)
         except OmnigraphError as error:
             return type(error).__name__
         return "done"
+
+    def meet(first: Form, second: Form) -> tuple[str, str]:
+        start = Barrier(2)
+        acts = zip(graphs, (first, second), strict=True)
+        one, two = (pool.submit(act, graph, form, start) for graph, form in acts)
+        return one.result(), two.result()
+
+    with ThreadPoolExecutor(2) as pool:
+        yield meet
+
+
+@contextmanager
+def as_processes(place: Place, nursery: Nursery) -> Iterator[Meet]:
+    """Two processes, between whom only storage decides."""
+    chance = random.Random(0)
+    with nursery.child() as first_child, nursery.child() as second_child:
+        children = first_child, second_child
+        for child in children:
+            child.ask(message(place))
+
+        def meet(first: Form, second: Form) -> tuple[str, str]:
+            runs = [
+                (child, {"do": "run", "number": 0, "operation": form})
+                for child, form in zip(children, (first, second), strict=True)
+            ]
+            for child, run in chance.sample(runs, 2):
+                child.send(run)
+            return outcome_of(first_child), outcome_of(second_child)
+
+        yield meet
+
+
+def outcome_of(child: Child) -> str:
+    assert child.receive() == {"begin": 0}
+    answer = child.receive()
+    return "done" if "done" in answer else str(answer["kind"])
+
+
+WAYS: dict[str, Callable[[Place, Nursery], AbstractContextManager[Meet]]] = {
+    "threads": as_threads,
+    "processes": as_processes,
+}
+
+
+class Rivals:
+    """Counts what comes of meetings."""
+
+    def __init__(self, meet: Meet) -> None:
+        self._meet = meet
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+
+    def meet(self, first: Form, second: Form) -> tuple[str, str]:
+        """Return for each operation `done` or the name of its error."""
+        outcome = self._meet(first, second)
+        self.outcomes[outcome] += 1
+        return outcome
 
     def allow(self, first: set[type[OmnigraphError]], second: set[type[OmnigraphError]]) -> None:
         """Check that nothing else has gone wrong than what a race may cause."""
@@ -66,23 +117,27 @@ class Rivals:
             assert {outcome[number] for outcome in self.outcomes} <= names, self.outcomes
 
 
-def mutate(graph: Graph, statement: str, branch: str | None = None) -> None:
-    graph.mutate(f"query q() {{ {statement} }}", branch=branch)
+def mutation(statement: str, branch: str = "main") -> Form:
+    return {"kind": "mutate", "branch": branch, "text": f"query q() {{ {statement} }}"}
+
+
+def mutate(graph: Graph, statement: str, branch: str = "main") -> None:
+    run_operation(graph, mutation(statement, branch))
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("way", list(WAYS))
 def test_an_edge_against_the_delete_of_its_node_never_dangles(
-    local_place: Place, rounds: int
+    local_place: Place, nursery: Nursery, way: str, rounds: int
 ) -> None:
-    with local_place.init(Shape().text()) as graph, ThreadPoolExecutor(2) as pool:
-        one, two = local_place.open(), local_place.open()
-        rivals = Rivals(pool)
+    with local_place.init(Shape().text()) as graph, WAYS[way](local_place, nursery) as meet:
+        rivals = Rivals(meet)
         for number in range(rounds):
             a, b = f"a{number}", f"b{number}"
             mutate(graph, f'insert Person {{ name: "{a}" }} insert Person {{ name: "{b}" }}')
             inserted, deleted = rivals.meet(
-                lambda a=a, b=b: mutate(one, f'insert Knows {{ from: "{a}", to: "{b}" }}'),
-                lambda b=b: mutate(two, f'delete Person where name = "{b}"'),
+                mutation(f'insert Knows {{ from: "{a}", to: "{b}" }}'),
+                mutation(f'delete Person where name = "{b}"'),
             )
             assert "done" in (inserted, deleted), "somebody gets through"
         rivals.allow(
@@ -93,18 +148,18 @@ def test_an_edge_against_the_delete_of_its_node_never_dangles(
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("way", list(WAYS))
 def test_a_first_write_against_the_delete_of_its_branch_leaves_no_branch_stuck(
-    local_place: Place, rounds: int
+    local_place: Place, nursery: Nursery, way: str, rounds: int
 ) -> None:
-    with local_place.init(Shape().text()) as graph, ThreadPoolExecutor(2) as pool:
-        one, two = local_place.open(), local_place.open()
-        rivals = Rivals(pool)
+    with local_place.init(Shape().text()) as graph, WAYS[way](local_place, nursery) as meet:
+        rivals = Rivals(meet)
         for number in range(rounds):
             graph.branch_create("draft")
             name = f"p{number}"
             _, deleted = rivals.meet(
-                lambda name=name: mutate(one, f'insert Person {{ name: "{name}" }}', "draft"),
-                lambda: two.branch_delete("draft"),
+                mutation(f'insert Person {{ name: "{name}" }}', "draft"),
+                {"kind": "branch_delete", "name": "draft"},
             )
             assert deleted == "done"
             assert local_place.open().branch_list() == ["main"]
@@ -122,20 +177,20 @@ def test_a_first_write_against_the_delete_of_its_branch_leaves_no_branch_stuck(
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("way", list(WAYS))
 def test_a_load_against_the_drop_of_its_type_does_not_bring_it_back(
-    local_place: Place, rounds: int
+    local_place: Place, nursery: Nursery, way: str, rounds: int
 ) -> None:
     without, within = Shape(), Shape(extras=frozenset({"Extra0"}))
-    record = b'{"type": "Extra0", "data": {"code": "x"}}\n'
-    with local_place.init(without.text()) as graph, ThreadPoolExecutor(2) as pool:
-        one, two = local_place.open(), local_place.open()
-        rivals = Rivals(pool)
+    record = {"type": "Extra0", "data": {"code": "x"}}
+    with local_place.init(without.text()) as graph, WAYS[way](local_place, nursery) as meet:
+        rivals = Rivals(meet)
         for _ in range(rounds):
             graph.apply_schema(within.text())
             assert ids(graph.snapshot(), "node:Extra0") == [], "rows of another life"
             _, dropped = rivals.meet(
-                lambda: one.load(record, mode="append"),
-                lambda: two.apply_schema(without.text()),
+                {"kind": "load", "mode": "append", "branch": "main", "records": [record]},
+                {"kind": "schema", "text": without.text(), "allow_data_loss": False},
             )
             assert dropped == "done"
             assert "node:Extra0" not in graph.snapshot().entries

@@ -439,7 +439,8 @@ def test_a_publish_staged_ahead_is_used_only_on_the_state_that_it_was_made_from(
     publisher = publisher_on(faulty(repository.store, counting), repository)
     mine = draft(repository)
     updates = Updates(rows=(voided_row("DEAD", "OP"),))
-    with publisher.staged_ahead(MAIN_INCARNATION, draft=mine, updates=updates) as ahead:
+    state = publisher.require(MAIN_INCARNATION, Requirements())
+    with publisher.staged_ahead(MAIN_INCARNATION, state, draft=mine, updates=updates) as ahead:
         written = len(counting.effects)
         if is_overtaken:
             move(other, CITY)
@@ -466,7 +467,8 @@ def test_a_publish_whose_rows_could_not_be_staged_ahead_stages_them_itself(
     store = faulty(repository.store, FaultPlan(at=1, mode=FaultMode.FAIL_BEFORE))
     publisher = publisher_on(store, repository)
     mine = draft(repository)
-    with publisher.staged_ahead(MAIN_INCARNATION, draft=mine, updates=Updates()) as ahead:
+    state = publisher.require(MAIN_INCARNATION, Requirements())
+    with publisher.staged_ahead(MAIN_INCARNATION, state, draft=mine, updates=Updates()) as ahead:
         assert ahead.exception() is not None
         publisher.publish(
             MAIN_INCARNATION,

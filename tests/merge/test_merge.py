@@ -18,6 +18,7 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.merge.conflicts import ConflictKind, MergeConflictError, ReadSetConflictError
 from omnigraph.merge.decision_file import DecisionFileError
 from omnigraph.merge.merger import SameBranchError
+from omnigraph.merge.resolve import NotInConflictError
 from omnigraph.merge.stage import stage_table
 from omnigraph.recovery.failpoints import FailpointError, arm, disarm
 from omnigraph.write.export import stream_lines
@@ -319,6 +320,49 @@ def test_a_line_that_cannot_be_used_is_named(
     path.write_text(line)
     with pytest.raises(DecisionFileError, match=problem):
         diverged.branch_merge("draft", resolve_file=path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "Doc", "id": "other", "take": "source"},
+        {"type": "Doc", "id": "other", "data": {"slug": "other"}},
+        {"type": "Doc", "id": "nowhere", "take": "target"},
+        {"type": "Cites", "id": "e", "take": "delete"},
+    ],
+    ids=["take", "data", "no such row", "table without changes"],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_decision_about_a_row_that_needs_none_is_refused(
+    diverged: Graph, tmp_path: Path, line: dict[str, object], dry_run: bool
+) -> None:
+    put(diverged, "draft", doc("other", note="only here"))
+    before = diverged.head_commit_id_for_branch()
+    path = tmp_path / "decisions.jsonl"
+    path.write_text(f'{json.dumps(line)}\n{{"type": "Doc", "id": "a", "take": "source"}}\n')
+    with pytest.raises(
+        NotInConflictError, match=f"not in conflict: {line['type']} '{line['id']}'$"
+    ):
+        diverged.branch_merge("draft", resolve_file=path, prefer="source", dry_run=dry_run)
+    assert diverged.head_commit_id_for_branch() == before
+    idle = {"type": line["type"], "id": line["id"], "take": None}
+    path.write_text(json.dumps(idle))
+    diverged.branch_merge("draft", resolve_file=path, prefer="source", dry_run=dry_run)
+
+
+def test_what_is_written_down_for_a_row_goes_before_the_rules(graph: Graph, tmp_path: Path) -> None:
+    put(graph, "main", doc("a", note="old", size=1.0), doc("b", note="old", size=1.0))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("a", note="new", size=1.0), doc("b", note="new", size=1.0))
+    put(graph, "main", doc("a", note="old", size=2.0), doc("b", note="old", size=2.0))
+    path = tmp_path / "decisions.jsonl"
+    path.write_text('{"type": "Doc", "id": "a", "take": "base"}')
+    result = graph.branch_merge("draft", strategy="property", resolve_file=path, prefer="target")
+    assert docs(graph, "main") == {
+        "a": {"note": "old", "size": 1.0},
+        "b": {"note": "new", "size": 2.0},
+    }
+    assert result.resolved == {"take base": 1, "property": 1}
 
 
 # -- revert ----------------------------------------------------------------------------------------

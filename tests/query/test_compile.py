@@ -10,6 +10,7 @@ from omnigraph.query import compile_queries, compile_query, parse_queries, print
 from omnigraph.query.check.components import connected
 from omnigraph.query.language.tree import Filter, Membership, PropertyRef, ReadBody
 from omnigraph.query.plan.plan import MutationPlan
+from omnigraph.schema import compile_schema
 from omnigraph.syntax import SourceError, Span
 from support.catalogs import crew_catalog
 
@@ -69,3 +70,15 @@ def test_updates_and_deletes_make_a_mutation_strict(statement: str, strict: bool
 def test_parts_are_numbered_by_first_appearance() -> None:
     assert connected(["b", "a", "c"], [("a", "c"), ("a", "a")]) == {"b": 0, "a": 1, "c": 1}
     assert connected([], []) == {}
+
+
+def test_the_same_query_of_the_same_text_and_catalog_is_compiled_once() -> None:
+    text = "query all() { match { $s: Ship } return { $s.hull } }"
+    first, second = (
+        compile_schema("node Ship { hull: String @key }", domain="01J" + "0" * 23).catalog
+        for _ in range(2)
+    )
+    file = parse_queries(text)
+    plan = compile_query(file.queries[0], first, file.source)
+    assert compile_query(file.queries[0], first, file.source) is plan
+    assert compile_query(file.queries[0], second, file.source) is not plan

@@ -150,6 +150,35 @@ def test_every_writer_kind_and_version_has_a_mode() -> None:
     assert len(modes) == 2 * len(WriterKind)
 
 
+def expected_class(seen: TableFacts, record: Sidecar) -> TableClass:
+    """Say the same as `classify_table` in other words: the rows of the table, first match wins."""
+    head = PINNED if seen.head is None else seen.head
+    written, restored = set(seen.table.transaction_ids), set(record.restore_transaction_ids)
+    is_first_version = record.schema_version == 1
+    is_loose = record.writer_kind in (
+        *(WriterKind.SCHEMA_APPLY, WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE),
+        *((WriterKind.BRANCH_MERGE,) if is_first_version else ()),
+    )
+    if is_first_version:
+        # Whose the versions are is assumed; a writer of one transaction meant one exact version.
+        are_ours = is_loose or head == seen.table.post_commit_pin
+        is_done = True
+    else:
+        are_ours = all(uuid in written | restored for uuid in seen.moved_by)
+        is_merge = record.writer_kind is WriterKind.BRANCH_MERGE
+        is_confirmed = not is_merge or seen.table.confirmed_version == head
+        is_done = written <= set(seen.moved_by) and is_confirmed
+    rows = [
+        (head < PINNED, TableClass.INVARIANT_VIOLATION),
+        (head == PINNED, TableClass.NO_MOVEMENT),
+        (not are_ours and head == PINNED + 1, TableClass.UNEXPECTED_AT_P1),
+        (not are_ours, TableClass.UNEXPECTED_MULTISTEP),
+        (is_done, TableClass.ROLLED_PAST_EXPECTED),
+        (True, TableClass.INCOMPLETE_PHASE_B),
+    ]
+    return next(label for applies, label in rows if applies)
+
+
 def expected_verdict(facts: Facts, record: Sidecar, classes: tuple[TableClass, ...]) -> Verdict:
     """Say the same as `judge` in other words: the rows of the decision, first match wins."""
     done = all(label is TableClass.ROLLED_PAST_EXPECTED for label in classes)
@@ -169,6 +198,7 @@ def expected_verdict(facts: Facts, record: Sidecar, classes: tuple[TableClass, .
 
 def test_every_combination_of_facts_has_exactly_one_verdict() -> None:
     seen_verdicts: set[Verdict] = set()
+    seen_classes: set[TableClass] = set()
     combinations = 0
     for (
         kind,
@@ -203,10 +233,13 @@ def test_every_combination_of_facts_has_exactly_one_verdict() -> None:
             tables=tuple(TableFacts(planned, PINNED, *move) for move in (first, second)),
         )
         verdict, classes = judge(facts, record)
+        assert classes == tuple(expected_class(seen, record) for seen in facts.tables)
         assert verdict is expected_verdict(facts, record, classes)
         seen_verdicts.add(verdict)
+        seen_classes.update(classes)
         combinations += 1
     assert seen_verdicts == set(Verdict)
+    assert seen_classes == set(TableClass)
     assert combinations == 6 * 2 * 3 * 2 * 2 * 2 * 2 * 3 * 10 * 4
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from omnigraph.clock import SystemClock
@@ -120,6 +121,29 @@ def test_one_unknown_transaction_among_settled_ones_needs_repair(
     else:
         assert table.action is Action.FORCED
         assert ids(graph.snapshot()) == ["a", "ann", "b"]
+
+
+def test_the_next_sweep_puts_back_what_a_settled_writer_did_late(place: Place) -> None:
+    """Its record says so, although nobody writes to the table."""
+    graph = place.open()
+    failpoints.arm("write.sidecar_written")
+    with pytest.raises(FailpointError):
+        graph.mutate('query q() { insert Person { name: "half" } }')
+    failpoints.disarm()
+    objects = place.store().objects
+    (info,) = objects.list(FOLDER)
+    record = orjson.loads(objects.get(info.path).data)
+    graph = place.open()
+    late = commit_late(graph, "late")
+    record["settled"] = "voided"
+    record["tables"][0]["transaction_ids"] = [late.uuid]
+    objects.put(info.path, orjson.dumps(record))
+    healed = place.open()
+    check_heads(healed)
+    assert ids(healed.snapshot()) == ["ann"]
+    kinds = [row.recovery_kind for row in healed.recovery_list()]
+    assert sorted(kinds) == [RecoveryKind.ROLLED_BACK, RecoveryKind.STRAY_PUT_BACK]
+    assert healed.recovery_status() == []
 
 
 @pytest.mark.parametrize("dies", [False, True])

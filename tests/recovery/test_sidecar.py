@@ -66,6 +66,35 @@ def test_a_record_survives_the_way_to_disk_and_back() -> None:
     assert read_sidecar(record.path, record.to_json()) == record
 
 
+def test_the_stored_members_have_the_names_that_operators_and_other_releases_read() -> None:
+    form = orjson.loads(full_record().to_json())
+    assert list(form["additional_registrations"][0]) == [
+        "table_key",
+        "table_path",
+        "type_id",
+        "table_incarnation_id",
+    ]
+    assert form["tombstones"] == [{"table_key": "edge:Old"}]
+    assert form["settled"] == "voided"
+    assert form["schema_version"] == 2
+    assert set(form) >= {
+        *("schema_version", "operation_id", "owner_id", "started_at", "branch", "schema_hash"),
+        *("branch_incarnation", "expected_head", "actor_id", "writer_kind", "reads", "tables"),
+        *("recovery_commit_id", "restore_transaction_ids", "merge_source_commit_id", "schema"),
+        "commit",
+    }
+    assert set(form["tables"][0]) >= {
+        *("table_key", "table_path", "table_branch", "entry", "expected_version"),
+        *("post_commit_pin", "transaction_ids", "confirmed_version"),
+    }
+    assert form["tables"][1]["fork_of"] == {"branch": None, "version": 7}
+    assert set(form["reads"][0]) == {"table_key", "entry"}
+    assert set(form["commit"]) == {
+        *("graph_commit_id", "merged_parent_commit_id", "operation", "created_at"),
+        *("message", "properties"),
+    }
+
+
 def test_optional_members_are_left_out_when_they_say_nothing() -> None:
     record = full_record()
     bare = Sidecar(
@@ -126,6 +155,8 @@ def test_a_record_of_the_first_version_is_read() -> None:
         (b'{"schema_version": 3, "branch": "draft"}', "its version is 3", "draft"),
         (b'{"schema_version": 2, "branch": "draft"}', "a member is wrong", "draft"),
         (b'{"schema_version": 2, "branch": 7}', "a member is wrong", None),
+        (b'{"schema_version": 2, "branch": "a\\"b", "tab', "not JSON", 'a"b'),
+        (b'{"schema_version": 2, "branch": "dra', "not JSON", None),
     ],
 )
 def test_an_unreadable_record_names_the_file_and_the_branch_if_it_can(
@@ -135,4 +166,5 @@ def test_an_unreadable_record_names_the_file_and_the_branch_if_it_can(
         read_sidecar("__recovery/01OP.json", data)
     assert problem in str(caught.value)
     assert "__recovery/01OP.json" in str(caught.value)
+    assert "omnigraph recovery quarantine 01OP --confirm" in str(caught.value.hint)
     assert caught.value.branch == branch

@@ -5,19 +5,29 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.manifest import OpenMode, Repository
+from omnigraph.manifest import Entry, OpenMode, Repository
 from omnigraph.manifest.errors import CommitSettledError, ExpectedVersionMismatchError
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.names import BranchName
-from omnigraph.recovery import Recovery, RecoveryKind, Sidecar, Verdict, WriterKind, failpoints
+from omnigraph.recovery import (
+    Recovery,
+    RecoveryKind,
+    Sidecar,
+    TableClass,
+    Verdict,
+    WriterKind,
+    failpoints,
+)
 from omnigraph.recovery.failpoints import FailpointError
 from omnigraph.recovery.sidecar import FOLDER, UnreadableSidecarError
 from omnigraph.recovery.sweep import RECOVERY_ACTOR, RecoveryStoppedError
 from omnigraph.store.errors import StaleBaseError
+from omnigraph.write.optimize import UncleanRecoveryError
 from omnigraph.write.strays import DriftNeedsRepairError
 from support.jobs import append_job, committer
 from support.writer import people
@@ -52,6 +62,11 @@ def write_both(repository: Repository, branch: str = "main") -> None:
     job = append_job(
         repository, {"node:Person": people("ann"), "node:City": cities("kiel")}, branch=branch
     )
+    committer(repository).commit(job)
+
+
+def write_city(repository: Repository, branch: str = "main") -> None:
+    job = append_job(repository, {"node:City": cities("kiel")}, branch=branch)
     committer(repository).commit(job)
 
 
@@ -231,7 +246,9 @@ def test_a_record_of_a_deleted_branch_is_discarded(root: str) -> None:
     assert reopened.store.objects.list(FOLDER) == ()
 
 
-def test_a_head_below_the_published_version_stops_that_branch_only(root: str) -> None:
+def test_a_published_table_that_is_gone_stops_its_branch(
+    root: str, caplog: pytest.LogCaptureFixture
+) -> None:
     graph = Graph.open(root, durability="process")
     graph.branch_create("other")
     repository = graph._repository
@@ -245,10 +262,181 @@ def test_a_head_below_the_published_version_stops_that_branch_only(root: str) ->
     for file in lost.iterdir():
         file.unlink()
     repository.store.datasets.forget(entry.location)
-    with pytest.raises(Exception, match=entry.location):
-        repository_at(root)
+    reopened = repository_at(root)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    with pytest.raises(RecoveryStoppedError) as caught:
+        write_city(reopened)
+    assert (caught.value.branch, caught.value.tables) == ("main", ("node:Person",))
     assert repository.store.objects.get(path).data
     assert Graph.open(root, mode=OpenMode.READ_ONLY).branch_list() == ["main", "other"]
+    Graph.open(root, durability="process").branch_delete("other")
+    ((_, branch, _, verdict, classes, _),) = Recovery(reopened).status()
+    assert (branch, verdict) == ("main", Verdict.STOP)
+    assert TableClass.INVARIANT_VIOLATION in classes
+
+
+def lose_newest_version(root: str, entry: Entry) -> None:
+    """Take the published version of a table away, and leave the one below."""
+    assert entry.table_branch is not None
+    versions = Path(root) / entry.location / "tree" / entry.table_branch / "_versions"
+    min(versions.glob("*.manifest")).unlink()
+
+
+@pytest.mark.parametrize("cause", ["version lost", "newer release", "cut off"])
+def test_what_blocks_one_branch_leaves_the_others_writable_through_every_handle(
+    root: str, cause: str
+) -> None:
+    graph = Graph.open(root, durability="process")
+    graph.branch_create("draft")
+    write_both(graph._repository, "draft")
+    repository = graph._repository
+    failpoints.arm("write.sidecar_written")
+    with pytest.raises(FailpointError):
+        write_both(repository, "draft")
+    failpoints.disarm()
+    path = repository.store.objects.list(FOLDER)[0].path
+    record = repository.store.objects.get(path).data
+    if cause == "version lost":
+        state = repository.reader.latest(repository.branches.resolve(BranchName("draft")))
+        lose_newest_version(root, state.entries["node:Person"])
+    elif cause == "newer release":
+        record = record.replace(b'"schema_version": 2', b'"schema_version": 3')
+    else:
+        record = record[: len(record) // 2]
+    repository.store.objects.put(path, record)
+
+    reopened = Graph.open(root, durability="process")
+    write_both(reopened._repository)
+    reopened.refresh()
+    assert stored(reopened._repository) == FULL
+    reopened.ensure_indices()
+    for refused in (reopened, Graph.open(root, branch="draft", durability="process")):
+        with pytest.raises((RecoveryStoppedError, UnreadableSidecarError)) as caught:
+            write_city(refused._repository, "draft")
+        assert caught.value.branch == "draft"
+        operation_id = Path(path).stem
+        assert f"omnigraph recovery quarantine {operation_id} --confirm" in str(caught.value.hint)
+    with pytest.raises(UncleanRecoveryError, match="requires a clean recovery state"):
+        reopened.optimize()
+    (pending,) = reopened.recovery_status()
+    assert (pending.operation_id, pending.branch) == (operation_id, "draft")
+    assert pending.verdict is Verdict.STOP
+    assert (pending.problem is None) == (cause == "version lost")
+    assert repository.store.objects.get(path).data == record, "the file stays"
+
+    reopened.recovery_quarantine(operation_id)
+    assert reopened.recovery_status() == []
+    reopened.optimize()
+    if cause != "version lost":
+        graph.mutate('query q() { insert City { name: "rome" } }', branch="draft")
+
+
+def test_a_record_that_names_no_branch_blocks_the_graph_but_not_its_readers(root: str) -> None:
+    repository = repository_at(root)
+    repository.store.objects.put(f"{FOLDER}/01BAD.json", b"\0\0")
+    with pytest.raises(UnreadableSidecarError):
+        repository_at(root)
+    with pytest.raises(UnreadableSidecarError):
+        write_both(repository)
+    reader = Graph.open(root, mode=OpenMode.READ_ONLY)
+    assert [(p.operation_id, p.branch) for p in reader.recovery_status()] == [("01BAD", None)]
+    reader.recovery_quarantine("01BAD")
+    write_both(repository_at(root))
+    assert stored(repository) == FULL
+
+
+def outcomes(repository: Repository) -> list[tuple[str, int, int]]:
+    (row,) = Recovery(repository).log.rows()
+    return [(o.table_key, o.from_version, o.to_version) for o in row.per_table_outcomes]
+
+
+ROLLED_BACK = [("node:City", 1, 1), ("node:Person", 2, 1)]
+ROLLED_FORWARD = [("node:City", 1, 2), ("node:Person", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("crash", "recovery_crash", "expected"),
+    [
+        ("write.after_first_table", None, ROLLED_BACK),
+        ("write.after_first_table", "recovery.after_void", ROLLED_BACK),
+        ("write.after_first_table", "recovery.record_audit", ROLLED_BACK),
+        ("write.phase_b_done", None, ROLLED_FORWARD),
+        ("write.phase_b_done", "recovery.record_audit", ROLLED_FORWARD),
+        ("write.published", None, ROLLED_FORWARD),
+    ],
+)
+def test_the_audit_says_where_tables_were_found_and_which_version_is_logically_left(
+    root: str, crash: str, recovery_crash: str | None, expected: list[tuple[str, int, int]]
+) -> None:
+    failpoints.arm(crash)
+    with pytest.raises(FailpointError):
+        write_both(repository_at(root))
+    failpoints.disarm()
+    if recovery_crash is not None:
+        failpoints.arm(recovery_crash)
+        with pytest.raises(FailpointError):
+            repository_at(root)
+        failpoints.disarm()
+    assert sorted(outcomes(repository_at(root))) == expected
+
+
+def first_version(data: bytes) -> bytes:
+    """Return a record as the first version wrote it."""
+    form = orjson.loads(data) | {"schema_version": 1}
+    for name in ("owner_id", "branch_incarnation", "schema_hash", "reads", "commit"):
+        del form[name]
+    for name in ("recovery_commit_id", "restore_transaction_ids"):
+        del form[name]
+    kept = ("table_key", "table_path", "table_branch", "expected_version", "post_commit_pin")
+    form["tables"] = [
+        {name: table[name] for name in kept if name in table} for table in form["tables"]
+    ]
+    return orjson.dumps(form)
+
+
+@pytest.mark.parametrize("branch", ["main", "draft"])
+@pytest.mark.parametrize(
+    ("crash", "kind"),
+    [
+        ("write.sidecar_written", RecoveryKind.ROLLED_BACK),
+        ("write.after_first_table", RecoveryKind.ROLLED_BACK),
+        ("write.phase_b_done", RecoveryKind.ROLLED_FORWARD),
+    ],
+)
+def test_a_record_of_the_first_version_is_settled_as_it_always_was(
+    root: str, branch: str, crash: str, kind: RecoveryKind
+) -> None:
+    graph = Graph.open(root, durability="process")
+    if branch != "main":
+        graph.branch_create(branch)
+        # The branch owns its tables: the first version knows no fork of its own.
+        for name in ("Person", "City"):
+            graph.mutate(f'query q() {{ insert {name} {{ name: "x" }} }}', branch=branch)
+            graph.mutate(f'query q() {{ delete {name} where name = "x" }}', branch=branch)
+    repository = graph._repository
+    failpoints.arm(crash)
+    with pytest.raises(FailpointError):
+        write_both(repository, branch)
+    failpoints.disarm()
+    (info,) = repository.store.objects.list(FOLDER)
+    repository.store.objects.put(
+        info.path, first_version(repository.store.objects.get(info.path).data)
+    )
+    reopened = repository_at(root)
+    is_forward = kind is RecoveryKind.ROLLED_FORWARD
+    assert stored(reopened, branch) == (FULL if is_forward else EMPTY)
+    assert_consistent(reopened, branch)
+    (row,) = Recovery(reopened).log.rows()
+    assert row.recovery_kind is kind
+    state = reopened.reader.latest(reopened.branches.resolve(BranchName.parse(branch)))
+    assert {entry.row_count for entry in state.entries.values()} == {int(is_forward)}
+    assert len(str(row.graph_commit_id)) == 26
+    commit = state.commit(str(row.graph_commit_id))
+    assert commit is not None
+    assert commit.actor_id == ("ada" if is_forward else RECOVERY_ACTOR)
+    if not is_forward:
+        write_both(reopened, branch)
+    assert stored(repository_at(root), branch) == FULL
 
 
 def test_status_says_what_a_sweep_would_do_and_does_nothing(root: str) -> None:
@@ -258,9 +446,9 @@ def test_status_says_what_a_sweep_would_do_and_does_nothing(root: str) -> None:
         write_both(repository)
     failpoints.disarm()
     before = [(info.path, info.tag) for info in repository.store.objects.list(FOLDER)]
-    ((sidecar, verdict, _),) = Recovery(repository).status()
-    assert isinstance(sidecar, Sidecar)
-    assert verdict is Verdict.ROLL_FORWARD
+    (pending,) = Recovery(repository).status()
+    assert isinstance(pending.sidecar, Sidecar)
+    assert pending.verdict is Verdict.ROLL_FORWARD
     assert [(i.path, i.tag) for i in repository.store.objects.list(FOLDER)] == before
     assert stored(repository) == EMPTY
 

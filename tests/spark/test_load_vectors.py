@@ -26,7 +26,8 @@ from omnigraph.spark.vector_cache import SharedVectors
 from omnigraph.write import embed
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.violations import ValidationError
-from support.embedding_server import EmbeddingServer, embedding_server
+from support.embedding_fixtures import sent, vectors
+from support.embedding_server import EmbeddingServer
 from support.inline_jobs import inline_load
 from support.loads import graph_lines
 
@@ -36,28 +37,9 @@ node Must { key: String @key  text: String  vec: Vector(4) @embed("text") }
 node Pinned { key: String @key  text: String?  vec: Vector(4)? @embed("text", model="other") }
 edge About: Note -> Must
 """
-VARIABLES = (
-    *("OMNIGRAPH_EMBED_PROVIDER", "OMNIGRAPH_EMBED_MODEL", "OMNIGRAPH_EMBED_BASE_URL"),
-    *("OMNIGRAPH_EMBEDDINGS_MOCK", "OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"),
-)
 GIVEN = [1.0, 0.0, 0.0, 0.0]
 APPEND, MERGE = WriteMode.APPEND, WriteMode.MERGE
-
-
-@pytest.fixture(autouse=True)
-def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingServer]:
-    with embedding_server() as running:
-        monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "openai")
-        monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", running.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "secret")
-        monkeypatch.setenv("OMNIGRAPH_EMBED_RETRY_BACKOFF_MS", "1")
-        yield running
+pytestmark = pytest.mark.usefixtures("no_provider")
 
 
 @pytest.fixture
@@ -66,20 +48,11 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
         yield made
 
 
-def sent(server: EmbeddingServer) -> list[str]:
-    return [text for request in server.seen for text in request.body["input"]]
-
-
 def notes(*rows: dict[str, Any]) -> dict[str, pa.Table]:
     kinds = {"key": pa.utf8(), "text": pa.utf8(), "rank": pa.int32(), "vec": pa.list_(pa.float32())}
     names = {name: None for row in rows for name in row}
     columns = {name: pa.array([row.get(name) for row in rows], kinds[name]) for name in names}
     return {"Note": pa.table(columns)}
-
-
-def vectors(graph: Graph, type_name: str = "Note") -> dict[str, list[float] | None]:
-    text = f"query q() {{ match {{ $n: {type_name} }} return {{ $n.key as key, $n.vec as vec }} }}"
-    return {row["key"]: row["vec"] for row in graph.query(text).json_rows()}
 
 
 def records(path: Path, rows: list[dict[str, Any]]) -> Path:

@@ -222,7 +222,7 @@ def test_a_read_only_disk_is_a_permission_error(
     def refuse(*_args: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(StoragePermissionError, match="a/b"):
         local_store.objects.put("a/b", b"x")
 

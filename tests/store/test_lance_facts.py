@@ -40,6 +40,7 @@ from omnigraph.store.lance_layout import (
     transaction_path,
     transaction_summary,
 )
+from omnigraph.store.lance_opener import TAIL_BYTES
 from omnigraph.store.records import OperationKind
 from omnigraph.values import BLOB_EXTENSION, BLOB_STORAGE
 from support.people import PEOPLE, numbered, people
@@ -228,6 +229,23 @@ def test_the_transaction_file_of_an_append_or_update_is_a_copy_that_nobody_reads
     found.cleanup_old_versions(retain_versions=1)
     assert len(found.versions()) == 1
     assert {NEWCOMER, "late"} <= set(ids_of(lance.dataset(base.uri)))
+
+
+def test_a_version_names_its_transaction_close_to_its_end_and_no_other_one(tmp_path: Path) -> None:
+    base = made(tmp_path)
+    rows = people([f"n{number}" for number in range(600)])
+    fragments = write_fragments(rows, base, mode="append", max_rows_per_file=1)
+    first = Transaction(base.version, LanceOperation.Append(fragments))
+    middle = commit(base, first)
+    second = append(middle, NEWCOMER)
+    commit(middle, second)
+    names = [f"{base.version}-{first.uuid}.txn", f"{middle.version}-{second.uuid}.txn"]
+    newest = sorted(Path(base.uri).glob("_versions/*.manifest"))[:2]
+    assert newest[0].stat().st_size > 2 * TAIL_BYTES
+    for file, own in zip(newest, reversed(names), strict=True):
+        found = [name for name in names if name.encode() in file.read_bytes()]
+        assert found == [own]
+        assert own.encode() in file.read_bytes()[-TAIL_BYTES:]
 
 
 def test_transactions_of_every_kind_pickle(tmp_path: Path) -> None:

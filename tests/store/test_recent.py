@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import lance
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -118,14 +119,14 @@ def test_what_is_remembered_is_not_read_again(
     at = index(local_store, create(local_store, numbered(100)))
     for number in range(UNREAD_MAX):
         at = append(local_store, at, people([f"new{number}"])).at
-    scan = LanceHandle.scan
+    make = LanceHandle._scanner
     asked: list[tuple[int, ...] | None] = []
 
-    def watched(handle: LanceHandle, request: ScanRequest) -> pa.RecordBatchReader:
+    def watched(handle: LanceHandle, request: ScanRequest) -> lance.LanceScanner:
         asked.append(request.fragment_ids)
-        return scan(handle, request)
+        return make(handle, request)
 
-    monkeypatch.setattr(LanceHandle, "scan", watched)
+    monkeypatch.setattr(LanceHandle, "_scanner", watched)
     small = tuple(range(1, UNREAD_MAX + 1))
     local_store.datasets.open(LOCATION).find("id", ["p1"])
     assert asked == [small, (0,)]

@@ -7,6 +7,7 @@ because the S3 server would then be imported for every test.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,16 @@ def s3() -> Iterator[S3Server]:
 def s3_root(s3: S3Server) -> str:
     """An address that nobody has used before."""
     return f"s3://{s3.bucket}/case{next(_NUMBERS)}/graph"
+
+
+@pytest.fixture
+def bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A server that commands find by the environment."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3
 
 
 @pytest.fixture

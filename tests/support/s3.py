@@ -5,6 +5,7 @@ Requests of every client are counted where they arrive, so Lance's and obstore's
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 import urllib.request
@@ -133,6 +134,24 @@ class S3Server:
         """Run `action` once, before the request after the first `skip` matching ones."""
         waiting = _Interruption(method, part_of_path, skip, action)
         self._front.interruptions.append(waiting)
+
+    @contextmanager
+    def pressing_ctrl_c(self, part_of_path: str) -> Iterator[None]:
+        """Interrupt this process while a read of some path is under way.
+
+        The read is answered after the block, so whoever waits for it is interrupted for sure.
+        """
+        ended = threading.Event()
+
+        def press() -> None:
+            signal.raise_signal(signal.SIGINT)
+            ended.wait()
+
+        self.interrupt("GET", part_of_path, press)
+        try:
+            yield
+        finally:
+            ended.set()
 
     @contextmanager
     def delaying(self, part_of_path: str, seconds: float) -> Iterator[None]:

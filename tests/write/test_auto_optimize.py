@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -147,6 +148,22 @@ def test_short_lived_handles_tidy_up_when_they_are_closed(place: Place, impatien
             write(graph, number)
     assert counts(graph)[0] == 1
     assert len(ids(place.open().snapshot())) == impatient + 1
+
+
+def test_a_closed_handle_has_nothing_under_way(
+    place: Place, impatient: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A worker that waited for its pause would outlive any look at the threads.
+    monkeypatch.setattr(auto_optimize, "PAUSE_S", 300.0)
+    before = set(threading.enumerate())
+    graph = place.init()
+    for number in range(impatient + 1):
+        write(graph, number)
+    graph.close()
+    assert any(commit.operation == "optimize" for commit in graph.list_commits())
+    assert recorded(graph) == published(graph), "what closing has committed is recorded by it"
+    left = set(threading.enumerate()) - before
+    assert not [thread.name for thread in left if thread.name == "auto-optimize"]
 
 
 @pytest.mark.parametrize(("tail", "indexed"), [(100_000, True), (UNCOVERED_MAX, False)])

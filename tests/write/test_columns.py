@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from omnigraph.write.columns import (
     concatenated,
+    distinct,
     is_in,
     last_rows,
     places_in,
@@ -17,7 +18,8 @@ from omnigraph.write.columns import (
     without,
 )
 
-VALUES = st.lists(st.none() | st.sampled_from("abc"), max_size=12)
+VALUES = st.lists(st.none() | st.sampled_from("abc"), max_size=24)
+"""Around the number up to which columns are treated in Python."""
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from("ab"))))
@@ -72,6 +74,14 @@ def test_membership_is_that_of_a_set_and_null_is_no_member(
     assert without(column, value_set).to_pylist() == [v for v in values if v not in members]
     places = places_in(column, value_set).to_pylist()
     assert places == [known.index(v) if v in members else None for v in values]
+
+
+@given(VALUES)
+def test_each_value_is_distinct_once_in_order(values: list[str | None]) -> None:
+    column = pa.chunked_array([values[:2], values[2:]], pa.utf8())
+    found = distinct(column)
+    assert found.type == pa.utf8()
+    assert found.to_pylist() == list(dict.fromkeys(values))
 
 
 def test_text_with_large_offsets_is_compared_with_text_without() -> None:

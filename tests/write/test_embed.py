@@ -24,7 +24,8 @@ from omnigraph.write.embed_stored import NothingToEmbedError, UnknownNodeTypeErr
 from omnigraph.write.load_result import UnknownChoiceError
 from omnigraph.write.mutation_rows import MutationValueError
 from omnigraph.write.violations import ValidationError
-from support.embedding_server import EmbeddingServer, embedding_server
+from support.embedding_fixtures import sent, vectors
+from support.embedding_server import EmbeddingServer
 
 SCHEMA = """\
 node Note {
@@ -36,39 +37,14 @@ node Note {
 node Must { key: String @key  text: String  vec: Vector(4) @embed("text") }
 node Plain { key: String @key }
 """
-VARIABLES = (
-    *("OMNIGRAPH_EMBED_PROVIDER", "OMNIGRAPH_EMBED_MODEL", "OMNIGRAPH_EMBED_BASE_URL"),
-    *("OMNIGRAPH_EMBEDDINGS_MOCK", "OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"),
-)
 GIVEN = [1.0, 0.0, 0.0, 0.0]
-
-
-@pytest.fixture(autouse=True)
-def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingServer]:
-    """A provider that counts what it is asked."""
-    with embedding_server() as running:
-        monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "openai")
-        monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", running.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "secret")
-        monkeypatch.setenv("OMNIGRAPH_EMBED_RETRY_BACKOFF_MS", "1")
-        yield running
+pytestmark = pytest.mark.usefixtures("no_provider")
 
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Iterator[Graph]:
     with Graph.init(tmp_path / "g", SCHEMA, durability="process", auto_optimize=False) as made:
         yield made
-
-
-def sent(server: EmbeddingServer) -> list[str]:
-    """Return all texts that the server was asked for, in order."""
-    return [text for request in server.seen for text in request.body["input"]]
 
 
 def insert(graph: Graph, key: str, **values: Any) -> None:
@@ -79,11 +55,6 @@ def insert(graph: Graph, key: str, **values: Any) -> None:
         f"query q($key: String, {params}) {{ insert Note {{ {fields} }} }}",
         params={"key": key, **values},
     )
-
-
-def vectors(graph: Graph, type_name: str = "Note") -> dict[str, list[float] | None]:
-    text = f"query q() {{ match {{ $n: {type_name} }} return {{ $n.key as key, $n.vec as vec }} }}"
-    return {row["key"]: row["vec"] for row in graph.query(text).json_rows()}
 
 
 def of(text: str) -> list[float]:

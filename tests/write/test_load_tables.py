@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def graph(local_place: Place) -> Graph:
 class Capsule:
     """A table of a library that we do not know."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table | pa.RecordBatchReader) -> None:
         self._table = table
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -60,6 +61,28 @@ LINES = ['Person 1 {"name": "ann", "number": 1}', 'Person 2 {"number": 2}']
 def test_tables_of_every_kind_are_rows(graph: Graph, table: pa.Table) -> None:
     result = graph.load_tables(nodes={"Person": table}, mode="append")
     assert result.nodes == (("Person", 2),)
+    assert graph_lines(graph) == LINES
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_an_interrupt_while_rows_are_brought_ends_a_load(graph: Graph, is_foreign: bool) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from PEOPLE.to_batches()
+        raise KeyboardInterrupt
+
+    before = graph.head_commit_id_for_branch()
+    rows = pa.RecordBatchReader.from_batches(PEOPLE.schema, batches())
+    with pytest.raises(KeyboardInterrupt):
+        graph.load_tables(
+            nodes={"Person": Capsule(rows) if is_foreign else rows},
+            mode="append",
+            branch="new",
+            from_branch="main",
+        )
+    assert graph.branch_list() == ["main"]
+    assert graph.head_commit_id_for_branch() == before
+    assert graph.recovery_status() == []
+    graph.load_tables(nodes={"Person": PEOPLE}, mode="append")
     assert graph_lines(graph) == LINES
 
 

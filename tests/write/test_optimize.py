@@ -12,6 +12,7 @@ from omnigraph.graph import Graph, ReadTarget
 from omnigraph.manifest.layout import COMMITS, MANIFEST
 from omnigraph.recovery import failpoints
 from omnigraph.store.records import ScanRequest
+from omnigraph.write.strays import DriftNeedsRepairError
 from support.places import CITY, PERSON, Place, add, ids, repository_of
 from support.writer import append, people
 
@@ -133,6 +134,32 @@ def test_a_drifted_table_is_skipped_and_reported(place: Place) -> None:
     assert by_key[PERSON].head_version == entry.table_version + 1
     assert by_key[CITY].committed
     assert ids(graph.snapshot()) == ["ann", "bob"]
+
+
+def test_building_indexes_refuses_a_table_that_somebody_else_has_moved(place: Place) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    entry = graph.snapshot().entries[PERSON]
+    datasets = repository_of(graph).store.datasets
+    at = datasets.open(entry.location).at
+    datasets.commit_staged(datasets.stage_append(at, people("outsider")))
+    with pytest.raises(DriftNeedsRepairError) as caught:
+        graph.ensure_indices()
+    assert "omnigraph repair" in str(caught.value.hint)
+    graph.repair(confirm=True, force=True)
+    assert graph.ensure_indices().commit is not None
+
+
+def test_a_table_that_another_branch_writes_on_has_not_drifted(place: Place) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    graph.branch_create("first")
+    graph.mutate('query q() { insert Person { name: "bob" } }', branch="first")
+    graph.branch_create_from("first", "second")
+    graph.mutate('query q() { insert Person { name: "cas" } }', branch="first")
+    report = graph.ensure_indices("second")
+    assert [(t.table_key, t.skipped, t.committed) for t in report.tables] == [(PERSON, None, True)]
+    assert ids(graph.snapshot_of(ReadTarget.branch("second"))) == ["ann", "bob"]
 
 
 def test_optimize_requires_a_clean_recovery_state(place: Place) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph import Graph
-from omnigraph.recovery import RecoveryKind, RecoveryRecord
+from omnigraph.manifest import ReadTarget
+from omnigraph.recovery import RecoveryKind, RecoveryRecord, failpoints
 from omnigraph.store.records import (
     DatasetVersion,
     OperationKind,
@@ -74,6 +75,76 @@ def test_a_clean_graph_has_no_drift(place: Place) -> None:
     assert person(graph) == ("no_drift", "no_op")
     version = graph.snapshot().manifest_version
     assert graph.repair(confirm=True).graph_manifest_version == version
+
+
+def test_drift_of_a_branch_is_seen_and_repaired_there(place: Place) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    graph.branch_create("draft")
+    graph.mutate('query q() { insert Person { name: "bob" } }', branch="draft")
+    entry = graph.snapshot_of(ReadTarget.branch("draft")).entries[PERSON]
+    datasets = repository_of(graph).store.datasets
+    at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    datasets.commit_staged(datasets.stage_append(at, people("outsider")))
+    insert = 'query q() { insert Person { name: "new" } }'
+    with pytest.raises(DriftNeedsRepairError):
+        graph.mutate(insert, branch="draft")
+    (table,) = [t for t in graph.repair().tables if t.branch == "draft"]
+    assert (table.table_key, table.classification, table.action) == (
+        *(PERSON, Drift.SUSPICIOUS),
+        Action.PREVIEW,
+    )
+    assert table.to_json()["graph_branch"] == "draft"
+    assert graph.repair(confirm=True).has_refusals
+    report = graph.repair(confirm=True, force=True)
+    assert [t.action for t in report.tables if t.branch == "draft"] == [Action.FORCED]
+    assert report.graph_manifest_version == graph.snapshot().manifest_version, "of main"
+    graph.mutate(insert, branch="draft")
+    found = ids(graph.snapshot_of(ReadTarget.branch("draft")))
+    assert found == ["ann", "bob", "new", "outsider"]
+    assert ids(graph.snapshot()) == ["ann"]
+
+
+def test_a_lineage_that_another_branch_goes_on_writing_is_no_drift(place: Place) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    graph.branch_create("first")
+    graph.mutate('query q() { insert Person { name: "bob" } }', branch="first")
+    graph.branch_create_from("first", "second")
+    graph.mutate('query q() { insert Person { name: "cas" } }', branch="first")
+    assert {table.classification for table in graph.repair().tables} == {Drift.NONE}
+    assert not graph.repair(confirm=True).has_refusals
+
+
+@pytest.mark.usefixtures("disarmed")
+def test_what_an_unfinished_write_has_left_is_no_drift(place: Place) -> None:
+    graph = place.init()
+    failpoints.arm("write.phase_b_done")
+    with pytest.raises(failpoints.FailpointError):
+        graph.mutate('query q() { insert Person { name: "ann" } }')
+    failpoints.disarm()
+    (table,) = [t for t in graph.repair().tables if t.table_key == PERSON]
+    assert (table.classification, table.action) == (Drift.NONE, Action.NO_OP)
+    assert "is pending" in str(table.error)
+    assert ids(graph.snapshot()) == []
+    assert not graph.repair(confirm=True, force=True).has_refusals
+    assert ids(graph.snapshot()) == ["ann"]
+
+
+def test_a_blocked_branch_is_refused_and_does_not_keep_others_from_repair(place: Place) -> None:
+    graph = place.init()
+    graph.branch_create("draft")
+    graph.mutate('query q() { insert Person { name: "bob" } }', branch="draft")
+    outside_append(graph)
+    repository_of(graph).store.objects.put(
+        "__recovery/01BAD.json", b'{"schema_version": 9, "branch": "draft"}'
+    )
+    report = graph.repair(confirm=True, force=True)
+    found = {(t.branch, t.table_key): t.action for t in report.tables}
+    assert found["main", PERSON] is Action.FORCED
+    assert found["draft", PERSON] is Action.REFUSED
+    (refused,) = [t for t in report.tables if t.action is Action.REFUSED]
+    assert "01BAD" in str(refused.error)
 
 
 def test_upkeep_from_outside_is_published_on_confirmation(place: Place) -> None:

@@ -8,6 +8,17 @@ from typing import Any
 import click
 
 
+def engine_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--engine`."""
+    return click.option(
+        "--engine",
+        type=click.Choice(["auto", "local", "spark"]),
+        default="auto",
+        show_default=True,
+        help=text,
+    )
+
+
 def engine_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add `--engine`, `--spark-master` and `--spark-remote`."""
 
@@ -15,13 +26,7 @@ def engine_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
         for option in (
             click.option("--spark-remote", metavar="URL", help="Use that Spark Connect server."),
             click.option("--spark-master", metavar="URL", help="Start Spark there."),
-            click.option(
-                "--engine",
-                type=click.Choice(["auto", "local", "spark"]),
-                default="auto",
-                show_default=True,
-                help=text,
-            ),
+            engine_option(text),
         ):
             command = option(command)
         return command

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+"""The form of `Output` that most commands let choose."""
+
+
 def type_label(type_key: str) -> str:
     """Name a dataset for people.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -30,8 +32,42 @@ class QueryInputError(InvalidInputError):
         super().__init__(problem)
 
 
-def query_input(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the name of a query, the ways to give its text, and those to give parameters."""
+@dataclass(frozen=True)
+class QueryInput:
+    """What was given of a query, not read yet."""
+
+    name: str | None
+    path: Path | None
+    text: str | None
+    params_text: str | None
+    params_path: Path | None
+
+    def source(self) -> SourceText:
+        """Return the text of the queries, under the name that messages use."""
+        return _read_query(name=self.name, path=self.path, text=self.text)
+
+    def params(self) -> Mapping[str, object] | None:
+        """Return the parameters, or None."""
+        return _read_params(text=self.params_text, path=self.params_path)
+
+
+def query_input(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the name of a query and the ways to give its text and parameters, as `given`."""
+
+    @wraps(command)
+    def with_input(
+        *,
+        name: str | None,
+        query_path: Path | None,
+        query_text: str | None,
+        params_text: str | None,
+        params_path: Path | None,
+        **options: object,
+    ) -> None:
+        given = QueryInput(name, query_path, query_text, params_text, params_path)
+        command(given=given, **options)
+
+    added: Callable[..., None] = with_input
     for option in (
         click.option(
             "--params-file", "params_path", type=_FILE, help="A file with the JSON object."
@@ -41,41 +77,37 @@ def query_input(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--query", "query_path", type=_FILE, help="A file of queries (`.gq`)."),
         click.argument("name", required=False),
     ):
-        command = option(command)
-    return command
+        added = option(added)
+    return added
 
 
-def read_query(*, name: str | None, query_path: Path | None, query_text: str | None) -> SourceText:
-    """Return the text of the queries that were given, under the name that messages use."""
+def _read_query(*, name: str | None, path: Path | None, text: str | None) -> SourceText:
     from omnigraph.graph import SourceText  # noqa: PLC0415 loads Lance
 
-    if query_path is not None and query_text is not None:
+    if path is not None and text is not None:
         raise click.UsageError("--query and -e are mutually exclusive")
-    if query_path is not None:
-        return SourceText(_decoded(query_path), str(query_path))
-    if query_text is None:
+    if path is not None:
+        return SourceText(_decoded(path), str(path))
+    if text is None:
         what = f"the stored query '{name}'" if name else "a stored query"
         raise QueryInputError(
             f"{what} needs a server: a graph that is opened directly has none",
             "give the text with `--query FILE` or `-e '…'`",
         )
-    if not query_text.strip():
+    if not text.strip():
         raise QueryInputError("the text after -e is blank", "write a query, or use `--query FILE`")
-    return SourceText(query_text)
+    return SourceText(text)
 
 
-def read_params(
-    *, params_text: str | None, params_path: Path | None
-) -> Mapping[str, object] | None:
-    """Return the parameters that were given, or None."""
-    if params_text is not None and params_path is not None:
+def _read_params(*, text: str | None, path: Path | None) -> Mapping[str, object] | None:
+    if text is not None and path is not None:
         raise click.UsageError("--params and --params-file are mutually exclusive")
-    if params_path is not None:
-        params_text = _decoded(params_path)
-    if params_text is None:
+    if path is not None:
+        text = _decoded(path)
+    if text is None:
         return None
     try:
-        params = json.loads(params_text, parse_constant=_refuse_constant)
+        params = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         raise QueryInputError(f"the parameters are not JSON: {error}") from None
     if params is not None and not isinstance(params, dict):

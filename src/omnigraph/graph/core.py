@@ -150,10 +150,13 @@ class GraphCore:
             mend=lambda repository: Recovery(repository).mend(),
             heal=lambda repository: Recovery(repository).sweep(),
         )
+        if mode is OpenMode.READ_WRITE:
+            repository.branches.mend = Recovery(repository).mend_branch
         incarnation = repository.branches.resolve(BranchName.parse(branch))
         if mode is OpenMode.READ_WRITE:
-            Recovery(repository).mend_branch(incarnation)
-            if not incarnation.is_main:
+            if incarnation.is_main:
+                Recovery(repository).mend_branch(incarnation)
+            else:
                 reconcile_commits(repository, incarnation)
         return cls(repository, mode=mode, incarnation=incarnation, auto_optimize=auto_optimize)
 

@@ -16,6 +16,7 @@ from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import MAIN, BranchName
+from omnigraph.write.blob_bases import blob_bases
 from omnigraph.write.load import (
     choice,
 )
@@ -87,7 +88,7 @@ class HistoryCalls(GraphCore):
             decisions=self._decisions(strategy, prefer, resolve_file),
             dry_run=dry_run,
             message=message,
-            external_blob_bases=tuple(external_blob_bases),
+            external_blob_bases=blob_bases(external_blob_bases),
         )
         merger = Merger(self._repository, self._committer)
         chosen = choose_by_size(
@@ -136,7 +137,7 @@ class HistoryCalls(GraphCore):
             target=target,
             actor_id=actor_id,
             decisions=decisions,
-            external_blob_bases=tuple(external_blob_bases),
+            external_blob_bases=blob_bases(external_blob_bases),
         )
         return Merger(self._repository, self._committer).revert(request)
 

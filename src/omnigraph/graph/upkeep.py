@@ -143,6 +143,7 @@ class UpkeepCalls(GraphCore):
     def recovery_quarantine(self, operation_id: str) -> str:
         """Set the record of an operation aside that recovery cannot settle; return where it is.
 
-        Works on a graph that was opened for reading only: such a record stops every other open.
+        Works on a graph that was opened for reading only: a record that names no branch stops every
+        other open.
         """
         return self._recovery.quarantine(operation_id)

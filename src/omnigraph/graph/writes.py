@@ -17,6 +17,7 @@ from omnigraph.names import BranchName
 from omnigraph.query import QueryText
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embeddings_table import EmbeddingsTable
+from omnigraph.write.blob_bases import blob_bases
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.embed import EmbedMode, RowEmbedder
 from omnigraph.write.embed_stored import EmbedRequest, EmbedResult, StoredEmbedding
@@ -103,7 +104,7 @@ class WriteCalls(GraphCore):
             message=message,
             properties=dict(properties or {}),
             actor_id=actor_id,
-            external_blob_bases=tuple(external_blob_bases),
+            external_blob_bases=blob_bases(external_blob_bases),
             on_error=choice(OnError, on_error, "on_error"),
             quarantine=None if quarantine is None else Path(quarantine),
             max_errors=max_errors,

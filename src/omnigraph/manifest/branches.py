@@ -28,6 +28,8 @@ from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, nearest_name
 from omnigraph.store.errors import RefInUseError, RefNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omnigraph.clock import Clock
     from omnigraph.manifest.reader import ManifestReader
     from omnigraph.manifest.turn import Turn, Turns
@@ -54,6 +56,9 @@ class Branches:
         self._reader = reader
         self._turns = turns
         self._clock = clock
+        self.mend: Callable[[Incarnation], None] | None = None
+        """Makes a branch readable that a power failure has cut off; set by whoever may write."""
+        self._mended: set[Incarnation] = set()
 
     def names(self) -> tuple[BranchName, ...]:
         """Return the public names, sorted, `main` first."""
@@ -65,7 +70,14 @@ class Branches:
         return tuple(live[name] for name in sorted(live, key=lambda n: (not n.is_main, n)))
 
     def resolve(self, branch: BranchName) -> Incarnation:
-        """Return the live incarnation of a branch."""
+        """Return the live incarnation of a branch; the first time, see that it can be read."""
+        incarnation = self._resolve(branch)
+        if self.mend is not None and not incarnation.is_main and incarnation not in self._mended:
+            self.mend(incarnation)
+            self._mended.add(incarnation)
+        return incarnation
+
+    def _resolve(self, branch: BranchName) -> Incarnation:
         if branch.is_main:
             return MAIN_INCARNATION
         live = self._live()
@@ -119,7 +131,8 @@ class Branches:
             )
         with take_all(self._turns, _name_turns(branch), operation_id=operation_id) as turn:
             self.require_no_schema_apply("branch delete")
-            incarnation = self.resolve(branch)
+            # As it is: mending takes the turn that is held here, and a branch that goes needs none.
+            incarnation = self._resolve(branch)
             turn.check()
             try:
                 self._delete(incarnation)

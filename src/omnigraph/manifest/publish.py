@@ -41,6 +41,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.reader import WrittenPublish
 from omnigraph.manifest.rows import (
+    GRAPH_COMMIT,
     VOIDED_COMMIT,
     AcceptedSchema,
     Entry,
@@ -165,15 +166,23 @@ class Publisher:
 
     @contextmanager
     def staged_ahead(
-        self, incarnation: Incarnation, *, draft: CommitDraft | None, updates: Updates
+        self,
+        incarnation: Incarnation,
+        state: ManifestState,
+        *,
+        draft: CommitDraft | None,
+        updates: Updates,
     ) -> Iterator[Future[StagedPublish]]:
         """Stage a publish beside what the block does; the block gives the future to `publish`.
 
-        The caller has checked the requirements and nobody else may publish on the branch meanwhile.
+        `state` is what `require` returned, and nobody else may publish on the branch meanwhile.
         """
-        ahead = self._beside.start(
-            lambda: self._stage(incarnation, self._reader.latest(incarnation), draft, updates)
-        )
+
+        def stage() -> StagedPublish:
+            _require_unsettled(state, draft, updates)
+            return self._stage(incarnation, state, draft, updates)
+
+        ahead = self._beside.start(stage)
         try:
             yield ahead
         finally:
@@ -200,9 +209,10 @@ class Publisher:
         while True:
             attempts += 1
             state = self._reader.latest(incarnation)
-            _require_unsettled(state, draft, updates)
-            self._require(state, requirements, revalidate)
             staged = _usable(ahead, state, draft, updates)
+            if staged is None:
+                _require_unsettled(state, draft, updates)
+            self._require(state, requirements, revalidate)
             if staged is None:
                 staged = self._stage(incarnation, state, draft, updates)
             try:
@@ -314,10 +324,9 @@ def _require_unsettled(state: ManifestState, draft: CommitDraft | None, updates:
     if draft is not None:
         taken.append(draft.graph_commit_id)
     for commit_id in taken:
-        if state.is_published(commit_id):
-            raise CommitSettledError(commit_id, is_published=True)
-        if state.is_voided(commit_id):
-            raise CommitSettledError(commit_id, is_published=False)
+        settled = state.settled_as(commit_id)
+        if settled is not None:
+            raise CommitSettledError(commit_id, is_published=settled == GRAPH_COMMIT)
 
 
 def mismatch(

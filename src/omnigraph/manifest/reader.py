@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.manifest.errors import (
     BranchGoneError,
@@ -84,17 +83,16 @@ def _landed(
         or len(created) != len(old)
     ):
         return None
-    version = handle.at.version
+    version, schema = handle.at.version, base.rows.schema
     rows = []
     for table, home, ids in zip(tables, homes, row_ids, strict=True):
-        appeared = created if table is publish.rewritten else [version] * table.num_rows
+        count, first = table.num_rows, home << 32
+        appeared = created if table is publish.rewritten else [version] * count
         virtual = {
             ROW_CREATED: pa.array(appeared, pa.uint64()),
             ROW_ID: ids,
-            ROW_ADDRESS: pa.array(range(table.num_rows), pa.uint64()),
+            ROW_ADDRESS: pa.array(range(first, first + count), pa.uint64()),
         }
-        virtual[ROW_ADDRESS] = pc.add(virtual[ROW_ADDRESS], pa.scalar(home << 32, pa.uint64()))
-        schema = base.rows.schema
         columns = [virtual[name] if name in virtual else table[name] for name in schema.names]
         rows.append(pa.Table.from_arrays(columns, schema=schema))
     return LandedPublish(

@@ -104,8 +104,11 @@ class ManifestState:
 
         What the publish did not touch is taken over, so that the cost does not grow with history.
         """
-        gone = np.isin(self.rows[ROW_ADDRESS].to_numpy(), publish.gone)
-        rows = pa.concat_tables([*_runs(self.rows, ~gone), publish.rows])
+        addresses = self.rows[ROW_ADDRESS].to_numpy()
+        is_kept = np.ones(len(addresses), np.bool_)
+        for address in publish.gone:
+            is_kept &= addresses != address
+        rows = pa.concat_tables([*_runs(self.rows, is_kept), publish.rows])
         if rows["object_id"].num_chunks > _CHUNKS_MAX:
             rows = rows.combine_chunks()
         state = ManifestState(self.path, publish.version, rows, publish.fragments, is_distinct=True)
@@ -216,18 +219,27 @@ class ManifestState:
 
     def is_published(self, commit_id: str) -> bool:
         """Whether a commit with this id has been published on this branch."""
-        return self._type_of(commit_id) == GRAPH_COMMIT
+        return self.settled_as(commit_id) == GRAPH_COMMIT
 
     def is_voided(self, commit_id: str) -> bool:
         """Whether recovery has taken this id away from its writer."""
-        return self._type_of(commit_id) == VOIDED_COMMIT
+        return self.settled_as(commit_id) == VOIDED_COMMIT
+
+    def settled_as(self, commit_id: str) -> str | None:
+        """Return what the row with this id is, if there is one; one pass over one column."""
+        place = pc.index(self.rows["object_id"], commit_id).as_py()
+        return None if place < 0 else str(self.rows["object_type"][place].as_py())
 
     def places(self, object_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return row id and row address of those rows that exist, by object id."""
-        rows = self.rows.select(["object_id", ROW_ID, ROW_ADDRESS])
-        found = rows.filter(pc.is_in(rows["object_id"], pa.array(object_ids, pa.utf8())))
-        columns = (found[name].to_pylist() for name in ("object_id", ROW_ID, ROW_ADDRESS))
-        return {name: (row_id, address) for name, row_id, address in zip(*columns, strict=True)}
+        names = self.rows["object_id"]
+        is_wanted = pc.is_in(names, pa.array(object_ids, pa.utf8())).to_numpy()
+        ids, addresses = self.rows[ROW_ID], self.rows[ROW_ADDRESS]
+        # A few rows of many chunks: picking them one by one beats filtering every chunk.
+        return {
+            names[row].as_py(): (ids[row].as_py(), addresses[row].as_py())
+            for row in np.flatnonzero(is_wanted).tolist()
+        }
 
     def created_at(self, addresses: Sequence[int]) -> list[int]:
         """Return the manifest versions in which the rows at these addresses appeared."""
@@ -266,11 +278,6 @@ class ManifestState:
         return found
 
     # -- reading rows -----------------------------------------------------------------------------
-
-    def _type_of(self, object_id: str) -> str | None:
-        """Return what the row with this id is; one pass over one column."""
-        place = pc.index(self.rows["object_id"], object_id).as_py()
-        return None if place < 0 else str(self.rows["object_type"][place].as_py())
 
     def _of(self, object_type: str, object_id: str | None = None) -> pa.Table:
         mask = pc.equal(self.rows["object_type"], object_type)

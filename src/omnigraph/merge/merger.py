@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -42,7 +42,7 @@ from omnigraph.merge.conflicts import (
     row_conflict,
 )
 from omnigraph.merge.constraints import check_constraints
-from omnigraph.merge.resolve import Decisions, Handles, settle
+from omnigraph.merge.resolve import Decisions, Handles, require_conflicts, settle
 from omnigraph.merge.rows import Clash
 from omnigraph.merge.stage import TableWork, stage_table
 from omnigraph.merge.workers import LocalMergeWorkers
@@ -427,7 +427,7 @@ def _target_is_base(key: str, sides: _Sides) -> bool:
 def _planned(
     sides: _Sides, into: Incarnation, decisions: Decisions, workers: MergeWorkers
 ) -> _Plan:
-    plan = _Plan()
+    plan, clashes = _Plan(), dict[str, Sequence[Clash]]()
     for key in _touched(sides):
         base, source, target = (
             snapshot.entries.get(key) for snapshot in (sides.base, sides.source, sides.target)
@@ -436,6 +436,7 @@ def _planned(
             raise ReadSetConflictError(f"branch_merge_dataset_identity:{key}")
         owner, handles = sides.owner(key), _handles(key, sides)
         merged = workers.classify(owner, handles, target_is_base=_target_is_base(key, sides))
+        clashes[key] = merged.clashes
         settled = settle(merged, owner, handles, decisions)
         plan.resolved.update(settled.by_rule)
         if settled.remaining:
@@ -445,6 +446,7 @@ def _planned(
             plan.adopted_work[key] = settled.work
         elif not settled.work.is_empty:
             plan.work[key] = settled.work
+    require_conflicts(decisions, clashes)
     return plan
 
 

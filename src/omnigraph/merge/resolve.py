@@ -2,19 +2,20 @@
 
 A conflict is settled for each row on its own: by a rule for all of them (`Prefer`), by combining
 properties that only one side has changed, or by a decision that somebody wrote down for the row.
-What nothing settles stays a conflict.
+What was written down goes before the rules; what nothing settles stays a conflict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.errors import InvalidInputError
 from omnigraph.merge.combine import combined_rows
 from omnigraph.merge.conflicts import ConflictKind
 from omnigraph.merge.stage import GivenPart, Part, StoredPart, TableWork
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from omnigraph.merge.rows import Clash, TableMerge
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle
+
+
+_SHOWN_MAX: Final = 20
 
 
 class Prefer(StrEnum):
@@ -63,6 +67,45 @@ class Decisions:
     rows: Mapping[str, pa.Table] = field(default_factory=dict)
     """Rows that were written by hand, by table key."""
 
+    def ids(self, table_key: str) -> set[str]:
+        """Return the rows of a table that were decided one by one."""
+        rows = self.rows.get(table_key)
+        given = set() if rows is None else set(rows["id"].to_pylist())
+        return given | {entity_id for key, entity_id in self.takes if key == table_key}
+
+    @property
+    def table_keys(self) -> list[str]:
+        """Tables of which rows were decided one by one."""
+        return sorted(self.rows.keys() | {key for key, _ in self.takes})
+
+
+class NotInConflictError(InvalidInputError):
+    """A decision is about a row that is not in conflict; nothing was merged."""
+
+    code = "OG-NOT-IN-CONFLICT"
+    hint = (
+        "remove its line from the file; `omnigraph branch conflicts SOURCE --into TARGET"
+        " --out FILE` writes the rows that are in conflict"
+    )
+
+    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
+        self.rows = tuple(rows)
+        """Table keys and ids."""
+        shown = [f"{key.partition(':')[2]} '{entity_id}'" for key, entity_id in rows[:_SHOWN_MAX]]
+        rest = len(rows) - len(shown)
+        named = ", ".join([*shown, f"and {rest} more"] if rest else shown)
+        super().__init__(f"decided, but not in conflict: {named}")
+
+
+def require_conflicts(decisions: Decisions, clashes: Mapping[str, Sequence[Clash]]) -> None:
+    """Refuse decisions about rows that need none: whoever wrote them meant something else."""
+    beside: list[tuple[str, str]] = []
+    for key in decisions.table_keys:
+        in_conflict = {each for clash in clashes.get(key, ()) for each in clash.ids.to_pylist()}
+        beside += [(key, each) for each in sorted(decisions.ids(key) - in_conflict)]
+    if beside:
+        raise NotInConflictError(beside)
+
 
 @dataclass(frozen=True)
 class Handles:
@@ -93,9 +136,11 @@ def settle(
     settled = Settled(TableWork(owner, (), (), pa.array([], pa.utf8())))
     for clash in merge.clashes:
         rest = _given(clash, owner, decisions, work, settled)
+        rest = _taken(rest, _written_down(rest, owner, decisions), work, settled)
         if decisions.strategy is Strategy.PROPERTY and rest.kind is ConflictKind.DIVERGENT_UPDATE:
             rest = _combined(rest, owner, handles, work, settled)
-        rest = _taken(rest, owner, decisions, work, settled)
+        if decisions.prefer is not None:
+            rest = _taken(rest, [Take(decisions.prefer)] * len(rest.ids), work, settled)
         if len(rest.ids):
             settled.remaining.append(rest)
     return replace(
@@ -137,19 +182,17 @@ def _parts(handle: DatasetHandle | None, refs: RowRefs) -> Iterator[Part]:
         yield StoredPart(handle, refs)
 
 
-def _taken(
-    clash: Clash,
-    owner: NodeType | EdgeType,
-    decisions: Decisions,
-    work: _Work,
-    settled: Settled,
-) -> Clash:
-    """Settle rows by what was decided for each, else by the rule for all."""
-    default = None if decisions.prefer is None else Take(decisions.prefer)
-    takes = [
-        decisions.takes.get((owner.table_key, entity_id), default)
-        for entity_id in clash.ids.to_pylist()
-    ]
+def _written_down(
+    clash: Clash, owner: NodeType | EdgeType, decisions: Decisions
+) -> list[Take | None]:
+    if not decisions.takes:
+        return [None] * len(clash.ids)
+    key, takes = owner.table_key, decisions.takes
+    return [takes.get((key, entity_id)) for entity_id in clash.ids.to_pylist()]
+
+
+def _taken(clash: Clash, takes: Sequence[Take | None], work: _Work, settled: Settled) -> Clash:
+    """Settle those rows for which it is known what they become."""
     for take in Take:
         mask = np.array([each is take for each in takes], np.bool_)
         if not mask.any():

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from omnigraph.errors import CorruptError
 from omnigraph.manifest.forks import write_base
-from omnigraph.merge.workers import KeptRows
+from omnigraph.merge.workers import KeptRows, RowTarget
 from omnigraph.store.blob_contents import with_blobs
 from omnigraph.store.records import ROW_ID
 from omnigraph.write.protocol import TableWrite
@@ -127,14 +127,15 @@ def stage_table(
     """Write the files of a merge into one table, and stage them as one transaction."""
     key = work.owner.table_key
     base = write_base(datasets, incarnation, stored.entry(key), operation_id=operation_id)
+    target = RowTarget(base.base, work.owner, external_blobs)
     fragments: list[WrittenFragment] = []
     if any(len(part.ids) for part in work.inserted):
-        fragments += workers.write(base.base, work.owner, work.inserted, external_blobs)
+        fragments += workers.write(target, work.inserted)
     updated_ids = _joined([part.ids for part in work.updated])
     located = _located(stored, key, updated_ids)
     if len(updated_ids):
         kept = KeptRows(updated_ids, located.row_ids)
-        fragments += workers.write(base.base, work.owner, work.updated, external_blobs, kept)
+        fragments += workers.write(target, work.updated, kept)
     removed = _located(stored, key, work.deleted)
     addresses = np.concatenate([located.addresses, removed.addresses])
     inserted, _, deleted = work.counts

@@ -50,6 +50,15 @@ class KeptRows:
         return len(self.ids)
 
 
+@dataclass(frozen=True)
+class RowTarget:
+    """Where merged rows are written: the version that is added to, its type, and foreign blobs."""
+
+    base: DatasetVersion
+    owner: NodeType | EdgeType
+    external_blobs: ExternalBlobs
+
+
 class MergeWorkers(Protocol):
     """Does the heavy part of merges."""
 
@@ -65,12 +74,7 @@ class MergeWorkers(Protocol):
         ...
 
     def write(
-        self,
-        base: DatasetVersion,
-        owner: NodeType | EdgeType,
-        parts: Sequence[Part],
-        external_blobs: ExternalBlobs,
-        kept: KeptRows | None = None,
+        self, target: RowTarget, parts: Sequence[Part], kept: KeptRows | None = None
     ) -> Sequence[WrittenFragment]:
         """Write rows as uncommitted fragments; `kept` names the row ids of those that have one."""
         ...
@@ -95,18 +99,11 @@ class LocalMergeWorkers:
         return three_way(mine, theirs, differ_by(owner, handles))
 
     def write(
-        self,
-        base: DatasetVersion,
-        owner: NodeType | EdgeType,
-        parts: Sequence[Part],
-        external_blobs: ExternalBlobs,
-        kept: KeptRows | None = None,
+        self, target: RowTarget, parts: Sequence[Part], kept: KeptRows | None = None
     ) -> Sequence[WrittenFragment]:
         """Stream rows into fragments."""
-        batches = (batch for part in parts for batch in part.batches(owner))
-        return write_batches(
-            self.datasets, base, owner, batches, external_blobs=external_blobs, kept=kept
-        )
+        batches = (batch for part in parts for batch in part.batches(target.owner))
+        return write_batches(self.datasets, target, batches, kept)
 
 
 def differ_by(owner: NodeType | EdgeType, handles: Handles) -> Differ:
@@ -124,36 +121,32 @@ def differ_by(owner: NodeType | EdgeType, handles: Handles) -> Differ:
 
 def write_batches(
     datasets: DatasetStore,
-    base: DatasetVersion,
-    owner: NodeType | EdgeType,
+    target: RowTarget,
     batches: Iterable[pa.RecordBatch],
-    *,
-    external_blobs: ExternalBlobs,
     kept: KeptRows | None,
 ) -> Sequence[WrittenFragment]:
     """Write batches of whole rows as uncommitted fragments, with all blobs as the graph's own."""
-    owned = (part for batch in batches for part in _owned(batch, owner, external_blobs))
+    columns = target.owner.arrow_schema
+    owned = (part for batch in batches for part in _owned(batch, target))
     if kept is None:
-        reader = pa.RecordBatchReader.from_batches(owner.arrow_schema, owned)
-        return datasets.write_fragments(base, reader)
-    schema = owner.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
+        reader = pa.RecordBatchReader.from_batches(columns, owned)
+        return datasets.write_fragments(target.base, reader)
+    schema = columns.append(pa.field(ROW_ID, pa.uint64()))
     reader = pa.RecordBatchReader.from_batches(schema, _numbered(owned, schema, kept))
-    return datasets.write_fragments(base, reader, row_id_column=ROW_ID)
+    return datasets.write_fragments(target.base, reader, row_id_column=ROW_ID)
 
 
-def _owned(
-    batch: pa.RecordBatch, owner: NodeType | EdgeType, external_blobs: ExternalBlobs
-) -> Iterator[pa.RecordBatch]:
+def _owned(batch: pa.RecordBatch, target: RowTarget) -> Iterator[pa.RecordBatch]:
     names = [
         name
-        for name in owner.blob_properties
+        for name in target.owner.blob_properties
         if pc.struct_field(batch[name], "uri").null_count < batch.num_rows
     ]
     step = _EXTERNAL_ROWS_AT_ONCE if names else max(1, batch.num_rows)
     for start in range(0, batch.num_rows, step):
         part = batch.slice(start, step)
         for name in names:
-            column = external_blobs.owned(part[name])
+            column = target.external_blobs.owned(part[name])
             part = part.set_column(
                 part.schema.get_field_index(name), part.schema.field(name), column
             )

@@ -16,19 +16,20 @@ from omnigraph.schema.catalog import Catalog
 from omnigraph.syntax import Diagnostic, SourceError, SourceText
 
 _PLANS: Final[TextCache[tuple[Plan, ...]]] = TextCache()
+_PLAN_OF: Final[TextCache[Plan]] = TextCache()
 
 
 @dataclass(frozen=True, eq=False)
-class _SameCatalog:
-    """A cache key that is equal for one catalog object only, and keeps that object alive."""
+class _Same:
+    """A cache key that is equal for one object only, and keeps that object alive."""
 
-    catalog: Catalog
+    value: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SameCatalog) and other.catalog is self.catalog
+        return isinstance(other, _Same) and other.value is self.value
 
     def __hash__(self) -> int:
-        return id(self.catalog)
+        return id(self.value)
 
 
 def compile_text(text: str, catalog: Catalog) -> tuple[Plan, ...]:
@@ -41,7 +42,7 @@ def compile_text(text: str, catalog: Catalog) -> tuple[Plan, ...]:
     'all'
     """
     return _PLANS.get_or_compute(
-        (text, _SameCatalog(catalog)),
+        (text, _Same(catalog)),
         len(text),
         lambda: compile_queries(parse_queries(text), catalog),
     )
@@ -50,8 +51,17 @@ def compile_text(text: str, catalog: Catalog) -> tuple[Plan, ...]:
 def compile_query(query: QueryDecl, catalog: Catalog, source: SourceText) -> Plan:
     """Return the plan of one query, or raise `SourceError` with everything that is wrong in it.
 
-    `source` is the text that the query was parsed from: `QueryFile.source`.
+    `source` is the text that the query was parsed from: `QueryFile.source`. The same query and
+    catalog again are a look-up.
     """
+    return _PLAN_OF.get_or_compute(
+        (_Same(query), _Same(catalog)),
+        len(source.text),
+        lambda: _compiled(query, catalog, source),
+    )
+
+
+def _compiled(query: QueryDecl, catalog: Catalog, source: SourceText) -> Plan:
     plan, found = try_compile(query, catalog, source)
     if plan is None:
         raise SourceError(found)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import content_commit, is_only_maintenance
 from omnigraph.recovery.classify import Facts, TableFacts
+from omnigraph.recovery.sidecar import SIDECAR_VERSION
 from omnigraph.store.errors import CorruptObjectError, DatasetNotFoundError
 
 if TYPE_CHECKING:
@@ -17,6 +19,36 @@ if TYPE_CHECKING:
 
 UNREADABLE: Final = "unreadable"
 """Stands for the transaction id of a version that cannot be read."""
+
+
+def completed(repository: Repository, sidecar: Sidecar) -> Sidecar:
+    """Return a record of version 1 with what later ones carry, as far as the manifest has it.
+
+    A table that is no longer published as the write found it gets no entry, so nothing of the
+    record is rolled forward.
+    """
+    if sidecar.schema_version >= SIDECAR_VERSION:
+        return sidecar
+    live = {str(each.branch): each for each in repository.branches.incarnations()}
+    incarnation = live.get(sidecar.branch)
+    if incarnation is None:
+        return sidecar
+    state = repository.reader.latest(incarnation)
+    tables = tuple(_completed_table(repository, state, table) for table in sidecar.tables)
+    return replace(sidecar, branch_incarnation=incarnation.text, tables=tables)
+
+
+def _completed_table(
+    repository: Repository, state: ManifestState, table: PlannedTable
+) -> PlannedTable:
+    entry = published_on_lineage(state, table)
+    if table.entry is not None or entry is None or entry.table_version != table.expected_version:
+        return table
+    datasets = repository.store.datasets
+    lineage = {"branch": table.table_branch}
+    head = datasets.head_version(table.table_path, **lineage)
+    row_count = datasets.open(table.table_path, **lineage, version=head).count()
+    return replace(table, entry=entry, row_count=row_count, owner=entry.owner)
 
 
 def observe(repository: Repository, sidecar: Sidecar) -> Facts:
@@ -79,7 +111,9 @@ def _observe_table(repository: Repository, state: ManifestState, table: PlannedT
     try:
         head = datasets.head_version(table.table_path, branch=table.table_branch)
     except DatasetNotFoundError:
-        return TableFacts(table, pinned, None)
+        # What was never published may be missing; what is published may not.
+        is_lost = published_on_lineage(state, table) is not None
+        return TableFacts(table, pinned, 0 if is_lost else None)
     if head <= pinned:
         return TableFacts(table, pinned, head)
     return TableFacts(table, pinned, head, _moved_by(repository, table, pinned + 1, head))

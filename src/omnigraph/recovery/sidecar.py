@@ -7,17 +7,24 @@
      reads: [{table_key, entry}], recovery_commit_id, restore_transaction_ids: [uuid],
      tables: [{table_key, table_path, table_branch?, fork_of?: {branch, version}, entry,
                expected_version, post_commit_pin, transaction_ids: [uuid], confirmed_version?}],
-     merge_source_commit_id?, merged_into?, additional_registrations?, tombstones?, schema?,
+     merge_source_commit_id?, merged_into?, tombstones?: [{table_key}], schema?,
+     additional_registrations?: [{table_key, table_path, type_id, table_incarnation_id}],
      adopted?: [{expected, entry}],
      commit: {graph_commit_id, merged_parent_commit_id?, operation, created_at, message?,
               properties?}}
 
 After a crash this record and the storage are all there is: recovery never asks how the write was
-prepared. Version 1 has no transaction ids and no confirmation.
+prepared.
+
+Version 1 has no transaction ids and no confirmation. It may also lack entries, incarnation and
+commit: the first two are looked up in the manifest (`recovery.observe`), the ids that its settling
+needs follow from the operation's own, so that everybody who settles it takes the same ones.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -25,6 +32,7 @@ from typing import Any, Final
 
 import orjson
 
+from omnigraph.clock import CROCKFORD
 from omnigraph.errors import CorruptError
 from omnigraph.manifest import CommitDraft, Entry, Registration
 from omnigraph.manifest.rows import AcceptedSchema
@@ -48,13 +56,17 @@ class UnreadableSidecarError(CorruptError):
     """A recovery record cannot be read; it was kept, and its branch is blocked for writing."""
 
     code = "OG-SIDECAR-UNREADABLE"
-    hint = "upgrade omnigraph, or `omnigraph recovery quarantine <operation> --confirm`"
 
     def __init__(self, path: str, problem: str, branch: str | None = None) -> None:
         self.path = path
         self.problem = problem
         self.branch = branch
         super().__init__(f"{path} cannot be read as a recovery record: {problem}")
+        operation_id = path.removeprefix(f"{FOLDER}/").removesuffix(".json")
+        self.hint = (
+            "upgrade omnigraph, or, after a look,"
+            f" `omnigraph recovery quarantine {operation_id} --confirm`"
+        )
 
 
 @dataclass(frozen=True)
@@ -182,7 +194,8 @@ def read_sidecar(path: str, data: bytes) -> Sidecar:
     try:
         form = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise UnreadableSidecarError(path, f"it is not JSON ({error})") from error
+        problem = f"it is not JSON ({error})"
+        raise UnreadableSidecarError(path, problem, _branch_in(data)) from error
     if not isinstance(form, dict):
         raise UnreadableSidecarError(path, "it is not a JSON object")
     branch = form.get("branch") if isinstance(form.get("branch"), str) else None
@@ -194,6 +207,15 @@ def read_sidecar(path: str, data: bytes) -> Sidecar:
         return _sidecar(form)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableSidecarError(path, f"a member is wrong ({error!r})", branch) from error
+
+
+def _branch_in(data: bytes) -> str | None:
+    """Return the branch that a cut off record names, which stands among its first members."""
+    found = re.search(rb'"branch"\s*:\s*("(?:[^"\\]|\\.)*")', data)
+    try:
+        return None if found is None else str(orjson.loads(found[1]))
+    except orjson.JSONDecodeError:
+        return None
 
 
 # -- the stored form -------------------------------------------------------------------------------
@@ -221,7 +243,15 @@ def _sidecar_json(record: Sidecar) -> dict[str, Any]:
         "settled": "voided" if record.settled else None,
         "merge_source_commit_id": record.merge_source_commit_id,
         "merged_into": record.merged_into,
-        "additional_registrations": [vars(r) for r in record.additional_registrations],
+        "additional_registrations": [
+            {
+                "table_key": each.table_key,
+                "table_path": each.location,
+                "type_id": each.type_id,
+                "table_incarnation_id": each.table_incarnation_id,
+            }
+            for each in record.additional_registrations
+        ],
         "tombstones": [{"table_key": key} for key in record.tombstones],
         "schema": record.schema and vars(record.schema),
         "adopted": [
@@ -280,8 +310,8 @@ def _sidecar(form: Mapping[str, Any]) -> Sidecar:
         branch_incarnation=form.get("branch_incarnation", form["branch"]),
         schema_hash=form.get("schema_hash", ""),
         writer_kind=WriterKind(form["writer_kind"]),
-        commit=_draft(form["commit"], form.get("actor_id")),
-        recovery_commit_id=form.get("recovery_commit_id", ""),
+        commit=_draft(_commit(form), form.get("actor_id")),
+        recovery_commit_id=form.get("recovery_commit_id") or _following_id(form["operation_id"]),
         tables=tuple(_table(table) for table in form["tables"]),
         reads=tuple((r["table_key"], _entry(r["entry"])) for r in form.get("reads", ())),
         expected_head=form.get("expected_head"),
@@ -290,7 +320,8 @@ def _sidecar(form: Mapping[str, Any]) -> Sidecar:
         merge_source_commit_id=form.get("merge_source_commit_id"),
         merged_into=form.get("merged_into"),
         additional_registrations=tuple(
-            Registration(**r) for r in form.get("additional_registrations", ())
+            Registration(r["table_key"], r["table_path"], r["type_id"], r["table_incarnation_id"])
+            for r in form.get("additional_registrations", ())
         ),
         tombstones=tuple(t["table_key"] for t in form.get("tombstones", ())),
         schema=AcceptedSchema(**form["schema"]) if form.get("schema") else None,
@@ -298,6 +329,34 @@ def _sidecar(form: Mapping[str, Any]) -> Sidecar:
             Adoption(_entry(a["expected"]), Entry(**a["entry"])) for a in form.get("adopted", ())
         ),
     )
+
+
+_OPERATIONS: Final = {
+    WriterKind.MUTATION: "mutation",
+    WriterKind.LOAD: "load",
+    WriterKind.SCHEMA_APPLY: "schema_apply",
+    WriterKind.BRANCH_MERGE: "merge",
+    WriterKind.ENSURE_INDICES: "ensure_indices",
+    WriterKind.OPTIMIZE: "optimize",
+}
+"""What the commits of each writer are called."""
+
+
+def _commit(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "commit" in form or form["schema_version"] >= SIDECAR_VERSION:
+        commit: Mapping[str, Any] = form["commit"]
+        return commit
+    return {
+        "graph_commit_id": form["operation_id"],
+        "operation": _OPERATIONS[WriterKind(form["writer_kind"])],
+        "created_at": int(form["started_at"]),
+    }
+
+
+def _following_id(operation_id: str) -> str:
+    """Return the ULID of the commit that settles an operation whose record names none."""
+    digest = hashlib.sha256(operation_id.encode()).digest()
+    return operation_id[:10] + "".join(CROCKFORD[byte & 31] for byte in digest[:16])
 
 
 def _draft(form: Mapping[str, Any], actor_id: str | None) -> CommitDraft:

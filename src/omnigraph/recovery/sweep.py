@@ -12,6 +12,9 @@ Facts on which the sweep rests:
    publish is recognised as our own. It also makes every late commit of the settled writer fail.
 5. The file goes last, after the audit row. A crash anywhere in here leads to the same verdict, or
    to one that finishes the work.
+6. A record that nobody can settle blocks the branch that it names, and no other one: opening a
+   graph says so and goes on, every write to that branch is refused. A record that names no branch
+   blocks the graph.
 """
 
 from __future__ import annotations
@@ -35,17 +38,18 @@ from omnigraph.names import BranchName
 from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
 from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
 from omnigraph.recovery.failpoints import hit
-from omnigraph.recovery.observe import observe, pinned_version, published_on_lineage
+from omnigraph.recovery.observe import completed, observe, pinned_version, published_on_lineage
 from omnigraph.recovery.put_back import RECOVERY_ACTOR, are_explained, late_moves, put_back
 from omnigraph.recovery.sidecar import FOLDER, Sidecar, UnreadableSidecarError, read_sidecar
-from omnigraph.recovery.torn import TornHeads
+from omnigraph.recovery.torn import TornHeadError, TornHeads
 from omnigraph.store.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnigraph.manifest import Entry, Repository
+    from omnigraph.manifest import Entry, GraphCommit, Repository
     from omnigraph.manifest.state import ManifestState
+    from omnigraph.recovery.sidecar import PlannedTable
 
 _ROUNDS_MAX: Final = 10
 
@@ -63,7 +67,7 @@ class RecoveryStoppedError(CorruptError):
         self.tables = tables
         super().__init__(
             f"recovery of operation {operation_id} on branch '{branch}' has stopped: the head of"
-            f" {', '.join(tables)} is older than its published version"
+            f" {', '.join(tables)} is older than its published version, or gone"
         )
         self.hint = f"`omnigraph recovery quarantine {operation_id} --confirm` after a look"
 
@@ -80,11 +84,24 @@ class RecoveryNotFoundError(NotFoundError):
 
 
 class PendingRecovery(NamedTuple):
-    """A record that nobody has settled yet, and what a sweep would do about it."""
+    """A record that nobody has settled yet, and what a sweep would do about it.
 
-    sidecar: Sidecar
+    `sidecar` is None for a record that cannot be read; `problem` then says why.
+    """
+
+    operation_id: str
+    branch: str | None
+    sidecar: Sidecar | None
     verdict: Verdict
-    classes: tuple[TableClass, ...]
+    classes: tuple[TableClass, ...] = ()
+    problem: str | None = None
+
+
+class Swept(NamedTuple):
+    """What a sweep has settled, and why it could not settle the rest."""
+
+    settled: tuple[RecoveryRecord, ...]
+    blocked: tuple[CorruptError, ...]
 
 
 class Recovery:
@@ -110,10 +127,23 @@ class Recovery:
 
     def status(self) -> list[PendingRecovery]:
         """Return what a sweep would do about each record, without doing it."""
-        return [
-            PendingRecovery(sidecar, *judge(observe(self._repository, sidecar), sidecar))
-            for sidecar in self.pending()
-        ]
+        hit("recovery.sidecar_list")
+        found = (self._status_of(info.path) for info in self._objects.list(FOLDER))
+        return [pending for pending in found if pending is not None]
+
+    def _status_of(self, path: str) -> PendingRecovery | None:
+        try:
+            sidecar = self._read(path)
+        except UnreadableSidecarError as error:
+            operation_id = path.removeprefix(f"{FOLDER}/").removesuffix(".json")
+            return PendingRecovery(
+                operation_id, error.branch, None, Verdict.STOP, problem=error.problem
+            )
+        if sidecar is None:
+            return None
+        sidecar = completed(self._repository, sidecar)
+        verdict, classes = judge(observe(self._repository, sidecar), sidecar)
+        return PendingRecovery(sidecar.operation_id, sidecar.branch, sidecar, verdict, classes)
 
     def show(self, operation_id: str) -> RecoveryRecord:
         """Return what recovery did about one operation."""
@@ -128,24 +158,41 @@ class Recovery:
         self._torn.mend_refs(MANIFEST)
         self._torn.mend_manifest(MAIN_INCARNATION)
 
+    def mend_branches(self) -> None:
+        """Make the manifest of every branch readable, for whoever is about to read all of them."""
+        for incarnation in self._repository.branches.incarnations():
+            self._torn.mend_manifest(incarnation)
+
     def mend_branch(self, incarnation: Incarnation) -> None:
         """Remove what a power failure has cut off of a branch and of the tables that it writes."""
         self._torn.mend_manifest(incarnation)
         self._torn.mend_tables(incarnation)
 
-    def sweep(self) -> list[RecoveryRecord]:
-        """Settle every record of the graph, each under the turn of its branch."""
-        settled = []
-        for sidecar in self.pending():
-            incarnation = Incarnation(sidecar.branch_incarnation)
-            self._torn.mend_manifest(incarnation)
-            branch = incarnation.branch
-            settled += self._sweep_unless_alive(branch, sidecar)
-        return settled
+    def sweep(self) -> Swept:
+        """Settle every record of the graph, each under the turn of its branch.
 
-    def _sweep_unless_alive(self, branch: BranchName, sidecar: Sidecar) -> list[RecoveryRecord]:
+        What blocks one branch is logged and returned; what may concern any branch is raised.
+        """
+        hit("recovery.sidecar_list")
+        settled: list[RecoveryRecord] = []
+        blocked: list[CorruptError] = []
+        for info in self._objects.list(FOLDER):
+            try:
+                settled += self._sweep_unless_alive(info.path)
+            except (RecoveryStoppedError, TornHeadError, UnreadableSidecarError) as error:
+                if isinstance(error, UnreadableSidecarError) and error.branch is None:
+                    raise
+                _log.error("%s (%s)", error, error.hint)
+                blocked.append(error)
+        return Swept(tuple(settled), tuple(blocked))
+
+    def _sweep_unless_alive(self, path: str) -> list[RecoveryRecord]:
         """Settle a record under its turn; whoever keeps holding that turn is alive and goes on."""
-        operation_id = sidecar.operation_id
+        sidecar = self._read(path)
+        if sidecar is None:
+            return []
+        self._torn.mend_manifest(Incarnation(sidecar.branch_incarnation))
+        operation_id, branch = sidecar.operation_id, BranchName(sidecar.branch)
         with take_unless_held(self._repository.turns, branch, operation_id=operation_id) as turn:
             if turn is None:
                 _log.info("operation %s is under way", operation_id)
@@ -155,7 +202,7 @@ class Recovery:
     def sweep_branch(self, branch: BranchName) -> list[RecoveryRecord]:
         """Settle the records of one branch; the caller holds its turn."""
         settled = []
-        for sidecar in self._pending_of(branch):
+        for sidecar in self.pending_of(branch):
             settled += self._settle_if_there(sidecar.path)
         return settled
 
@@ -168,7 +215,7 @@ class Recovery:
         self._objects.delete(path)
         return aside
 
-    def _pending_of(self, branch: BranchName) -> list[Sidecar]:
+    def pending_of(self, branch: BranchName) -> list[Sidecar]:
         """Return the records of one branch, however unreadable those of others may be."""
         hit("recovery.sidecar_list")
         found = []
@@ -198,8 +245,9 @@ class Recovery:
         return [] if sidecar is None else [self._settle(sidecar)]
 
     def _settle(self, sidecar: Sidecar) -> RecoveryRecord:
+        sidecar = completed(self._repository, sidecar)
         self._mend_tables(sidecar)
-        for _ in range(_ROUNDS_MAX):
+        for number in range(_ROUNDS_MAX):
             facts = observe(self._repository, sidecar)
             verdict, classes = judge(facts, sidecar)
             if verdict is Verdict.STOP:
@@ -207,7 +255,7 @@ class Recovery:
                     sidecar.operation_id, sidecar.branch, _violated(facts.tables, classes)
                 )
             try:
-                record = self._carry_out(verdict, sidecar, facts)
+                record = self._carry_out(verdict, sidecar, facts, is_fresh=number == 0)
             except (
                 CommitSettledError,
                 ExpectedVersionMismatchError,
@@ -216,7 +264,7 @@ class Recovery:
             ):
                 # The manifest has moved in between: look again, at the record as well, which says
                 # by now what was announced.
-                sidecar = self._read(sidecar.path) or sidecar
+                sidecar = completed(self._repository, self._read(sidecar.path) or sidecar)
                 continue
             hit("recovery.record_audit")
             self.log.record(record)
@@ -243,11 +291,12 @@ class Recovery:
                 published=pinned_version(state, table),
             )
 
-    def _carry_out(self, verdict: Verdict, sidecar: Sidecar, facts: Facts) -> RecoveryRecord:
+    def _carry_out(
+        self, verdict: Verdict, sidecar: Sidecar, facts: Facts, *, is_fresh: bool
+    ) -> RecoveryRecord:
         match verdict:
             case Verdict.FINISHED:
-                outcomes = _outcomes(facts.tables)
-                kind = RecoveryKind.ROLLED_FORWARD
+                kind, outcomes = RecoveryKind.ROLLED_FORWARD, _intended(sidecar.tables)
                 return self._record(sidecar, kind, sidecar.commit.graph_commit_id, outcomes)
             case Verdict.ROLL_FORWARD:
                 return self._roll_forward(sidecar, facts)
@@ -255,9 +304,9 @@ class Recovery:
                 return self._record(sidecar, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
             case Verdict.ROLL_BACK:
                 self._void(sidecar)
-                return self._put_back(sidecar, facts)
+                return self._put_back(sidecar, facts, is_fresh=is_fresh)
             case _:
-                return self._put_back(sidecar, facts)
+                return self._put_back(sidecar, facts, is_fresh=is_fresh)
 
     def _roll_forward(self, sidecar: Sidecar, facts: Facts) -> RecoveryRecord:
         """Publish exactly the versions that were seen, under the writer's own commit id."""
@@ -285,9 +334,11 @@ class Recovery:
         if published.commit is not None:
             self._repository.commit_tables.record([published.commit])
         commit_id = sidecar.commit.graph_commit_id
-        return self._record(
-            sidecar, RecoveryKind.ROLLED_FORWARD, commit_id, _outcomes(facts.tables)
+        outcomes = tuple(
+            TableOutcome(seen.table.table_key, seen.pinned, seen.head or seen.pinned)
+            for seen in facts.tables
         )
+        return self._record(sidecar, RecoveryKind.ROLLED_FORWARD, commit_id, outcomes)
 
     def _void(self, sidecar: Sidecar) -> None:
         """Take the commit id away from its writer, before any table is touched."""
@@ -300,16 +351,18 @@ class Recovery:
         )
         hit("recovery.after_void")
 
-    def _put_back(self, sidecar: Sidecar, facts: Facts) -> RecoveryRecord:
+    def _put_back(self, sidecar: Sidecar, facts: Facts, *, is_fresh: bool) -> RecoveryRecord:
         """Restore every table of the record to its published entry, and publish the new heads."""
         if not facts.is_branch_alive:
             return self._record(sidecar, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
         incarnation = Incarnation(sidecar.branch_incarnation)
         state = self._repository.reader.latest(incarnation)
-        outcomes = _outcomes(facts.tables)
-        if state.is_published(sidecar.recovery_commit_id):
-            self._put_back_late(sidecar, state)
+        earlier = state.commit(sidecar.recovery_commit_id)
+        if earlier is not None:
+            outcomes = _rolled_back_by(earlier, sidecar.tables, state)
+            self._put_back_late(sidecar, state, is_fresh=is_fresh)
         else:
+            outcomes = _rolled_back(facts.tables)
             published = {
                 table.accepted_key: entry
                 for table in sidecar.tables
@@ -328,20 +381,23 @@ class Recovery:
                 self._repository.commit_tables.record([landed.commit])
         return self._record(sidecar, RecoveryKind.ROLLED_BACK, sidecar.recovery_commit_id, outcomes)
 
-    def _put_back_late(self, sidecar: Sidecar, state: ManifestState) -> None:
-        """Take back what only this record explains and came after the operation was settled.
+    def _put_back_late(self, sidecar: Sidecar, state: ManifestState, *, is_fresh: bool) -> None:
+        """Take back what came after the operation was settled.
 
-        Such a restore was announced after somebody else had written the audit row. What that row
-        explains is left to the next write to the table.
+        Whoever meets somebody else's work on the way may have been paused, and its turn may be
+        over: it takes back only what nobody but this record explains, a restore that was announced
+        after the audit row had been written. The rest is left to the next write to the table.
         """
         audited = self.log.settled_transactions()
-        settled = {*audited, *sidecar.restore_transaction_ids}
+        settled = {*audited, *_transactions(sidecar)}
         incarnation = Incarnation(sidecar.branch_incarnation)
         for table in sidecar.tables:
             entry = published_on_lineage(state, table)
             moves = () if entry is None else late_moves(self._datasets, entry)
-            is_ours_to_explain = not are_explained(moves, audited) and are_explained(moves, settled)
-            if entry is not None and is_ours_to_explain:
+            is_left_to_others = not is_fresh and are_explained(moves, audited)
+            if entry is None or not moves or is_left_to_others:
+                continue
+            if are_explained(moves, settled):
                 put_back(self._repository, self.log, incarnation, entry, moves)
 
     def _announce_restores(self, sidecar: Sidecar, count: int) -> Sidecar:
@@ -385,7 +441,6 @@ class Recovery:
         commit_id: str | None,
         outcomes: tuple[TableOutcome, ...],
     ) -> RecoveryRecord:
-        transactions = [uuid for table in sidecar.tables for uuid in table.transaction_ids]
         return RecoveryRecord(
             operation_id=sidecar.operation_id,
             graph_commit_id=commit_id,
@@ -393,7 +448,7 @@ class Recovery:
             recovery_for_actor=sidecar.actor_id,
             sidecar_writer_kind=sidecar.writer_kind.value,
             per_table_outcomes=outcomes,
-            transaction_ids=(*transactions, *sidecar.restore_transaction_ids),
+            transaction_ids=_transactions(sidecar),
             created_at=self._repository.clock.now_us(),
         )
 
@@ -413,10 +468,50 @@ def _entry_seen(seen: TableFacts) -> Entry:
     )
 
 
-def _outcomes(tables: Sequence[TableFacts]) -> tuple[TableOutcome, ...]:
+def _transactions(sidecar: Sidecar) -> tuple[str, ...]:
+    """Return the ids of everything that a write and its recovery have done to tables."""
+    written = (uuid for table in sidecar.tables for uuid in table.transaction_ids)
+    return (*written, *sidecar.restore_transaction_ids)
+
+
+def _intended(tables: Sequence[PlannedTable]) -> tuple[TableOutcome, ...]:
     return tuple(
-        TableOutcome(seen.table.table_key, seen.pinned, seen.head or seen.pinned) for seen in tables
+        TableOutcome(table.table_key, table.expected_version, table.post_commit_pin)
+        for table in tables
     )
+
+
+def _rolled_back(tables: Sequence[TableFacts]) -> tuple[TableOutcome, ...]:
+    """Say where tables were met and which logical version they were taken back to."""
+    return tuple(
+        TableOutcome(
+            seen.table.table_key, seen.pinned if seen.head is None else seen.head, seen.pinned
+        )
+        for seen in tables
+    )
+
+
+def _rolled_back_by(
+    commit: GraphCommit, tables: Sequence[PlannedTable], state: ManifestState
+) -> tuple[TableOutcome, ...]:
+    """Say the same of a roll back whose commit is published, from what that commit replaced."""
+    histories = state.entry_history()
+    found = []
+    for table in tables:
+        published = [
+            (version, entry)
+            for version, entry in histories.get(table.accepted_key, ())
+            if entry is not None and version <= commit.manifest_version
+        ]
+        before = [entry for version, entry in published if version < commit.manifest_version]
+        after = [entry for version, entry in published if version == commit.manifest_version]
+        if before and after:
+            met, left = after[0].table_version - 1, before[-1].table_version
+        else:
+            # A fork, or a dataset that the write has made: nothing of it was ever published.
+            met = left = table.expected_version
+        found.append(TableOutcome(table.table_key, met, left))
+    return tuple(found)
 
 
 def _violated(tables: Sequence[TableFacts], classes: Sequence[TableClass]) -> tuple[str, ...]:

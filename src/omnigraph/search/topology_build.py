@@ -20,6 +20,7 @@ from omnigraph.search.topology import Topology, TopologyStates
 from omnigraph.search.traverse import UNGUARDED, Guard
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import OneOf
+from omnigraph.store.gather import gathered
 from omnigraph.store.records import ROW_ID, ScanRequest
 
 _ROWS_PER_LOOKUP: Final = 4_000_000
@@ -156,16 +157,7 @@ def _large_tables(edge: DatasetHandle, fragment_ids: tuple[int, ...] | None) -> 
     if fragment_ids == ():
         return
     request = ScanRequest(columns=("src", "dst"), with_row_id=True, fragment_ids=fragment_ids)
-    batches: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in edge.scan(request):
-        batches.append(batch)
-        rows += batch.num_rows
-        if rows >= _ROWS_PER_LOOKUP:
-            yield pa.Table.from_batches(batches)
-            batches, rows = [], 0
-    if rows:
-        yield pa.Table.from_batches(batches)
+    yield from gathered(edge.scan(request), _ROWS_PER_LOOKUP)
 
 
 def _positions(places: pa.ChunkedArray) -> Ints:

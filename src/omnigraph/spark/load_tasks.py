@@ -44,6 +44,7 @@ from omnigraph.spark.load_plan import (
 )
 from omnigraph.spark.load_vectors import VectorsFailedError, stage_vectors
 from omnigraph.spark.task_store import task_store
+from omnigraph.store.gather import gathered
 from omnigraph.write.columns import flat
 from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.load_lines import LineReader
@@ -89,7 +90,7 @@ def stage_batches(
 
     def columns() -> Iterator[ColumnBatch]:
         row = position_in(FRAME_SOURCE + source + number, 1)
-        for batch in _gathered(batches):
+        for batch in _whole_batches(batches):
             yield column_batch(owner, batch, row)
             row += batch.num_rows
 
@@ -101,18 +102,10 @@ def stage_batches(
     return _outcome(context, (part,), stage.rejects)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _whole_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Put the small batches that Spark hands over together: what is done per batch costs."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= _BATCH_ROWS:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
-            waiting, rows = [], 0
-    if rows:
-        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+    for table in gathered(batches, _BATCH_ROWS):
+        yield from table.combine_chunks().to_batches()
 
 
 # -- reading --------------------------------------------------------------------------------------

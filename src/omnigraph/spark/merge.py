@@ -32,6 +32,7 @@ from omnigraph.merge.stage import Part, StoredPart, stored_batches
 from omnigraph.merge.workers import (
     KeptRows,
     LocalMergeWorkers,
+    RowTarget,
     differ_by,
     joined,
     write_batches,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from omnigraph.spark.jobs import JobRunner
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import DatasetVersion, WrittenFragment
-    from omnigraph.write.external_blobs import ExternalBlobs
 
 BUCKET_ROWS: Final = 250_000
 """So many candidates of all sides are decided about by one task."""
@@ -116,23 +116,18 @@ class SparkMergeWorkers:
         return joined(parts)
 
     def write(
-        self,
-        base: DatasetVersion,
-        owner: NodeType | EdgeType,
-        parts: Sequence[Part],
-        external_blobs: ExternalBlobs,
-        kept: KeptRows | None = None,
+        self, target: RowTarget, parts: Sequence[Part], kept: KeptRows | None = None
     ) -> Sequence[WrittenFragment]:
         """Write stored rows as tasks, and rows that were made here by the driver."""
         stored = [part for part in parts if isinstance(part, StoredPart)]
         if sum(len(part.ids) for part in stored) <= self.tuning.rows_min:
-            return self._local.write(base, owner, parts, external_blobs, kept)
+            return self._local.write(target, parts, kept)
         asked = [one for part in stored for one in self._pieces(part, kept)]
-        answers = self.jobs.calls("write", _Write(self.files, base, owner, external_blobs), asked)
+        answers = self.jobs.calls("write", _Write(self.files, target), asked)
         fragments = [fragment for answer in answers for fragment in answer]
         made = [part for part in parts if not isinstance(part, StoredPart)]
         if made:
-            fragments += self._local.write(base, owner, made, external_blobs, kept)
+            fragments += self._local.write(target, made, kept)
         return fragments
 
     def _pieces(self, part: StoredPart, kept: KeptRows | None) -> Iterator[_Piece]:
@@ -239,9 +234,7 @@ class _Write:
     """Writes some rows as fragments of the target."""
 
     files: SideFiles
-    base: DatasetVersion
-    owner: NodeType | EdgeType
-    external_blobs: ExternalBlobs
+    target: RowTarget
 
     def __call__(self, piece: _Piece, number: int) -> tuple[WrittenFragment, ...]:  # noqa: ARG002 - pieces need no names
         datasets = open_store(self.files.settings).datasets
@@ -251,13 +244,5 @@ class _Write:
         kept = None
         if "kept" in listed.column_names:
             kept = KeptRows(listed["id"].chunk(0), listed["kept"].to_numpy())
-        batches = stored_batches(handle, listed["row_id"].to_numpy(), self.owner)
-        written = write_batches(
-            datasets,
-            self.base,
-            self.owner,
-            batches,
-            external_blobs=self.external_blobs,
-            kept=kept,
-        )
-        return tuple(written)
+        batches = stored_batches(handle, listed["row_id"].to_numpy(), self.target.owner)
+        return tuple(write_batches(datasets, self.target, batches, kept))

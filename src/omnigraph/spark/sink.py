@@ -34,6 +34,7 @@ from omnigraph.spark.source_tables import find_type
 from omnigraph.store import StoreSettings
 from omnigraph.store.connect import open_objects
 from omnigraph.store.durability import Durability
+from omnigraph.store.gather import bytes_of, gathered
 from omnigraph.values import Scalar
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load_tables import column_problems
@@ -227,18 +228,7 @@ def _stage_rows(target: WriteTarget, batches: Iterable[pa.RecordBatch]) -> Stage
 
 def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Gather batches into tables of about `_FILE_BYTES`."""
-    gathered: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        gathered.append(batch)
-        size += batch.nbytes
-        if size >= _FILE_BYTES:
-            yield pa.Table.from_batches(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered)
+    return gathered(batches, _FILE_BYTES, bytes_of)
 
 
 def _fractions(column: pa.ChunkedArray) -> int:

@@ -79,9 +79,10 @@ class LanceCommitter:
         except lance_failures() as error:
             self._after_failed_commit(staged, error)
             return self._settled(staged, staged.intended_version)
+        committed = self._settled(staged, achieved.version, opened=achieved)
+        is_extension = staged.kind is OperationKind.APPEND and achieved.version == base.version + 1
         at = DatasetVersion(base.location, base.branch, achieved.version)
-        self._opener.remember(achieved, at)
-        committed = self._settled(staged, achieved.version)
+        self._opener.remember(achieved, at, extends=handle if is_extension else None)
         if exact and committed.version != staged.intended_version:
             raise MisplacedCommitError(
                 path=base.location,
@@ -189,18 +190,27 @@ class LanceCommitter:
             ) from error
         raise write_error(error, base.location) from error
 
-    def _settled(self, staged: StagedTransaction, version: int) -> CommittedRange:
+    def _settled(
+        self, staged: StagedTransaction, version: int, *, opened: lance.LanceDataset | None = None
+    ) -> CommittedRange:
         base = staged.base
         self._settle_version(
             DatasetVersion(base.location, base.branch, version),
             read_version=base.version,
             uuid=staged.uuid,
             kind=staged.kind,
+            opened=opened,
         )
         return CommittedRange(base.location, base.branch, base.version, version, staged.uuid)
 
     def _settle_version(
-        self, at: DatasetVersion, *, read_version: int, uuid: str, kind: OperationKind
+        self,
+        at: DatasetVersion,
+        *,
+        read_version: int,
+        uuid: str,
+        kind: OperationKind,
+        opened: lance.LanceDataset | None = None,
     ) -> None:
         """Make a new version durable and check that it is ours."""
         files = [manifest_path(at.location, at.branch, at.version)]
@@ -209,7 +219,20 @@ class LanceCommitter:
                 transaction_path(at.location, at.branch, read_version=read_version, uuid=uuid)
             )
         self._flusher.files(files)
-        holder = self._opener.transaction(at).uuid
+        self._require_ours(at, read_version=read_version, uuid=uuid, opened=opened)
+        self._opener.note_head(at)
+
+    def _require_ours(
+        self,
+        at: DatasetVersion,
+        *,
+        read_version: int,
+        uuid: str,
+        opened: lance.LanceDataset | None,
+    ) -> None:
+        if self._opener.is_made_by(at, read_version=read_version, uuid=uuid):
+            return
+        holder = self._opener.transaction(at, opened=opened).uuid
         if holder != uuid:
             raise StaleBaseError(
                 path=at.location,
@@ -218,7 +241,6 @@ class LanceCommitter:
                 actual=at.version,
                 reason=f"version {at.version} belongs to transaction {holder}",
             )
-        self._opener.note_head(at)
 
     def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
         """Look up sizes: one by one when they are few, by directory when they are many."""

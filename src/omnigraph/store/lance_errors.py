@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -19,6 +20,7 @@ from omnigraph.store.errors import (
     StorageUnavailableError,
     WriteOutcomeUnknownError,
 )
+from omnigraph.store.interrupts import raise_interrupt
 
 _PANIC: Final = ("pyo3_runtime", "PanicException")
 
@@ -27,8 +29,10 @@ def lance_failures() -> tuple[type[BaseException], ...]:
     """Return everything that pylance raises for a failed call.
 
     A panic of its Rust half, which damaged files can cause, is an exception outside of `Exception`
-    whose class nobody can import; it is found among the subclasses at the moment of catching.
+    whose class nobody can import; it is found among the subclasses at the moment of catching. An
+    interrupt that came out of a stream as text is raised again at that moment, for whoever catches.
     """
+    raise_interrupt(sys.exception())
     panics = [
         kind
         for kind in BaseException.__subclasses__()

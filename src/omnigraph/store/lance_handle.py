@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import serialize_row_addrs
-from lance.fragment import RowIdSequence
+from lance.fragment import DataFile, RowIdSequence
 from lance.query import FullTextQuery
 
 from omnigraph.names import nearest_name
@@ -85,10 +85,15 @@ class LanceHandle:
         *,
         missing: Callable[[DatasetVersion], StorageError | None],
         recent: RecentRows | None = None,
+        extends: LanceHandle | None = None,
     ) -> None:
+        """Wrap a dataset; `extends` is the version to which this one has only added rows."""
         self._dataset = dataset
         self._at = at
         self._recent = recent or RecentRows()
+        # Rows that are added change neither the fragments nor the indexes that are there.
+        self._indexes: tuple[IndexInfo, ...] | None = extends._indexes if extends else None
+        self._files: dict[int, tuple[int, str]] = dict(extends._files) if extends else {}
         # Tells a version that was cleaned up under this handle from a damaged one.
         self._missing = missing
 
@@ -137,8 +142,8 @@ class LanceHandle:
         recent = self._recent.of(self, column)
         rest = tuple(number for number in self.fragment_ids() if number not in recent)
         if not recent or len(rest) > _FRAGMENTS_NAMED_MAX:
-            return self.scan(request).read_all()
-        found = self.scan(replace(request, fragment_ids=rest)).read_all()
+            return self._read(request)
+        found = self._read(replace(request, fragment_ids=rest))
         hits = [
             (value, *rows[value]) for rows in recent.values() for value in values if value in rows
         ]
@@ -238,8 +243,11 @@ class LanceHandle:
     def files_of(self, fragment_ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
         """Yield number, rows with deleted ones and files: less than `fragments`, for less time."""
         for number in fragment_ids:
-            metadata = self._fragment(number).metadata
-            yield number, metadata.physical_rows, fragment_identity(metadata)
+            known = self._files.get(number)
+            if known is None:
+                metadata = self._fragment(number).metadata
+                known = self._files[number] = metadata.physical_rows, fragment_identity(metadata)
+            yield number, *known
 
     def row_ids(self, fragment_id: int) -> pa.Array:
         """Return the stable row ids of a fragment in row order, from the manifest alone."""
@@ -252,12 +260,20 @@ class LanceHandle:
 
     def indexes(self) -> tuple[IndexInfo, ...]:
         """Describe the committed indexes."""
-        described = self._guarded(self._dataset.describe_indices)
-        return tuple(sorted((_index_info(index) for index in described), key=lambda i: i.name))
+        if self._indexes is None:
+            described = self._guarded(self._dataset.describe_indices)
+            infos = (_index_info(index) for index in described)
+            self._indexes = tuple(sorted(infos, key=lambda info: info.name))
+        return self._indexes
 
     def explain(self, request: ScanRequest) -> str:
         """Return Lance's plan for a scan."""
         return str(self._guarded(self._scanner(request).explain_plan))
+
+    def _read(self, request: ScanRequest) -> pa.Table:
+        """Read rows whole: without Python in between, for look-ups that happen all the time."""
+        scanner = self._scanner(request)
+        return self._guarded(scanner.to_table)
 
     def _scanner(self, request: ScanRequest, **extra: Any) -> lance.LanceScanner:
         names = None if request.columns is None else self._names(request.columns)
@@ -282,8 +298,7 @@ class LanceHandle:
         if request.blobs_as_bytes:
             options["blob_handling"] = "all_binary"
         options |= self._search_options(request)
-        is_plain = request.fragment_ids is None and request.nearest is None
-        make = self._native_scanner if is_plain else self._dataset.scanner
+        make = self._native_scanner if request.nearest is None else self._dataset.scanner
         scanner: lance.LanceScanner = self._guarded(lambda: make(**options))
         return scanner
 
@@ -292,6 +307,8 @@ class LanceHandle:
         text: FullTextQuery | None = options.pop("full_text_query", None)
         if text is not None:
             options["full_text_query"] = text.inner
+        if "fragments" in options:
+            options["fragments"] = [fragment._fragment for fragment in options["fragments"]]
         return lance.LanceScanner(self._dataset._ds.scanner(**options), self._dataset)
 
     def _search_options(self, request: ScanRequest) -> dict[str, object]:
@@ -399,8 +416,12 @@ def fragment_identity(metadata: lance.FragmentMetadata) -> str:
 
 
 def _data_identity(metadata: lance.FragmentMetadata) -> str:
-    # The library's own property builds a class on every call.
-    return "|".join(str(vars(file)["_path"]) for file in metadata.files)
+    return "|".join(data_file_name(file) for file in metadata.files)
+
+
+def data_file_name(file: DataFile) -> str:
+    """Return the name of a data file; the library's own property builds a class on every call."""
+    return str(vars(file)["_path"])
 
 
 def _fragment_info(metadata: lance.FragmentMetadata) -> FragmentInfo:

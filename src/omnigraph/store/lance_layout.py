@@ -101,8 +101,13 @@ def is_torn(manifest: bytes) -> bool:
 
 def transaction_path(location: str, branch: str | None, *, read_version: int, uuid: str) -> str:
     """Return the file that says what a commit did."""
-    name = f"{read_version}-{uuid}.txn"
+    name = transaction_name(read_version, uuid)
     return join_path(lineage_path(location, branch), "_transactions", name)
+
+
+def transaction_name(read_version: int, uuid: str) -> str:
+    """Return the name of a transaction's file, by which the version that it made refers to it."""
+    return f"{read_version}-{uuid}.txn"
 
 
 def data_path(location: str, branch: str | None, file_name: str) -> str:

@@ -37,6 +37,7 @@ from omnigraph.store.lance_layout import (
     lineage_path,
     manifest_path,
     manifest_version,
+    transaction_name,
     transaction_summary,
 )
 from omnigraph.store.lance_recent import RecentRows
@@ -48,6 +49,8 @@ HANDLES_MAX: Final = 256
 _INDEX_CACHE_BYTES: Final = 512 * 1024 * 1024
 _METADATA_CACHE_BYTES: Final = 128 * 1024 * 1024
 _PROBE_STEPS_MAX: Final = 64
+TAIL_BYTES: Final = 16 * 1024
+"""A version names its transaction behind its list of fragments, close to the end of the file."""
 
 _KINDS: Final[dict[type, OperationKind]] = {
     LanceOperation.Append: OperationKind.APPEND,
@@ -135,14 +138,16 @@ class LanceOpener:
             self._known_heads[location, branch] = head
         return head
 
-    def transaction(self, at: DatasetVersion) -> TransactionInfo:
-        """Say whose commit a version is."""
-        handle = self.open(at.location, branch=at.branch, version=at.version)
+    def transaction(
+        self, at: DatasetVersion, *, opened: lance.LanceDataset | None = None
+    ) -> TransactionInfo:
+        """Say whose commit a version is; `opened` is that version and nobody else has it yet."""
+        dataset = self.at(at).private_dataset() if opened is None else opened
         try:
-            found = handle.private_dataset().read_transaction(at.version)
+            found = dataset.read_transaction(at.version)
         except TypeError:
             # pylance cannot rebuild a compaction that rewrote an index as well.
-            return self._transaction_from_file(at, handle)
+            return self._transaction_from_file(at, dataset)
         except lance_failures() as error:
             raise read_error(error, self._version_name(at)) from error
         if found is None:
@@ -151,6 +156,21 @@ class LanceOpener:
             )
         kind = _KINDS.get(type(found.operation), OperationKind.OTHER)
         return TransactionInfo(at.version, found.uuid, kind)
+
+    def is_made_by(self, at: DatasetVersion, *, read_version: int, uuid: str) -> bool:
+        """Whether the stored version surely is a transaction's; on local disks one short read.
+
+        No means nothing: the name of the transaction may stand elsewhere, or on an object store.
+        """
+        if not self._root.is_local:
+            return False
+        path = manifest_path(at.location, at.branch, at.version)
+        try:
+            with open(f"{self._root.prefix}/{path}", "rb") as file:  # noqa: PTH123 - on every commit
+                file.seek(-min(TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+                return transaction_name(read_version, uuid).encode() in file.read()
+        except OSError:
+            return False
 
     def uuid_at(self, at: DatasetVersion) -> str | None:
         """Return whose commit a version is, `None` when it is not there or cannot be read."""
@@ -180,9 +200,13 @@ class LanceOpener:
         """Return the name under which Lance finds a lineage."""
         return self._root.join(lineage_path(location, branch))
 
-    def remember(self, dataset: lance.LanceDataset, at: DatasetVersion) -> LanceHandle:
+    def remember(
+        self, dataset: lance.LanceDataset, at: DatasetVersion, *, extends: LanceHandle | None = None
+    ) -> LanceHandle:
         """Keep an open version for the next one who asks."""
-        handle = LanceHandle(dataset, at, missing=self._missing_version, recent=self._recent)
+        handle = LanceHandle(
+            dataset, at, missing=self._missing_version, recent=self._recent, extends=extends
+        )
         with self._lock:
             self._handles[at] = handle
             self._handles.move_to_end(at)
@@ -349,9 +373,11 @@ class LanceOpener:
                     return handle.dataset
         return None
 
-    def _transaction_from_file(self, at: DatasetVersion, handle: LanceHandle) -> TransactionInfo:
+    def _transaction_from_file(
+        self, at: DatasetVersion, dataset: lance.LanceDataset
+    ) -> TransactionInfo:
         with read_failures(at.location):
-            tracked = handle.dataset.tracked_files(min_version=at.version).read_all().to_pylist()
+            tracked = dataset.tracked_files(min_version=at.version).read_all().to_pylist()
         for row in tracked:
             if row["version"] == at.version and row["type"] == "transaction file":
                 path = join_path(lineage_path(at.location, at.branch), row["path"])

@@ -6,8 +6,6 @@ and moves no head.
 
 from __future__ import annotations
 
-import json
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -21,6 +19,7 @@ from lance.fragment import RowIdSequence, write_fragments
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.errors import InvalidScanError, StorageError, StorageUnavailableError
 from omnigraph.store.lance_errors import certain_error, lance_failures, reason_of
+from omnigraph.store.lance_handle import data_file_name
 from omnigraph.store.lance_layout import data_path, lineage_path
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import (
@@ -135,7 +134,7 @@ def write_rows(
             rows=fragment.physical_rows,
             keeps_row_ids=row_id_column is not None,
             files=fragment_files(fragment, base, objects if has_blobs else None),
-            payload=json.dumps(fragment.to_json()),
+            payload=fragment,
         )
         for fragment in written
         if fragment.physical_rows
@@ -175,7 +174,7 @@ def fragment_files(
     for data_file in fragment.files:
         if data_file.base_id is not None:
             continue
-        path = data_path(base.location, base.branch, str(data_file.path))
+        path = data_path(base.location, base.branch, data_file_name(data_file))
         files.append(StagedFile(path, data_file.file_size_bytes))
         if blobs_in is not None:
             beside = blobs_in.list(path.removesuffix(".lance"))
@@ -254,7 +253,7 @@ def _write_deletion(
         rows=len(offsets),
         empties_fragment=trimmed is None,
         files=() if trimmed is None else _deletion_files(trimmed, base, objects),
-        payload="" if trimmed is None else json.dumps(trimmed.to_json()),
+        payload=trimmed,
     )
 
 
@@ -267,7 +266,7 @@ def append_transaction(
         raise InvalidScanError(path=base.location, reason="appended rows cannot keep row ids")
     return staged_record(
         base,
-        LanceOperation.Append([_decode(fragment) for fragment in fragments]),
+        LanceOperation.Append([_metadata(fragment) for fragment in fragments]),
         kind=OperationKind.APPEND,
         files=all_files(fragments),
         counts=RowCounts(inserted=sum(fragment.rows for fragment in fragments)),
@@ -294,9 +293,9 @@ def update_transaction(
     operation = LanceOperation.Update(
         removed_fragment_ids=[d.fragment_id for d in deletions if d.empties_fragment],
         updated_fragments=[
-            FragmentMetadata.from_json(d.payload) for d in deletions if not d.empties_fragment
+            _metadata(deletion) for deletion in deletions if not deletion.empties_fragment
         ],
-        new_fragments=[_decode(fragment) for fragment in fragments],
+        new_fragments=[_metadata(fragment) for fragment in fragments],
         fields_modified=[],
     )
     return staged_record(
@@ -388,7 +387,7 @@ def upsert_transaction(
             updated=counts["num_updated_rows"],
             deleted=counts["num_deleted_rows"],
         ),
-        payload=pickle.dumps(transaction),
+        payload=transaction,
     )
 
 
@@ -399,7 +398,7 @@ def overwrite_transaction(
     check_lineage(base, fragments)
     return staged_record(
         base,
-        LanceOperation.Overwrite(schema, [_decode(fragment) for fragment in fragments]),
+        LanceOperation.Overwrite(schema, [_metadata(fragment) for fragment in fragments]),
         kind=OperationKind.OVERWRITE,
         files=all_files(fragments),
         counts=RowCounts(inserted=sum(fragment.rows for fragment in fragments)),
@@ -446,16 +445,10 @@ def split_rewritten(rewritten: Rows, base: DatasetVersion) -> tuple[pa.Table, pa
 
 def transaction_of(staged: StagedTransaction) -> Transaction:
     """Return the library's transaction inside a staged record."""
-    transaction = unpickle(staged.payload)
+    transaction = staged.payload
     if not isinstance(transaction, Transaction) or transaction.uuid != staged.uuid:
         raise OmnigraphError(f"staged record {staged.uuid} does not hold its transaction")
     return transaction
-
-
-def unpickle(payload: bytes) -> Any:
-    """Return what a payload holds."""
-    # Payloads are made by this module and travel only between our own processes.
-    return pickle.loads(payload)  # noqa: S301 - see above
 
 
 def staged_record(
@@ -474,12 +467,15 @@ def staged_record(
         kind=kind,
         files=files,
         counts=counts,
-        payload=pickle.dumps(transaction),
+        payload=transaction,
     )
 
 
-def _decode(fragment: WrittenFragment) -> FragmentMetadata:
-    return FragmentMetadata.from_json(fragment.payload)
+def _metadata(part: WrittenFragment | WrittenDeletion) -> FragmentMetadata:
+    """Return the library's description inside a record."""
+    if not isinstance(part.payload, FragmentMetadata):
+        raise OmnigraphError(f"a record of {part.base.location} does not hold its fragment")
+    return part.payload
 
 
 def all_files(

@@ -14,7 +14,6 @@ What the adapter adds to them:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -119,8 +118,10 @@ class LanceStore:
     def _listed_versions(self, location: str, branch: str | None) -> list[Version]:
         """List the versions; a cleanup beside may take one between its listing and its read."""
         for _ in range(_LISTINGS_MAX):
-            with suppress(*lance_failures()):
+            try:
                 return self.open(location, branch=branch).dataset.versions()
+            except lance_failures():
+                continue
         with read_failures(location):
             return self.open(location, branch=branch).dataset.versions()
 
@@ -330,6 +331,10 @@ class LanceStore:
         )
 
     # Committing
+
+    def flush_staged(self, staged: Sequence[StagedTransaction]) -> None:
+        """Flush the files of transactions that were staged with flushing put off."""
+        self._flush(file for transaction in staged for file in transaction.files)
 
     def verify_staged_files(self, staged: StagedTransaction) -> None:
         """Check that every staged file exists with its size."""

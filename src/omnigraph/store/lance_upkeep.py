@@ -6,7 +6,6 @@ coverage until a new segment is built over it. The other kinds hold stable row i
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 import lance
 from lance import LanceOperation, optimize
 
+from omnigraph.errors import OmnigraphError
 from omnigraph.store.errors import StaleBaseError
 from omnigraph.store.lance_errors import lance_failures
 from omnigraph.store.lance_handle import fragment_identity
@@ -27,7 +27,6 @@ from omnigraph.store.lance_staging import (
     stage_error,
     staged_record,
     transaction_of,
-    unpickle,
 )
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import (
@@ -90,7 +89,7 @@ def build_index_segment(
         uuid=built.uuid,
         fragment_ids=tuple(fragment_ids),
         files=files,
-        payload=pickle.dumps(built),
+        payload=built,
     )
 
 
@@ -116,7 +115,7 @@ def index_transaction(
         for segment in index.segments
         if segment.uuid in replaced
     ]
-    arriving = [unpickle(segment.payload) for segment in segments]
+    arriving = [_index(segment) for segment in segments]
     return staged_record(
         base,
         LanceOperation.CreateIndex(arriving, leaving),
@@ -124,6 +123,13 @@ def index_transaction(
         files=all_files(segments),
         counts=RowCounts(),
     )
+
+
+def _index(segment: WrittenIndexSegment) -> lance.Index:
+    """Return the library's description inside a record."""
+    if not isinstance(segment.payload, lance.Index):
+        raise OmnigraphError(f"the record of index segment {segment.uuid} does not hold it")
+    return segment.payload
 
 
 def following_transaction(
@@ -139,7 +145,7 @@ def following_transaction(
         arriving = [_settled(index, base) for index in operation.new_indices]
         operation = replace(operation, new_indices=arriving)
     moved = replace(transaction, read_version=base.version, operation=operation)
-    return replace(staged, base=base, payload=pickle.dumps(moved))
+    return replace(staged, base=base, payload=moved)
 
 
 def _settled(built: lance.Index, base: DatasetVersion) -> lance.Index:

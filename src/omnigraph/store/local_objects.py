@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from omnigraph.store.durability import Flusher, NoFlusher
 from omnigraph.store.errors import (
@@ -118,12 +118,11 @@ class LocalObjectStore:
     def _temporary(self, path: str, data: bytes) -> Iterator[tuple[Path, Path, str]]:
         target = self._file(path)
         with _start_errors(path):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=f"{_HIDDEN}put-", dir=target.parent)
-        temporary = Path(name)
+            temporary = target.with_name(f"{_HIDDEN}put-{secrets.token_hex(8)}")
+            file = _created(temporary)
         try:
             with _start_errors(path):
-                with os.fdopen(descriptor, "wb") as file:
+                with file:
                     file.write(data)
                     file.flush()
                     status = os.fstat(file.fileno())
@@ -141,6 +140,15 @@ class LocalObjectStore:
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _created(path: Path) -> BinaryIO:
+    """Create a file; the directory is there but for the first time."""
+    try:
+        return path.open("xb")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("xb")
 
 
 def _walk(start: Path, *, hidden: bool = False) -> Iterator[tuple[Path, os.stat_result]]:

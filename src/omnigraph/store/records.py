@@ -84,8 +84,8 @@ class StagedTransaction:
     kind: OperationKind
     files: tuple[StagedFile, ...]
     counts: RowCounts
-    payload: bytes
-    """The transaction in the adapter's own form."""
+    payload: object = field(compare=False, repr=False)
+    """The transaction in the adapter's own form, which can be pickled."""
 
     @property
     def intended_version(self) -> int:
@@ -117,7 +117,8 @@ class WrittenFragment:
     rows: int
     keeps_row_ids: bool
     files: tuple[StagedFile, ...]
-    payload: str
+    payload: object = field(compare=False, repr=False)
+    """The fragment in the adapter's own form, which can be pickled."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,8 @@ class WrittenDeletion:
     """How many rows this deletion removes, over those removed before."""
     empties_fragment: bool
     files: tuple[StagedFile, ...]
-    payload: str
-    """Empty when the fragment goes as a whole."""
+    payload: object = field(compare=False, repr=False)
+    """What is left of the fragment in the adapter's own form; None when it goes as a whole."""
 
 
 class IndexKind(StrEnum):
@@ -171,7 +172,7 @@ class WrittenIndexSegment:
     uuid: str
     fragment_ids: tuple[int, ...]
     files: tuple[StagedFile, ...]
-    payload: bytes
+    payload: object = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class AutoOptimize:
         self._wake = threading.Condition()
         self._noted = _Noted()
         self._written = 0
-        self._is_closing = False
+        self._closers = 0
         self._worker: threading.Thread | None = None
 
     def note(self, job: WriteJob) -> None:
@@ -129,35 +129,45 @@ class AutoOptimize:
             self._rouse()
 
     def close(self) -> None:
-        """Tidy up what this handle has written, and wait for what is under way."""
-        self.stop()
-        noted = self._take()
-        self._record(noted)
-        if self._enabled:
-            self._tidy(noted, is_quiet=True)
-
-    def stop(self) -> None:
-        """Let the worker finish what it is at, and wait for it; noted work stays noted."""
-        with self._wake:
-            self._is_closing = True
-            self._wake.notify_all()
-            worker = self._worker
-        if worker is not None:
-            worker.join()
-        with self._wake:
-            self._is_closing = False
+        """Tidy up what this handle has written; nothing of it goes on afterwards."""
+        self._stop()
+        try:
+            noted = self._take()
+            self._record(noted)
+            if self._enabled:
+                self._tidy(noted, is_quiet=True)
+            # Tidying up commits too, and a worker for that would write after this call.
+            self._record_noted()
+        finally:
+            self._go_on()
 
     def record_rest(self) -> None:
         """Record what is still waiting, when the process ends without closing the handle."""
-        self.stop()
+        self._stop()
         self._record(self._take())
 
     # -- the worker -------------------------------------------------------------------------------
 
+    def _stop(self) -> None:
+        """Let the worker finish what it is at, and start no other; noted work stays noted."""
+        with self._wake:
+            self._closers += 1
+            self._wake.notify_all()
+            worker = self._worker
+        if worker is not None:
+            worker.join()
+
+    def _go_on(self) -> None:
+        """Allow workers again; one starts at once when somebody has written meanwhile."""
+        with self._wake:
+            self._closers -= 1
+            if self._noted:
+                self._rouse()
+
     def _rouse(self) -> None:
         """Start the worker, or wake it up when much is waiting; the caller holds the lock."""
         is_running = self._worker is not None and self._worker.is_alive()
-        if not is_running and not self._is_closing:
+        if not is_running and not self._closers:
             self._worker = threading.Thread(target=self._work, name="auto-optimize", daemon=True)
             _LIVE.add(self)
             self._worker.start()
@@ -165,7 +175,7 @@ class AutoOptimize:
             self._wake.notify()
 
     def _is_urgent(self) -> bool:
-        return self._is_closing or self._written >= URGENT_COMMITS
+        return self._closers > 0 or self._written >= URGENT_COMMITS
 
     def _work(self) -> None:
         waiting = _Noted()
@@ -174,7 +184,7 @@ class AutoOptimize:
                 self._wake.wait_for(self._is_urgent, timeout=PAUSE_S)
                 fresh, self._noted, self._written = self._noted, _Noted(), 0
                 is_quiet = not fresh
-                if self._is_closing or (is_quiet and not waiting):
+                if self._closers or (is_quiet and not waiting):
                     fresh.add(waiting)
                     self._noted, self._worker = fresh, None
                     return
@@ -188,6 +198,12 @@ class AutoOptimize:
         with self._wake:
             noted, self._noted, self._written = self._noted, _Noted(), 0
         return noted
+
+    def _record_noted(self) -> None:
+        """Record the commits that are noted; what they have written stays noted."""
+        with self._wake:
+            commits, self._noted.commits = self._noted.commits, []
+        self._record(_Noted(commits=commits))
 
     def _record(self, noted: _Noted) -> None:
         if noted.commits:

@@ -141,6 +141,8 @@ class Cleanup:
     def run(self, policy: CleanupPolicy, *, confirm: bool = False) -> CleanupResult:
         """Remove old versions and leftovers, or only count them without `confirm`."""
         self._repository.branches.require_no_schema_apply("cleanup")
+        if confirm:
+            self._recovery.mend_branches()
         now = self._repository.clock.now_us()
         plan = self._plan(policy, now)
         work = _Work(self._repository, policy, plan, now, confirm=confirm)

@@ -1,4 +1,8 @@
-"""Columns of any length as sets and tuples: membership, codes, duplicates."""
+"""Columns of any length as sets and tuples: membership, codes, duplicates.
+
+A handful of texts is treated in Python: a call of the library costs more than they do, above all
+while other threads of the same write wait for the interpreter.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ Integers = npt.NDArray[np.int64]
 
 _OFFSETS_MAX: Final = (1 << 31) - 1
 _CODES_MAX: Final = 1 << 62
+_HANDFUL: Final = 16
 SLAB_ROWS: Final = 1 << 20
 """Rows that are looked at together: a hash table is built per slab, so slabs are large."""
 
@@ -50,10 +55,20 @@ def places_in(values: Column, value_set: Column) -> pa.Array:
     return pc.index_in(wanted, value_set=known, skip_nulls=True)
 
 
+def distinct(column: Column) -> pa.Array:
+    """Return every value once, in the order in which they appear."""
+    if _is_handful(column):
+        return pa.array(dict.fromkeys(column.to_pylist()), column.type)
+    return pc.unique(column)
+
+
 def is_in(values: Column, value_set: Column) -> Mask:
     """Return which values are in a set; null never is."""
     if not len(value_set):
         return np.zeros(len(values), np.bool_)
+    if _is_handful(values) and _is_handful(value_set):
+        few = set(value_set.to_pylist()) - {None}
+        return np.array([value in few for value in values.to_pylist()], np.bool_)
     wanted, known = flat(values), flat(value_set)
     if wanted.type != known.type:
         wanted, known = wanted.cast(pa.large_utf8()), known.cast(pa.large_utf8())
@@ -65,7 +80,14 @@ def without(values: Column, value_set: Column) -> pa.Array:
     column = flat(values)
     if not len(value_set):
         return column
+    if _is_handful(column) and _is_handful(value_set):
+        few = set(value_set.to_pylist()) - {None}
+        return pa.array([value for value in column.to_pylist() if value not in few], column.type)
     return column.filter(pa.array(~is_in(column, value_set)))
+
+
+def _is_handful(column: Column) -> bool:
+    return len(column) <= _HANDFUL and pa.types.is_string(column.type)
 
 
 def to_mask(column: pa.Array) -> Mask:

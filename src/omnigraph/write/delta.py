@@ -34,7 +34,8 @@ class TableDelta:
 
     `records` is what was written before it was folded by id, where that is more than `rows`: the
     columns `id` and the members of keys and unique tuples, with `record_positions`. `ids_are_new`
-    says that the operation made every id itself, so that none can be stored or given twice.
+    says that the operation made every id itself, so that none can be stored or given twice;
+    `is_insert` that it has not seen any of them stored.
     `rows` may lie in a file that is mapped into memory: go through it by batches.
     """
 
@@ -46,6 +47,7 @@ class TableDelta:
     records: pa.Table | None = None
     record_positions: pa.Array | None = None
     ids_are_new: bool = False
+    is_insert: bool = False
 
     @property
     def is_empty(self) -> bool:

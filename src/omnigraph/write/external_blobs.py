@@ -41,7 +41,10 @@ class BlobSourceDeniedError(InvalidInputError):
     """A row that is to be copied names an object that may not be read; nothing was written."""
 
     code = "OG-BLOB-DENIED"
-    hint = "name the places that may be read: `external_blob_bases=[...]`"
+    hint = (
+        "name the places that may be read: `external_blob_bases=[...]` in Python,"
+        " `--external-blob-base` on the command line"
+    )
 
     def __init__(self, uri: str, count: int) -> None:
         self.uri = uri

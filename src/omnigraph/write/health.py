@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.recovery import Verdict
 from omnigraph.write.indices import plan_indexes
 
 if TYPE_CHECKING:
@@ -96,6 +97,16 @@ def _pending(recovery: Recovery) -> Finding:
     pending = recovery.status()
     if not pending:
         return Finding("recovery", Health.OK, "nothing pending")
+    stuck = [each for each in pending if each.verdict is Verdict.STOP]
+    if stuck:
+        blocked = sorted({f"branch '{each.branch}'" if each.branch else "graph" for each in stuck})
+        return Finding(
+            "recovery",
+            Health.PROBLEM,
+            f"{len(stuck)} records cannot be settled and block the {', the '.join(blocked)}",
+            f"after a look at the tables: `omnigraph recovery quarantine {stuck[0].operation_id}"
+            " --confirm`",
+        )
     return Finding(
         "recovery",
         Health.PROBLEM,

@@ -30,6 +30,7 @@ from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.ids import Ids, spell
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog
+from omnigraph.store.interrupts import raise_interrupt
 from omnigraph.write import codes
 from omnigraph.write.load_rows import ColumnBatch
 from omnigraph.write.load_source import InputUnreadableError, files_of
@@ -157,8 +158,17 @@ def _batches(table: Any) -> Iterator[pa.RecordBatch]:
         return
     reader = table if isinstance(table, pa.RecordBatchReader) else _stream(table)
     yield _no_rows(reader.schema)
-    for batch in reader:
+    for batch in _read(reader):
         yield from _sliced(pa.Table.from_batches([batch]))
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except pa.ArrowException as error:
+        # Other libraries bring streams of their own, which make text of an interrupt.
+        raise_interrupt(error)
+        raise
 
 
 def _from_pandas(frame: Any) -> pa.Table:

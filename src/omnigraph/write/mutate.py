@@ -18,8 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from omnigraph.manifest import CommitDraft, GraphCommit
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
@@ -30,7 +28,7 @@ from omnigraph.query.stored import QueryKindError, require_kind, select_query
 from omnigraph.read.bindings import Bindings
 from omnigraph.recovery import WriterKind
 from omnigraph.write.attempts import attempts
-from omnigraph.write.columns import without
+from omnigraph.write.columns import distinct, without
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.mutation_staging import MutationStaging
 from omnigraph.write.mutation_statements import Affected, StatementRunner
@@ -243,7 +241,7 @@ def _announce(delta: GraphDelta, catalog: Catalog, stored: StoredRows) -> None:
             for end, node_type in edge_ends(catalog.edge_types[name]):
                 node_key = f"node:{node_type}"
                 written = delta.tables.get(node_key)
-                ends = pc.unique(table.rows[end])
+                ends = distinct(table.rows[end])
                 stored.announce(
                     node_key, ends if written is None else without(ends, written.rows["id"])
                 )

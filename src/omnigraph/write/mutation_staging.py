@@ -233,15 +233,21 @@ class TableStaging:
     def delta(self) -> TableDelta:
         """Return the net change."""
         pending = self._marked()
-        removed = pc.unique(pa.chunked_array(self._removed, pa.utf8()))
+        origins = pending[_ORIGIN].to_numpy()
         return TableDelta(
             table_key=self.entity.table_key,
             mode=WriteMode.MERGE,
             rows=pending.select(self.entity.arrow_schema.names),
-            deleted=without(removed, pending["id"]),
+            deleted=self._deleted(pending),
             positions=flat(pending[_STATEMENT]),
-            ids_are_new=bool(pc.all(pc.equal(pending[_ORIGIN], Origin.NEW), min_count=0).as_py()),
+            ids_are_new=bool((origins == Origin.NEW).all()),
+            is_insert=bool((origins != Origin.STORED).all()),
         )
+
+    def _deleted(self, pending: pa.Table) -> pa.Array:
+        if not self._removed:
+            return _NO_ID
+        return without(pc.unique(pa.chunked_array(self._removed, pa.utf8())), pending["id"])
 
 
 class MutationStaging:
@@ -283,6 +289,7 @@ class MutationStaging:
 # -- rows ----------------------------------------------------------------------------------------
 
 _NO_IDS: Final = pa.chunked_array([], pa.utf8())
+_NO_ID: Final = pa.array([], pa.utf8())
 _NOTHING: Final = pa.nulls(0, pa.bool_())
 
 

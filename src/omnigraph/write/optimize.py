@@ -133,6 +133,8 @@ class _Run:
     workers: UpkeepWorkers
     wants: Callable[[Entry], bool] = lambda _: True
     with_indexes: bool = True
+    skips_drift: bool = True
+    """Whether a table with versions from outside is left out; otherwise it refuses the run."""
     is_aside: bool = False
     """Whether it runs beside somebody's writes, and must not take all processors from them."""
 
@@ -160,7 +162,7 @@ class Upkeep:
 
         The heavy part is done by `workers`, by default in this process.
         """
-        self._settle("optimize")
+        self._require_clean("optimize")
         workers = workers or self._workers
         run = _Run(WriterKind.OPTIMIZE, "optimize", CompactionOptions(), workers)
         report = self._run(MAIN_INCARNATION, run)
@@ -177,15 +179,18 @@ class Upkeep:
     def ensure_indices(self, incarnation: Incarnation) -> UpkeepReport:
         """Build declared indexes that are missing, and fold in what they do not cover.
 
-        On a branch, tables on the main lineage of their dataset are left alone.
+        On a branch, tables on the main lineage of their dataset are left alone. A table that needs
+        work and has versions from outside refuses the run: `repair` comes first.
         """
-        self._settle("ensure_indices")
+        # What blocks another branch does not concern this one; its own refuses the commit.
+        self._recovery.sweep()
         run = _Run(
             WriterKind.ENSURE_INDICES,
             "ensure_indices",
             compaction=None,
             workers=self._workers,
             wants=lambda entry: incarnation.is_main or entry.table_branch is not None,
+            skips_drift=False,
         )
         return self._run(incarnation, run)
 
@@ -214,11 +219,14 @@ class Upkeep:
             sizes=sizes,
         )
 
-    def _settle(self, operation: str) -> None:
+    def _require_clean(self, operation: str) -> None:
         try:
-            self._recovery.sweep()
+            self._recovery.mend_branches()
+            blocked = self._recovery.sweep().blocked
         except CorruptError as error:
             raise UncleanRecoveryError(operation, str(error)) from error
+        if blocked:
+            raise UncleanRecoveryError(operation, str(blocked[0])) from blocked[0]
 
     # -- one run ----------------------------------------------------------------------------------
 
@@ -276,8 +284,12 @@ class Upkeep:
     ) -> _Prepared:
         catalog = compile_stored(state.schema.source, read_ir(state.schema.ir)).catalog
         entries = [entry for entry in state.entries.values() if run.wants(entry)]
-        heads = {entry.table_key: self._head(entry) for entry in entries}
-        drifted = {e.table_key for e in entries if heads[e.table_key] > e.table_version}
+        heads = {entry.table_key: self._head(incarnation, entry) for entry in entries}
+        drifted = (
+            {e.table_key for e in entries if heads[e.table_key] > e.table_version}
+            if run.skips_drift
+            else set()
+        )
         operation_id = self._repository.clock.ulid()
 
         def prepare(entry: Entry) -> TableUpkeep:
@@ -306,7 +318,10 @@ class Upkeep:
         with ThreadPoolExecutor(min(self._concurrency, len(entries)), "upkeep") as pool:
             return list(pool.map(prepare, entries))
 
-    def _head(self, entry: Entry) -> int:
+    def _head(self, incarnation: Incarnation, entry: Entry) -> int:
+        """Return the head of a lineage; one of another branch may have gone on, rightly."""
+        if entry.owner != incarnation.text:
+            return entry.table_version
         return self._datasets.head_version(entry.location, branch=entry.table_branch)
 
     def _job(

@@ -7,18 +7,20 @@
 4. A table without a change is not touched.
 5. Appended rows do not depend on what is stored. An attempt that lost a race leaves them in
    `kept`, and the next one on the same lineage uses the files again.
-6. Rows whose ids can only be new need no look-up, so they may be written while they are still being
-   validated (`new_rows_ahead`).
+6. A few rows of which none is known to be stored are written while they are still being validated
+   (`new_rows_ahead`). If one of them turns out to be stored, the file is removed again.
+7. Few rows are not flushed here: nobody relies on them yet, and the commit flushes them together
+   with its record. Many are, because a turn should be short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.manifest.layout import Incarnation
-    from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store import Store
     from omnigraph.store.objects import ObjectStore
     from omnigraph.store.records import StagedTransaction, WrittenFragment
     from omnigraph.write.delta import GraphDelta, TableDelta
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 
 KeptRows: TypeAlias = "dict[tuple[str, str, str | None], tuple[WrittenFragment, ...]]"
 """Appended rows that are written already, by table and lineage."""
+_GUESSED_ROWS_MAX: Final = 256
+"""So few rows cost less to write for nothing than to wait for the look-up."""
+_FLUSHED_LATER_MAX: Final = 4_096
 
 
 def prepare(
@@ -68,7 +73,7 @@ def prepare(
     work = _Work(
         stored or StoredRows(snapshot),
         incarnation,
-        repository.store.datasets,
+        repository.store,
         operation_id,
         {} if kept is None else kept,
     )
@@ -77,15 +82,14 @@ def prepare(
         for _, table in sorted(delta.tables.items(), key=_nodes_first)
         if not table.is_empty
     )
-    with repository.store.flusher.together():
-        return tuple(write for write in writes if write is not None)
+    return tuple(write for write in writes if write is not None)
 
 
 @contextmanager
 def new_rows_ahead(
     delta: GraphDelta, snapshot: Snapshot, incarnation: Incarnation, repository: Repository
 ) -> Iterator[KeptRows]:
-    """Write rows that can only be new, beside a block that validates the change.
+    """Write rows that are likely to be new, beside a block that validates the change.
 
     Yields what `prepare` takes as `kept`; it is complete after the block. The files of a change
     that did not pass are removed.
@@ -95,30 +99,43 @@ def new_rows_ahead(
     started: dict[tuple[str, str, str | None], Future[tuple[WrittenFragment, ...]]] = {}
     for key, table in delta.tables.items():
         entry = snapshot.entry(key)
-        is_new = _can_only_append(table) and table.rows.num_rows > 0
         # A table that the branch does not own is forked first, which is more than unnamed files.
-        if is_new and entry.owner == incarnation.text:
+        if _is_likely_new(table) and entry.owner == incarnation.text:
             base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
-            write = partial(store.datasets.write_fragments, base, table.rows)
+            write = partial(_write_new, table, base, store)
             started[key, base.location, base.branch] = store.beside.start(write)
     try:
         yield kept
     except BaseException:
-        _remove_files(started.values(), store.objects)
+        wait(started.values())
+        for written in started.values():
+            if written.exception() is None:
+                _remove_files(written.result(), store.objects)
         raise
     kept |= {lineage: written.result() for lineage, written in started.items()}
 
 
-def _remove_files(
-    started: Iterable[Future[tuple[WrittenFragment, ...]]], objects: ObjectStore
-) -> None:
+def _remove_files(fragments: Iterable[WrittenFragment], objects: ObjectStore) -> None:
     """Remove what was written for nothing, as far as possible: `cleanup` finds the rest."""
-    wait(started)
-    for written in started:
-        if written.exception() is None:
-            for file in (file for fragment in written.result() for file in fragment.files):
-                with suppress(OmnigraphError):
-                    objects.delete(file.path)
+    for file in (file for fragment in fragments for file in fragment.files):
+        with suppress(OmnigraphError):
+            objects.delete(file.path)
+
+
+def _is_small(delta: TableDelta) -> bool:
+    """Whether flushing the files can wait for the commit."""
+    return bool(delta.rows.num_rows + len(delta.deleted) <= _FLUSHED_LATER_MAX)
+
+
+def _flushing(delta: TableDelta, store: Store) -> AbstractContextManager[None]:
+    return store.flusher.put_off() if _is_small(delta) else nullcontext()
+
+
+def _write_new(
+    delta: TableDelta, base: DatasetVersion, store: Store
+) -> tuple[WrittenFragment, ...]:
+    with _flushing(delta, store):
+        return store.datasets.write_fragments(base, delta.rows)
 
 
 @dataclass(frozen=True)
@@ -127,7 +144,7 @@ class _Work:
 
     stored: StoredRows
     incarnation: Incarnation
-    datasets: DatasetStore
+    store: Store
     operation_id: str
     kept: KeptRows
 
@@ -141,22 +158,29 @@ def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:
     located = _located(delta, work.stored)
     if not delta.rows.num_rows and located is not None and not located.count:
         return None
-    datasets = work.datasets
+    datasets = work.store.datasets
     base = write_base(datasets, work.incarnation, entry, operation_id=work.operation_id)
     if delta.mode is WriteMode.OVERWRITE:
         staged = datasets.stage_overwrite(base.base, delta.rows.schema, rows=delta.rows.to_reader())
         return TableWrite(delta.table_key, (staged,), delta.rows.num_rows, base)
     if located is None or not located.count:
         staged = datasets.stage_append(base.base, fragments=_appended(delta, base, work))
-        return TableWrite(delta.table_key, (staged,), entry.row_count + delta.rows.num_rows, base)
-    return _prepare_update(delta, located, base, datasets)
+        count = entry.row_count + delta.rows.num_rows
+        return TableWrite(delta.table_key, (staged,), count, base, is_flushed=not _is_small(delta))
+    useless = work.kept.pop(_lineage(delta, base), ())
+    _remove_files(useless, work.store.objects)
+    return _prepare_update(delta, located, base, work.store)
 
 
 def _appended(delta: TableDelta, base: WriteBase, work: _Work) -> tuple[WrittenFragment, ...]:
-    lineage = delta.table_key, base.base.location, base.base.branch
+    lineage = _lineage(delta, base)
     if lineage not in work.kept:
-        work.kept[lineage] = work.datasets.write_fragments(base.base, delta.rows)
+        work.kept[lineage] = _write_new(delta, base.base, work.store)
     return work.kept[lineage]
+
+
+def _lineage(delta: TableDelta, base: WriteBase) -> tuple[str, str, str | None]:
+    return delta.table_key, base.base.location, base.base.branch
 
 
 def _located(delta: TableDelta, stored: StoredRows) -> Located | None:
@@ -173,31 +197,41 @@ def _can_only_append(delta: TableDelta) -> bool:
     return delta.mode is WriteMode.APPEND or delta.ids_are_new
 
 
+def _is_likely_new(delta: TableDelta) -> bool:
+    """Whether writing the rows as new ones is worth it before anything is looked up."""
+    if _can_only_append(delta):
+        return bool(delta.rows.num_rows)
+    return delta.is_insert and 0 < delta.rows.num_rows <= _GUESSED_ROWS_MAX
+
+
 def _prepare_update(
-    delta: TableDelta, located: Located, base: WriteBase, datasets: DatasetStore
+    delta: TableDelta, located: Located, base: WriteBase, store: Store
 ) -> TableWrite:
     row_count = delta.rows.num_rows
     is_stored = located.found[:row_count]
     rewritten = int(np.count_nonzero(is_stored))
     deleted = located.count - rewritten
-    staged = _stage_update(delta, located, base, datasets)
+    staged = _stage_update(delta, located, base, store)
     count = base.entry.row_count + row_count - rewritten - deleted
-    return TableWrite(delta.table_key, (staged,), count, base)
+    return TableWrite(delta.table_key, (staged,), count, base, is_flushed=not _is_small(delta))
 
 
 def _stage_update(
-    delta: TableDelta, located: Located, base: WriteBase, datasets: DatasetStore
+    delta: TableDelta, located: Located, base: WriteBase, store: Store
 ) -> StagedTransaction:
     rows = delta.rows
     is_stored = located.found[: rows.num_rows]
     fragments: list[WrittenFragment] = []
-    if is_stored.any():
-        row_ids = located.row_ids[: rows.num_rows]
-        kept = _with_row_ids(rows, is_stored, row_ids)
-        fragments += datasets.write_fragments(base.base, kept, row_id_column=ROW_ID)
-    if not is_stored.all():
-        fragments += datasets.write_fragments(base.base, _picked(rows, ~is_stored))
-    deletions = datasets.write_deletions(base.base, pa.array(located.addresses[located.found]))
+    datasets = store.datasets
+    with _flushing(delta, store):
+        if is_stored.any():
+            row_ids = located.row_ids[: rows.num_rows]
+            kept = _with_row_ids(rows, is_stored, row_ids)
+            fragments += datasets.write_fragments(base.base, kept, row_id_column=ROW_ID)
+        if not is_stored.all():
+            fragments += datasets.write_fragments(base.base, _picked(rows, ~is_stored))
+        replaced = pa.array(located.addresses[located.found])
+        deletions = datasets.write_deletions(base.base, replaced)
     return datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
 
 

@@ -2,7 +2,7 @@
 
     prepare   in parallel with everybody: read, validate, fork, stage. No head moves.
     turn      one writer per branch: settle what a dead predecessor left, look again.
-    phase A   every staged file is there with its size; the recovery record is written.
+    phase A   every staged file is there with its size and durable; so is the recovery record.
     phase B   each staged transaction is committed on its table, in order.
     phase C   one manifest commit makes all of it visible, under an id minted in advance.
     phase D   the record is deleted, the turn ends, the caller hears "done".
@@ -16,8 +16,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import CorruptError, OmnigraphError, OutcomeUnknownError
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.manifest.publish import Revalidate, StagedPublish
     from omnigraph.manifest.rows import AcceptedSchema
+    from omnigraph.manifest.state import ManifestState
     from omnigraph.manifest.turn import Turn
     from omnigraph.names import BranchName
     from omnigraph.store.records import StagedTransaction
@@ -101,6 +104,8 @@ class TableWrite:
     base: WriteBase | None = None
     location: str = ""
     owner: str = "main"
+    is_flushed: bool = True
+    """Whether the staged files are durable; if not, phase A makes them so."""
 
     @property
     def expected(self) -> Entry | None:
@@ -112,8 +117,9 @@ class TableWrite:
         """The version that the last transaction makes."""
         return self.staged[-1].intended_version
 
+    @cached_property
     def planned(self) -> PlannedTable:
-        """Return the table as the recovery record names it."""
+        """The table as the recovery record names it."""
         base = self.base
         fork = base is not None and base.is_fork
         return PlannedTable(
@@ -137,7 +143,7 @@ class TableWrite:
         if self.base is not None:
             entry = self.base.entry_at(version, self.row_count)
             return replace(entry, table_key=self.table_key)
-        return replace(self.planned().created_entry(), table_version=version)
+        return replace(self.planned.created_entry(), table_version=version)
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,7 @@ class WriteJob:
     adopted: tuple[Adoption, ...] = ()
     """Entries to publish as they are, beside the tables that move."""
 
-    @property
+    @cached_property
     def updates(self) -> Updates:
         """What the write publishes, once every table has reached its intended version."""
         return Updates(
@@ -173,10 +179,10 @@ class WriteJob:
             schema=self.schema,
         )
 
-    @property
+    @cached_property
     def requirements(self) -> Requirements:
         """What must still hold when the write is published."""
-        moved = {table.planned().accepted_key: table.expected for table in self.tables}
+        moved = {table.planned.accepted_key: table.expected for table in self.tables}
         adopted = {adoption.accepted_key: adoption.expected for adoption in self.adopted}
         return Requirements(
             schema_hash=self.schema_hash,
@@ -264,19 +270,35 @@ class Committer:
         self, job: WriteJob, turn: Turn, *, revalidate: Revalidate | None = None
     ) -> Published:
         """Do what `commit` does, under a turn that the caller holds and has swept."""
-        self._require_ready(job, revalidate)
+        state = self._require_ready(job, revalidate)
         for staged in (staged for table in job.tables for staged in table.staged):
             self._datasets.verify_staged_files(staged)
         sidecar = self._sidecar(job)
         with self._repository.publisher.staged_ahead(
-            job.incarnation, draft=job.draft, updates=job.updates
+            job.incarnation, state, draft=job.draft, updates=job.updates
         ) as ahead:
-            self._objects.put_if_absent(sidecar.path, sidecar.to_json())
+            with self._flushed_beside(job):
+                self._objects.put_if_absent(sidecar.path, sidecar.to_json())
             hit("write.sidecar_written")
             published = self._run(job, sidecar, turn, revalidate, ahead)
         self._forget(sidecar)
         hit("write.sidecar_deleted")
         return published
+
+    @contextmanager
+    def _flushed_beside(self, job: WriteJob) -> Iterator[None]:
+        """Flush what was staged without that, beside the block; it is durable after the block."""
+        tables = (table for table in job.tables if not table.is_flushed)
+        staged = [transaction for table in tables for transaction in table.staged]
+        if not staged:
+            yield
+            return
+        flushed = self._repository.store.beside.start(lambda: self._datasets.flush_staged(staged))
+        try:
+            yield
+        finally:
+            wait([flushed])
+        flushed.result()
 
     def record(self, published: Published) -> None:
         """Add a published commit to the derived tables, after the turn."""
@@ -287,13 +309,13 @@ class Committer:
         else:
             self._repository.commit_tables.record([published.commit])
 
-    def _require_ready(self, job: WriteJob, revalidate: Revalidate | None) -> None:
+    def _require_ready(self, job: WriteJob, revalidate: Revalidate | None) -> ManifestState:
         repository = self._repository
         if not repository.branches.is_alive(job.incarnation):
             raise BranchGoneError(job.incarnation.text)
         if job.kind is not WriterKind.SCHEMA_APPLY:
             self._require_no_schema_apply(job)
-        repository.publisher.require(job.incarnation, job.requirements, revalidate)
+        state = repository.publisher.require(job.incarnation, job.requirements, revalidate)
         put_back = [
             put_back_strays(repository, self._recovery, job.incarnation, table.base.entry)
             for table in job.tables
@@ -301,7 +323,8 @@ class Committer:
         ]
         if any(put_back):
             # What was put back has a new entry: the write has to be prepared again.
-            repository.publisher.require(job.incarnation, job.requirements, revalidate)
+            state = repository.publisher.require(job.incarnation, job.requirements, revalidate)
+        return state
 
     def _require_no_schema_apply(self, job: WriteJob) -> None:
         branches = self._repository.branches
@@ -396,7 +419,7 @@ class Committer:
             writer_kind=job.kind,
             commit=job.draft,
             recovery_commit_id=clock.ulid(),
-            tables=tuple(table.planned() for table in job.tables),
+            tables=tuple(table.planned for table in job.tables),
             reads=tuple(job.reads.items()),
             expected_head=job.expected_head,
             merge_source_commit_id=job.merge_source_commit_id,

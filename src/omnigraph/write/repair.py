@@ -7,8 +7,13 @@
 | `suspicious` | anything else: rows were written from outside | `--force --confirm` publishes it |
 | `unverifiable` | the transactions cannot be read | the same |
 
-Versions of operations that recovery has voided are never published: the next write to the table
-puts them back. Publishing moves no head, so no recovery record is needed.
+1. Every live branch is looked at: each for the lineages that it writes itself. A lineage of another
+   branch may have gone on, rightly.
+2. What a pending recovery record names is not drift: recovery explains and settles it.
+3. Versions of operations that recovery has voided are never published: the next write to the table
+   puts them back.
+4. Publishing moves no head, so no recovery record is needed. It happens under the turn of the
+   branch, and each branch gets a commit of its own.
 """
 
 from __future__ import annotations
@@ -19,12 +24,18 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.manifest import CommitDraft, Requirements, Updates
+from omnigraph.manifest.errors import BranchGoneError
 from omnigraph.manifest.layout import MAIN_INCARNATION
-from omnigraph.names import MAIN, BranchName
+from omnigraph.names import MAIN
+from omnigraph.recovery.sidecar import UnreadableSidecarError
+from omnigraph.recovery.sweep import RecoveryStoppedError
 from omnigraph.store.records import OperationKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from omnigraph.manifest import Entry, Published, Repository
+    from omnigraph.manifest.layout import Incarnation
     from omnigraph.manifest.state import ManifestState
     from omnigraph.recovery import Recovery
     from omnigraph.schema.compiled.jsonform import JsonObject
@@ -74,10 +85,12 @@ class TableRepair:
     action: Action
     operations: tuple[str, ...] = ()
     error: str | None = None
+    branch: str = MAIN
 
     def to_json(self) -> JsonObject:
-        """Return the table as the command line shows it."""
+        """Return the table as the command line shows it; one of a branch says so."""
         return {
+            **({} if self.branch == MAIN else {"graph_branch": self.branch}),
             "type_key": self.table_key,
             "published_dataset_version": self.published_version,
             "lance_head_version": self.head_version,
@@ -90,7 +103,7 @@ class TableRepair:
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What a repair found and did."""
+    """What a repair found and did: all tables of `main`, and those of branches that have drift."""
 
     confirm: bool
     force: bool
@@ -143,11 +156,12 @@ class _Seen:
     drift: Drift
     moves: tuple[TransactionInfo, ...] = ()
     is_voided: bool = False
+    """Whether nothing of it may be published, whatever the operator says."""
     problem: str | None = None
 
 
 class Repair:
-    """Looks for drift on `main` and publishes what an operator accepts."""
+    """Looks for drift on every branch and publishes what an operator accepts."""
 
     def __init__(self, repository: Repository, recovery: Recovery, committer: Committer) -> None:
         self._repository = repository
@@ -159,34 +173,90 @@ class Repair:
         """Show drift; with `confirm` publish upkeep, with `force` as well everything else."""
         if force and not confirm:
             raise ForceWithoutConfirmError
+        if confirm:
+            self._recovery.mend_branches()
+        version, tables = self._of_branch(MAIN_INCARNATION, confirm=confirm, force=force)
+        for incarnation in self._repository.branches.incarnations():
+            if incarnation.is_main:
+                continue
+            try:
+                _, more = self._of_branch(incarnation, confirm=confirm, force=force)
+            except BranchGoneError:
+                continue
+            except (RecoveryStoppedError, UnreadableSidecarError) as error:
+                more = self._blocked(incarnation, str(error), confirm=confirm)
+            tables += [table for table in more if table.classification is not Drift.NONE]
+        return RepairReport(confirm, force, version, tuple(tables))
+
+    def _of_branch(
+        self, incarnation: Incarnation, *, confirm: bool, force: bool
+    ) -> tuple[int, list[TableRepair]]:
+        """Return the manifest version of a branch and what was found and done there."""
         if not confirm:
-            state = self._repository.reader.latest(MAIN_INCARNATION)
-            return self._report(self._look(state), state.version, confirm=False, force=False)
-        operation_id = self._repository.clock.ulid()
-        with self._committer.turn(
-            BranchName(MAIN), operation_id=operation_id, operation="repair"
-        ) as turn:
-            self._recovery.sweep_branch(BranchName(MAIN))
-            if self._repository.branches.has_schema_lock():
-                self._repository.branches.clear_schema_lock()
-            state = self._repository.reader.latest(MAIN_INCARNATION)
-            seen = self._look(state)
+            state = self._repository.reader.latest(incarnation)
+            seen = self._look(incarnation, state)
+            return state.version, _tables(incarnation, seen, confirm=False, force=False)
+        operation_id, branch = self._repository.clock.ulid(), incarnation.branch
+        with self._committer.turn(branch, operation_id=operation_id, operation="repair") as turn:
+            self._recovery.sweep_branch(branch)
+            self._require_no_schema_apply(incarnation)
+            state = self._repository.reader.latest(incarnation)
+            seen = self._look(incarnation, state)
             turn.check()
-            published = self._publish(seen, force=force)
+            published = self._publish(incarnation, seen, force=force)
         version = state.version
         if published is not None:
             version = published.manifest_version
             self._committer.record(published)
-        return self._report(seen, version, confirm=True, force=force)
+        return version, _tables(incarnation, seen, confirm=True, force=force)
 
-    def _look(self, state: ManifestState) -> tuple[_Seen, ...]:
+    def _blocked(
+        self, incarnation: Incarnation, problem: str, *, confirm: bool
+    ) -> list[TableRepair]:
+        """Describe the tables of a branch about which nobody can tell what is drift."""
+        entries = self._repository.reader.latest(incarnation).entries.values()
+        seen = tuple(
+            _Seen(entry, entry.table_version, Drift.UNVERIFIABLE, is_voided=True, problem=problem)
+            for entry in entries
+            if entry.owner == incarnation.text
+        )
+        return _tables(incarnation, seen, confirm=confirm, force=False)
+
+    def _require_no_schema_apply(self, incarnation: Incarnation) -> None:
+        branches = self._repository.branches
+        if not incarnation.is_main:
+            branches.require_no_schema_apply("repair")
+        elif branches.has_schema_lock():
+            # Its owner would hold the turn that is held here: it is dead.
+            branches.clear_schema_lock()
+
+    def _look(self, incarnation: Incarnation, state: ManifestState) -> tuple[_Seen, ...]:
         settled = self._recovery.log.settled_transactions()
-        return tuple(self._look_at(entry, settled) for entry in state.entries.values())
+        pending = {
+            (table.table_path, table.table_branch): sidecar.operation_id
+            for sidecar in self._recovery.pending_of(incarnation.branch)
+            for table in sidecar.tables
+        }
+        return tuple(
+            self._look_at(entry, settled, pending)
+            if entry.owner == incarnation.text
+            else _Seen(entry, entry.table_version, Drift.NONE)
+            for entry in state.entries.values()
+        )
 
-    def _look_at(self, entry: Entry, settled: dict[str, str]) -> _Seen:
+    def _look_at(
+        self,
+        entry: Entry,
+        settled: Mapping[str, str],
+        pending: Mapping[tuple[str, str | None], str],
+    ) -> _Seen:
         head = self._datasets.head_version(entry.location, branch=entry.table_branch)
         if head <= entry.table_version:
             return _Seen(entry, head, Drift.NONE)
+        operation_id = pending.get((entry.location, entry.table_branch))
+        if operation_id is not None:
+            covered = f"operation {operation_id} is pending: the next write settles it"
+            return _Seen(entry, head, Drift.NONE, problem=covered)
         try:
             moves = self._datasets.transactions(
                 entry.location,
@@ -205,7 +275,9 @@ class Repair:
         )
         return _Seen(entry, head, classify_drift(moves), moves, bool(voided), problem)
 
-    def _publish(self, seen: tuple[_Seen, ...], *, force: bool) -> Published | None:
+    def _publish(
+        self, incarnation: Incarnation, seen: tuple[_Seen, ...], *, force: bool
+    ) -> Published | None:
         accepted = {
             each.entry.table_key: each
             for each in seen
@@ -216,7 +288,7 @@ class Repair:
         changes_content = any(e.drift is not Drift.MAINTENANCE for e in accepted.values())
         clock = self._repository.clock
         return self._repository.publisher.publish(
-            MAIN_INCARNATION,
+            incarnation,
             draft=CommitDraft(
                 graph_commit_id=clock.ulid(),
                 # Rows that came from outside are content: whoever expects the old head must hear.
@@ -233,22 +305,23 @@ class Repair:
         handle = self._datasets.open(entry.location, branch=entry.table_branch, version=seen.head)
         return replace(entry, table_version=seen.head, row_count=handle.count())
 
-    def _report(
-        self, seen: tuple[_Seen, ...], version: int, *, confirm: bool, force: bool
-    ) -> RepairReport:
-        tables = tuple(
-            TableRepair(
-                table_key=each.entry.table_key,
-                published_version=each.entry.table_version,
-                head_version=each.head,
-                classification=each.drift,
-                action=_action(each, confirm=confirm, force=force),
-                operations=tuple(move.kind.value for move in each.moves),
-                error=each.problem,
-            )
-            for each in seen
+
+def _tables(
+    incarnation: Incarnation, seen: tuple[_Seen, ...], *, confirm: bool, force: bool
+) -> list[TableRepair]:
+    return [
+        TableRepair(
+            table_key=each.entry.table_key,
+            published_version=each.entry.table_version,
+            head_version=each.head,
+            classification=each.drift,
+            action=_action(each, confirm=confirm, force=force),
+            operations=tuple(move.kind.value for move in each.moves),
+            error=each.problem,
+            branch=str(incarnation.branch),
         )
-        return RepairReport(confirm, force, version, tables)
+        for each in seen
+    ]
 
 
 def _action(seen: _Seen, *, confirm: bool, force: bool) -> Action:

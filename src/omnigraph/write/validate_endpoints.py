@@ -11,12 +11,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write import codes
-from omnigraph.write.columns import concatenated, flat, is_in, without
+from omnigraph.write.columns import concatenated, distinct, flat, is_in, without
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.judgement import Judgement, position_at
 from omnigraph.write.violations import Violation
@@ -35,7 +34,7 @@ def check_endpoints(edge: EdgeType, judgement: Judgement) -> None:
     if delta is None or not delta.rows.num_rows:
         return
     for end, node_type in edge_ends(edge):
-        missing = _missing(pc.unique(delta.rows[end]), f"node:{node_type}", judgement)
+        missing = _missing(distinct(delta.rows[end]), f"node:{node_type}", judgement)
         if len(missing):
             _add_missing(edge, end, missing, judgement)
 
@@ -84,7 +83,7 @@ def _missing(wanted: pa.Array, node_key: str, judgement: Judgement) -> pa.Array:
     judgement.rest_on(node_key)
     is_there = judgement.stored.contains(node_key, unwritten)
     is_there &= ~is_in(unwritten, judgement.deleted_ids(node_key))
-    return unwritten.filter(pa.array(~is_there))
+    return unwritten[:0] if is_there.all() else unwritten.filter(pa.array(~is_there))
 
 
 def _add_missing(edge: EdgeType, end: str, missing: pa.Array, judgement: Judgement) -> None:

@@ -11,7 +11,7 @@ import click
 
 from omnigraph.cli.address import open_graph
 from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.read_target import read_target, target_options
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def get(
 
 @command.command("stat")
 @_cell
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def stat(
     entity: Literal["node", "edge"],
     type_name: str,

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
+from omnigraph.cli.blob_options import external_blob_option
 from omnigraph.cli.consent import require_consent
+from omnigraph.cli.engine_options import engine_option
 from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output, type_label
+from omnigraph.cli.output import Output, json_option, type_label
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ _strategy = click.option(
     show_default=True,
     help="Whether two sides may change different properties of one row.",
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group("branch", cls=ScopedGroup)
@@ -36,7 +37,7 @@ def command() -> None:
 @graph_address(positional=False)
 @click.argument("name")
 @click.option("--from", "source", default="main", show_default=True, help="The branch to cut from.")
-@_json
+@json_option
 def create(uri: str | None, name: str, source: str, as_json: bool) -> None:
     """Cut a branch from the head of another one."""
     graph = open_graph(uri, read_only=False)
@@ -49,7 +50,7 @@ def create(uri: str | None, name: str, source: str, as_json: bool) -> None:
 
 @command.command("list")
 @graph_address(positional=False)
-@_json
+@json_option
 def list_(uri: str | None, as_json: bool) -> None:
     """List the branches, `main` first."""
     names = open_graph(uri, read_only=True).branch_list()
@@ -72,16 +73,11 @@ def list_(uri: str | None, as_json: bool) -> None:
     help="A file of `branch conflicts`, edited, that settles rows one by one.",
 )
 @_strategy
+@external_blob_option
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and write nothing.")
 @click.option("--delete-branch", is_flag=True, help="Delete the source when it is merged.")
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="Where rows are compared and written.",
-)
-@_json
+@engine_option("Where rows are compared and written.")
+@json_option
 def merge(
     uri: str | None,
     source: str,
@@ -89,6 +85,7 @@ def merge(
     prefer: str | None,
     resolve_file: Path | None,
     strategy: str,
+    external_blob_bases: tuple[str, ...],
     dry_run: bool,
     delete_branch: bool,
     engine: str,
@@ -97,28 +94,22 @@ def merge(
     """Merge a branch into another one as one commit, or not at all."""
     graph = open_graph(uri, read_only=dry_run)
     out = Output(as_json=as_json)
-    if dry_run:
-        plan = graph.branch_merge(
-            source,
-            target,
-            strategy=strategy,
-            prefer=prefer,
-            resolve_file=resolve_file,
-            dry_run=True,
-            engine=engine,
-        )
-        _show_plan(plan, out)
-        return
-    out.write_target("branch merge", graph.uri)
+    if not dry_run:
+        out.write_target("branch merge", graph.uri)
     result = graph.branch_merge(
         source,
         target,
         strategy=strategy,
         prefer=prefer,
         resolve_file=resolve_file,
+        dry_run=dry_run,
+        external_blob_bases=external_blob_bases,
         actor_id=acting(),
         engine=engine,
     )
+    if dry_run:
+        _show_plan(result, out)
+        return
     text, shape = f"merged {source} into {target}: {result.outcome}", result.to_json()
     if delete_branch:
         problem = _deleted(graph, source)
@@ -171,7 +162,7 @@ def _show_plan(result: MergeResult, out: Output) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to write one line per row in conflict.",
 )
-@_json
+@json_option
 def conflicts(
     uri: str | None, source: str, target: str, strategy: str, path: Path, as_json: bool
 ) -> None:
@@ -186,7 +177,7 @@ def conflicts(
 @command.command("delete")
 @graph_address(positional=False)
 @click.argument("name")
-@_json
+@json_option
 def delete(uri: str | None, name: str, as_json: bool) -> None:
     """Delete a branch that no other one was cut from."""
     require_consent("branch delete", resolve_address(uri), as_json=as_json)

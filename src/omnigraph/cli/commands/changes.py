@@ -12,7 +12,7 @@ from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.change_lines import ChangeText
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.json_writer import JsonWriter
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.safe_file import write_whole
 from omnigraph.cli.selection_options import page_size, selected, selection_options
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from omnigraph.graph import Block, FeedPage, FeedRequest, Graph
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _NOTHING = "(no new commits)"
 
 
@@ -38,7 +37,7 @@ def command() -> None:
 @click.option("--page-token", help="Fetch one page of a poll, as it is.")
 @page_size
 @selection_options
-@_json
+@json_option
 def poll(
     uri: str | None,
     branch: str,
@@ -82,7 +81,7 @@ def poll(
     help="Where the records go; replaced as a whole, or not at all.",
 )
 @selection_options
-@_json
+@json_option
 def baseline(
     uri: str | None,
     branch: str,

@@ -10,7 +10,7 @@ from omnigraph.cli.address import graph_address, open_graph, resolve_address
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.durations import Duration
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, type_label
+from omnigraph.cli.output import Output, json_option, type_label
 
 if TYPE_CHECKING:
     from omnigraph.graph import DatasetCleanup
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     help="Leave files, forks and datasets alone that are younger.",
 )
 @click.option("--confirm", is_flag=True, help="Remove; without it nothing is removed.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(
     uri: str | None,
     keep: int | None,

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.blob_options import external_blob_option
 from omnigraph.cli.change_lines import ChangeText
 from omnigraph.cli.commit_filter import commit_filter
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.json_writer import JsonWriter
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.selection_options import page_size, selected, selection_options
 
 if TYPE_CHECKING:
     from omnigraph.graph import CommitPage, GraphCommit
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group("commit", cls=ScopedGroup)
@@ -38,7 +37,7 @@ def command() -> None:
     metavar="KEY=VALUE",
     help="Only commits with this actor, operation, branch, message or properties.NAME; repeatable.",
 )
-@_json
+@json_option
 def list_(
     uri: str | None, branch: str, limit: int | None, filters: tuple[str, ...], as_json: bool
 ) -> None:
@@ -56,7 +55,7 @@ def list_(
 @command.command("show")
 @graph_address(positional=False)
 @click.argument("commit_id")
-@_json
+@json_option
 def show(uri: str | None, commit_id: str, as_json: bool) -> None:
     """Show one commit."""
     shape = open_graph(uri, read_only=True).get_commit(commit_id).to_json()
@@ -70,7 +69,7 @@ def show(uri: str | None, commit_id: str, as_json: bool) -> None:
 @page_size
 @click.option("--page-token", help="Fetch one page, as it is.")
 @selection_options
-@_json
+@json_option
 def changes(
     uri: str | None,
     commit_id: str,
@@ -139,13 +138,27 @@ def _change_text(page: CommitPage, text: ChangeText) -> str:
     type=click.Choice(["source", "target"]),
     help="Undo (source) or leave alone (target) what was changed again since.",
 )
-@_json
-def revert(uri: str | None, commit_id: str, branch: str, prefer: str | None, as_json: bool) -> None:
+@external_blob_option
+@json_option
+def revert(
+    uri: str | None,
+    commit_id: str,
+    branch: str,
+    prefer: str | None,
+    external_blob_bases: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Undo what one commit changed, as a new commit."""
     graph = open_graph(uri, read_only=False)
     out = Output(as_json=as_json)
     out.write_target("commit revert", graph.uri)
-    result = graph.commit_revert(commit_id, branch=branch, prefer=prefer, actor_id=acting())
+    result = graph.commit_revert(
+        commit_id,
+        branch=branch,
+        prefer=prefer,
+        external_blob_bases=external_blob_bases,
+        actor_id=acting(),
+    )
     commit = None if result.commit is None else result.commit.to_json()
     shape = {"reverted": commit_id, "branch": branch, "commit": commit}
     out.result(

@@ -11,6 +11,7 @@ import click
 
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.change_lines import ChangeText
+from omnigraph.cli.engine_options import engine_option
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.selection_options import selected, selection_options
@@ -34,13 +35,7 @@ _COMMIT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
     "--format", "form", type=click.Choice(["text", "jsonl", "json"]), help="The output form."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="Where rows are compared.",
-)
+@engine_option("Where rows are compared.")
 def command(
     uri: str | None,
     before: str,

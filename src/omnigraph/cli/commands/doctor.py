@@ -11,7 +11,7 @@ import click
 
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedCommand, flags
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MARKS: Final = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 @click.option(
     "--read-only", is_flag=True, help="Do not try the graph's storage with a small object."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(uri: str | None, no_spark: bool, read_only: bool, as_json: bool) -> None:
     """Check this machine, and a graph when one is given; say what to do for each finding.
 

@@ -11,7 +11,7 @@ import click
 
 from omnigraph.cli.address import acting, open_graph
 from omnigraph.cli.flags import ScopedCommand, flags
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
 if TYPE_CHECKING:
     from omnigraph.graph import EmbedFileRequest
@@ -36,7 +36,7 @@ _FILE = click.Path(path_type=Path)
     help="Only records with this value; one of several is enough.",
 )
 @click.option("--branch", metavar="B", help="The branch of a graph; main by default.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(
     seed: Path | None,
     source: Path | None,

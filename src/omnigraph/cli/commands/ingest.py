@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.blob_options import external_blob_option
 from omnigraph.cli.commands.load_output import load_text
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output
@@ -18,6 +19,7 @@ from omnigraph.cli.output import Output
 @click.option("--mode", default="merge", type=click.Choice(["overwrite", "append", "merge"]))
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--from", "base", default="main", show_default=True)
+@external_blob_option
 @click.option("--json", "as_json", is_flag=True)
 def command(
     uri: str | None,
@@ -25,6 +27,7 @@ def command(
     mode: str,
     branch: str,
     base: str,
+    external_blob_bases: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Load a stream of JSON values; unknown fields are ignored, wrong values become null."""
@@ -33,6 +36,12 @@ def command(
     out = Output(as_json=as_json)
     out.write_target("ingest", graph.uri)
     result = graph.load(
-        data, mode=mode, branch=branch, from_branch=base, actor_id=acting(), reader="compatible"
+        data,
+        mode=mode,
+        branch=branch,
+        from_branch=base,
+        external_blob_bases=external_blob_bases,
+        actor_id=acting(),
+        reader="compatible",
     )
     out.result(load_text(result), {"uri": graph.uri, **result.to_json(), "actor_id": acting()})

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
+from omnigraph.cli.blob_options import external_blob_option
 from omnigraph.cli.commands.load_output import load_text
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.engine_options import engine_options, spark_session, wants_spark
 from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.load_input import input_options, load_input
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
 
 @click.command("load", cls=ScopedCommand)
@@ -61,9 +62,10 @@ from omnigraph.cli.output import Output
     is_flag=True,
     help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
 )
+@external_blob_option
 @click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
 @engine_options("Load in this process, or on Spark; auto takes Spark for large files.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(
     uri: str | None,
     data: tuple[str, ...],
@@ -80,6 +82,7 @@ def command(
     max_errors: int | None,
     on_duplicate: str,
     cascade: bool,
+    external_blob_bases: tuple[str, ...],
     dry_run: bool,
     engine: str,
     spark_master: str | None,
@@ -105,6 +108,7 @@ def command(
         max_errors=max_errors,
         on_duplicate=on_duplicate,
         cascade=cascade,
+        external_blob_bases=external_blob_bases,
         dry_run=dry_run,
         engine=engine,
         spark=spark_session(spark_master=spark_master, spark_remote=spark_remote),

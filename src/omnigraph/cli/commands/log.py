@@ -11,7 +11,7 @@ import click
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.dag import Commit, draw
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ _LIMIT_DEFAULT = 50
     help="Show at most this many commits.",
 )
 @click.option("--graph", "as_graph", is_flag=True, help="Draw how branches part and meet.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(uri: str | None, branch: str | None, limit: int, as_graph: bool, as_json: bool) -> None:
     """Show what happened, newest first, with the names that point at each commit."""
     graph = open_graph(uri, read_only=True)

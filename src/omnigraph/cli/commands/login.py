@@ -9,13 +9,13 @@ import click
 from omnigraph.cli.address import operator
 from omnigraph.cli.credentials import credentials_path, store_token
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
 
 @click.command("login", cls=ScopedCommand)
 @click.argument("name")
 @click.option("--token", help="The token; by default it is read as one line from stdin.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(name: str, token: str | None, as_json: bool) -> None:
     """Keep the token of a server, in a file that only you may read."""
     if token is None:

@@ -6,12 +6,12 @@ import click
 
 from omnigraph.cli.credentials import credentials_path, forget_token
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
 
 @click.command("logout", cls=ScopedCommand)
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(name: str, as_json: bool) -> None:
     """Forget the token of a server; without one nothing happens."""
     forget_token(name)

@@ -9,14 +9,12 @@ import click
 
 from omnigraph.cli.address import acting, open_graph
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
-from omnigraph.cli.query_input import query_input, read_params, read_query
+from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.query_input import QueryInput, query_input
 from omnigraph.errors import PreconditionError
 from omnigraph.wire import outcome_of, precondition_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from omnigraph.graph import MutationResult
 
 
@@ -26,13 +24,9 @@ if TYPE_CHECKING:
 @click.option(
     "--if-commit", "expected_head", metavar="ID", help="Only if this is the branch's head."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(
-    name: str | None,
-    query_path: Path | None,
-    query_text: str | None,
-    params_text: str | None,
-    params_path: Path | None,
+    given: QueryInput,
     branch: str,
     expected_head: str | None,
     as_json: bool,
@@ -41,13 +35,12 @@ def command(
 
     NAME picks one of several queries. With --if-commit a lost race ends with exit code 4.
     """
-    text = read_query(name=name, query_path=query_path, query_text=query_text)
-    params = read_params(params_text=params_text, params_path=params_path)
+    text, params = given.source(), given.params()
     out = Output(as_json=as_json)
     graph = open_graph(read_only=False)
     try:
         result = graph.mutate(
-            text, name, params, branch=branch, expected_head=expected_head, actor_id=acting()
+            text, given.name, params, branch=branch, expected_head=expected_head, actor_id=acting()
         )
     except PreconditionError as error:
         if not as_json:

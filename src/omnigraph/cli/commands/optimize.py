@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.engine_options import engine_option
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, type_label
+from omnigraph.cli.output import Output, json_option, type_label
 
 if TYPE_CHECKING:
     from omnigraph.graph import TableReport
@@ -16,14 +17,8 @@ if TYPE_CHECKING:
 
 @click.command("optimize", cls=ScopedCommand)
 @graph_address(positional=True)
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="Where fragments are rewritten and indexed.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@engine_option("Where fragments are rewritten and indexed.")
+@json_option
 def command(uri: str | None, engine: str, as_json: bool) -> None:
     """Compact and index every table of main, in one commit."""
     with open_graph(uri, read_only=False) as graph:

@@ -9,9 +9,8 @@ import click
 from omnigraph.cli.address import operator
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.operator_config import InvalidProfileError, OperatorConfig, Profile
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _DEFAULTS = "(defaults)"
 
 
@@ -21,7 +20,7 @@ def command() -> None:
 
 
 @command.command("list")
-@_json
+@json_option
 def list_(as_json: bool) -> None:
     """List the profiles, broken ones too."""
     settings = operator()
@@ -35,7 +34,7 @@ def list_(as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("name", required=False)
-@_json
+@json_option
 def show(name: str | None, as_json: bool) -> None:
     """Show one profile, else the active one, else the defaults."""
     settings = operator()

@@ -13,7 +13,7 @@ from omnigraph.cli.address import open_graph, operator
 from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.formats import FILE_FORMATS, READ_FORMATS, TableStyle, read_lines
 from omnigraph.cli.output import Output
-from omnigraph.cli.query_input import query_input, read_params, read_query
+from omnigraph.cli.query_input import QueryInput, query_input
 from omnigraph.cli.read_target import read_target, target_options
 from omnigraph.cli.streams import terminal_width
 from omnigraph.clock import SystemClock
@@ -68,11 +68,7 @@ _LOOKS_S: Final = 0.5
     help="Refuse to hold more than so much.",
 )
 def command(
-    name: str | None,
-    query_path: Path | None,
-    query_text: str | None,
-    params_text: str | None,
-    params_path: Path | None,
+    given: QueryInput,
     branch: str | None,
     snapshot: str | None,
     form: ReadFormat | FileFormat | None,
@@ -99,14 +95,13 @@ def command(
     if watch and (snapshot is not None or path is not None or explain):
         raise click.UsageError("--watch is for the newest state of a branch, on standard output")
     target = read_target(branch, snapshot)
-    text = read_query(name=name, query_path=query_path, query_text=query_text)
-    params = read_params(params_text=params_text, params_path=params_path)
+    text, params = given.source(), given.params()
     graph = open_graph(read_only=True)
 
     def answer() -> QueryResult:
         return graph.query(
             text,
-            name,
+            given.name,
             params,
             target=target,
             explain=explain,

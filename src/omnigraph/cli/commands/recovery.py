@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
+from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from omnigraph.graph import PendingRecovery, RecoveryRecord
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+    from omnigraph.graph import Graph, PendingRecovery, RecoveryRecord
 
 
 @click.group("recovery", cls=ScopedGroup)
@@ -23,48 +23,44 @@ def command() -> None:
 
 @command.command("list")
 @graph_address(positional=True)
-@_json
+@json_option
 def list_(uri: str | None, as_json: bool) -> None:
     """List the operations that recovery has settled, newest first."""
     with open_graph(uri, read_only=True) as graph:
         records = graph.recovery_list()
+        shapes = [_shape(record, graph) for record in records]
     text = "\n".join(_line(record) for record in records)
-    Output(as_json=as_json).result(
-        text or "nothing was recovered", {"recoveries": [_shape(r) for r in records]}
-    )
+    Output(as_json=as_json).result(text or "nothing was recovered", {"recoveries": shapes})
 
 
 @command.command("show")
 @graph_address(positional=False)
 @click.argument("operation_id")
-@_json
+@json_option
 def show(uri: str | None, operation_id: str, as_json: bool) -> None:
     """Show what recovery did about one operation."""
     with open_graph(uri, read_only=True) as graph:
-        shape = _shape(graph.recovery_show(operation_id))
+        shape = _shape(graph.recovery_show(operation_id), graph)
     text = "\n".join(f"{key}: {value}" for key, value in shape.items() if value is not None)
     Output(as_json=as_json).result(text, shape)
 
 
 @command.command("status")
 @graph_address(positional=True)
-@_json
+@json_option
 def status(uri: str | None, as_json: bool) -> None:
     """Show pending records and what recovery would do; changes nothing."""
     with open_graph(uri, read_only=True) as graph:
         pending = [_pending(each) for each in graph.recovery_status()]
-    lines = [
-        f"{each['operation_id']} {each['writer_kind']} on {each['branch']}: {each['verdict']}"
-        for each in pending
-    ]
-    Output(as_json=as_json).result("\n".join(lines) or "nothing pending", {"pending": pending})
+    text = "\n".join(_pending_line(each) for each in pending)
+    Output(as_json=as_json).result(text or "nothing pending", {"pending": pending})
 
 
 @command.command("quarantine")
 @graph_address(positional=False)
 @click.argument("operation_id")
 @click.option("--confirm", is_flag=True, help="Set the record aside.")
-@_json
+@json_option
 def quarantine(uri: str | None, operation_id: str, confirm: bool, as_json: bool) -> None:
     """Set aside a record that recovery cannot settle, after a look at the tables it names."""
     if not confirm:
@@ -82,9 +78,18 @@ def _line(record: RecoveryRecord) -> str:
     return f"{record.operation_id} {record.recovery_kind} {record.sidecar_writer_kind}: {tables}"
 
 
-def _shape(record: RecoveryRecord) -> dict[str, object]:
+def _shape(record: RecoveryRecord, graph: Graph) -> dict[str, object]:
+    """Return an audit row together with the commit that settled the operation.
+
+    The commit of a branch that has been deleted is gone with it.
+    """
+    commit = None
+    if record.graph_commit_id is not None:
+        with suppress(NotFoundError):
+            commit = graph.get_commit(record.graph_commit_id).to_json()
     return {
         **vars(record),
+        "commit": commit,
         "recovery_kind": record.recovery_kind.value,
         "per_table_outcomes": [vars(outcome) for outcome in record.per_table_outcomes],
         "transaction_ids": list(record.transaction_ids),
@@ -94,14 +99,24 @@ def _shape(record: RecoveryRecord) -> dict[str, object]:
 def _pending(each: PendingRecovery) -> dict[str, object]:
     sidecar = each.sidecar
     return {
-        "operation_id": sidecar.operation_id,
-        "writer_kind": sidecar.writer_kind.value,
-        "branch": sidecar.branch,
-        "actor_id": sidecar.actor_id,
-        "started_at": sidecar.started_at,
+        "operation_id": each.operation_id,
+        "writer_kind": sidecar and sidecar.writer_kind.value,
+        "branch": each.branch,
+        "actor_id": sidecar and sidecar.actor_id,
+        "started_at": sidecar and sidecar.started_at,
         "verdict": each.verdict.value,
         "datasets": [
             {"type_key": table.table_key, "classification": label.value}
-            for table, label in zip(sidecar.tables, each.classes, strict=False)
+            for table, label in zip(sidecar.tables if sidecar else (), each.classes, strict=False)
         ],
+        "problem": each.problem,
     }
+
+
+def _pending_line(shape: dict[str, object]) -> str:
+    if shape["problem"] is not None:
+        blocked = f"branch {shape['branch']}" if shape["branch"] else "the graph"
+        return f"{shape['operation_id']} blocks {blocked}: {shape['problem']}"
+    return (
+        f"{shape['operation_id']} {shape['writer_kind']} on {shape['branch']}: {shape['verdict']}"
+    )

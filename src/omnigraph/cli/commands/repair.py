@@ -8,7 +8,8 @@ import click
 
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, type_label
+from omnigraph.cli.output import Output, json_option, type_label
+from omnigraph.names import MAIN
 from omnigraph.wire.outcomes import EXIT_FAILURE
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @graph_address(positional=True)
 @click.option("--confirm", is_flag=True, help="Publish drift that is verified upkeep.")
 @click.option("--force", is_flag=True, help="With --confirm: publish all other drift as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 @click.pass_context
 def command(
     context: click.Context,
@@ -43,10 +44,12 @@ def command(
 
 def _line(table: TableRepair) -> str:
     label = type_label(table.table_key)
-    if table.action == "no_op":
-        return f"{label}: no drift"
-    found = ", ".join(table.operations) or "unreadable"
+    if table.branch != MAIN:
+        label = f"{label} on branch '{table.branch}'"
     problem = f"; {table.error}" if table.error else ""
+    if table.action == "no_op":
+        return f"{label}: no drift{problem}"
+    found = ", ".join(table.operations) or "unreadable"
     return (
         f"{label}: {table.classification} ({found}) between published"
         f" {table.published_version} and head {table.head_version}: {table.action}{problem}"

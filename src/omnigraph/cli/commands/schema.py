@@ -8,9 +8,15 @@ import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_desired = click.option(
+    "--schema",
+    "schema_path",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The desired schema (`.pg`).",
+)
 
 
 @click.group("schema", cls=ScopedGroup)
@@ -20,7 +26,7 @@ def command() -> None:
 
 @command.command("show")
 @graph_address(positional=True)
-@_json
+@json_option
 def show(uri: str | None, as_json: bool) -> None:
     """Show the accepted schema."""
     source = open_graph(uri, read_only=True).schema_source()
@@ -29,15 +35,9 @@ def show(uri: str | None, as_json: bool) -> None:
 
 @command.command("plan")
 @graph_address(positional=True)
-@click.option(
-    "--schema",
-    "schema_path",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The desired schema (`.pg`).",
-)
+@_desired
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard ones.")
-@_json
+@json_option
 def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: bool) -> None:
     """Say what it takes to get to another schema; touches no data."""
     graph = open_graph(uri, read_only=True)
@@ -48,15 +48,9 @@ def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: boo
 
 @command.command("apply")
 @graph_address(positional=True)
-@click.option(
-    "--schema",
-    "schema_path",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The desired schema (`.pg`).",
-)
+@_desired
 @click.option("--allow-data-loss", is_flag=True, help="Purge what drops remove.")
-@_json
+@json_option
 def apply(
     uri: str | None,
     schema_path: Path,

@@ -6,14 +6,14 @@ import click
 
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 
 
 @click.command("snapshot", cls=ScopedCommand)
 @graph_address(positional=True)
 @click.option("--branch", default="main", show_default=True, help="The branch.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def command(uri: str | None, branch: str, as_json: bool) -> None:
     """Show which version of which dataset a branch publishes."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance

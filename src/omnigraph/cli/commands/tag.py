@@ -8,12 +8,10 @@ import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
 from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output
+from omnigraph.cli.output import Output, json_option
 
 if TYPE_CHECKING:
     from omnigraph.graph import Tag
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group("tag", cls=ScopedGroup)
@@ -25,7 +23,7 @@ def command() -> None:
 @graph_address(positional=False)
 @click.argument("name")
 @click.argument("commit_id", required=False, metavar="[COMMIT]")
-@_json
+@json_option
 def create(uri: str | None, name: str, commit_id: str | None, as_json: bool) -> None:
     """Name a commit, by default the head of main."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
@@ -40,7 +38,7 @@ def create(uri: str | None, name: str, commit_id: str | None, as_json: bool) -> 
 
 @command.command("list")
 @graph_address(positional=False)
-@_json
+@json_option
 def list_(uri: str | None, as_json: bool) -> None:
     """List the tags by name."""
     tags = open_graph(uri, read_only=True).tag_list()
@@ -51,7 +49,7 @@ def list_(uri: str | None, as_json: bool) -> None:
 @command.command("delete")
 @graph_address(positional=False)
 @click.argument("name")
-@_json
+@json_option
 def delete(uri: str | None, name: str, as_json: bool) -> None:
     """Forget a tag; the commit stays."""
     graph = open_graph(uri, read_only=False)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.query.check.expr import (
+    bare_node,
     constant_of,
     entity_id,
     parameter_of,
     property_of,
-    report_bare_edge,
-    report_unbound,
 )
 from omnigraph.query.check.scope import Context, Scope
 from omnigraph.query.check.search import check_ranking
@@ -154,14 +153,8 @@ def _variable_value(context: Context, scope: Scope, variable: Variable) -> Value
     parameter = parameter_of(context, variable)
     if parameter is not None:
         return parameter
-    bound = scope.variables.get(variable.name)
-    if bound is None:
-        report_unbound(context, scope, variable)
-    elif bound.kind == "edge":
-        report_bare_edge(context, variable)
-    elif bound.entity is not None:
-        return entity_id(bound)
-    return None
+    node = bare_node(context, scope, variable)
+    return None if node is None else entity_id(node)
 
 
 def _score(

@@ -233,16 +233,23 @@ def filter_operand(context: Context, scope: Scope, expression: Expr) -> Value | 
     return None
 
 
-def _variable_operand(context: Context, scope: Scope, variable: Variable) -> Value | None:
-    parameter = parameter_of(context, variable)
-    if parameter is not None:
-        return parameter
+def bare_node(context: Context, scope: Scope, variable: Variable) -> Bound | None:
+    """Return the node that a variable stands for, used alone; report what is no node."""
     bound = scope.variables.get(variable.name)
     if bound is None:
         report_unbound(context, scope, variable)
     elif bound.kind == "edge":
         report_bare_edge(context, variable)
     elif bound.entity is not None:
+        return bound
+    return None
+
+
+def _variable_operand(context: Context, scope: Scope, variable: Variable) -> Value | None:
+    parameter = parameter_of(context, variable)
+    if parameter is not None:
+        return parameter
+    if bare_node(context, scope, variable) is not None:
         context.report.error(
             "T7",
             f"`${variable.name}` is a node, and a filter compares single values",

@@ -1,0 +1,20 @@
+"""An interrupt from the keyboard stays one on its way through a stream.
+
+Python runs the handler of a signal inside whatever the main thread does. When that is a native
+library at work on an Arrow stream, the exception has to pass a C interface that knows only text,
+and comes out as a failure of the stream. Nothing is wrong with the data: somebody wants to stop.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_INTERRUPT: Final = re.compile(r"^(?:.*\bExternal error: )?KeyboardInterrupt(?::|$)", re.MULTILINE)
+"""What the stream says of it, or the last line of the stack trace of whoever feeds the stream."""
+
+
+def raise_interrupt(error: BaseException | None) -> None:
+    """Raise the interrupt that this error was, if it was one."""
+    if error is not None and _INTERRUPT.search(str(error)):
+        raise KeyboardInterrupt from None

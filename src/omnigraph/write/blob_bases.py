@@ -1,0 +1,79 @@
+"""The places outside of a graph that blobs may be read from, spelled in one way.
+
+A base is an absolute URL of a folder. Rows name objects by text, and a URI is compared with its
+base by text, so a base that could be spelled in two ways is refused or brought into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from omnigraph.errors import InvalidInputError
+
+_SCHEMES: Final = ("s3", "file", "gs", "az")
+_BYTES_MAX: Final = 64 * 1024
+_SHOWN_MAX: Final = 200
+
+
+class InvalidBlobBaseError(InvalidInputError):
+    """A place that external blobs may be read from is not spelled as one; nothing was written."""
+
+    code = "OG-BLOB-BASE"
+    hint = "give the URL of a folder, such as s3://bucket/folder/ or file:///folder/"
+
+    def __init__(self, base: str, problem: str) -> None:
+        self.base = base
+        self.problem = problem
+        shown = base if len(base) <= _SHOWN_MAX else f"{base[:_SHOWN_MAX]}…"
+        super().__init__(f"`{shown}` is no base of external blobs: {problem}")
+
+
+def blob_bases(bases: Iterable[str]) -> tuple[str, ...]:
+    """Check the bases and return them in one spelling, each once.
+
+    >>> blob_bases(["S3://Lake/pictures"])
+    ('s3://lake/pictures/',)
+    """
+    return tuple(sorted({_base(base) for base in bases}))
+
+
+def _base(text: str) -> str:
+    problem = _problem_of_text(text)
+    if problem is None:
+        parts = urlsplit(text)
+        problem = _problem_of_parts(parts)
+    if problem is not None:
+        raise InvalidBlobBaseError(text, problem)
+    path = parts.path.rstrip("/")
+    if parts.scheme == "file" and not Path(unquote(path) or "/").is_dir():
+        raise InvalidBlobBaseError(text, "there is no such folder")
+    return f"{parts.scheme}://{parts.netloc.lower()}{path}/"
+
+
+def _problem_of_text(text: str) -> str | None:
+    """Say what is wrong before it is taken apart, which forgives too much."""
+    if len(text.encode()) > _BYTES_MAX:
+        return f"it is longer than {_BYTES_MAX} bytes"
+    if text != text.strip() or "\\" in text or not text.isprintable():
+        return "it has blanks around it, a backslash or a control character"
+    if "?" in text or "#" in text:
+        return "it has a query or a fragment"
+    return None
+
+
+def _problem_of_parts(parts: SplitResult) -> str | None:
+    if parts.scheme not in _SCHEMES or (parts.scheme != "file" and not parts.netloc):
+        return f"expected an absolute URL of {', '.join(f'{name}://' for name in _SCHEMES)}"
+    if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
+        return "a file URL names no machine, and an absolute path"
+    if "@" in parts.netloc or ":" in parts.netloc:
+        return "it names a user or a port"
+    inner = parts.path.strip("/").split("/") if parts.path.strip("/") else []
+    if parts.path.startswith("//") or parts.path.endswith("//"):
+        return "it has an empty component"
+    if any(unquote(part) in {"", ".", ".."} or "/" in unquote(part) for part in inner):
+        return "it has a component that is empty, `.` or `..`"
+    return None
