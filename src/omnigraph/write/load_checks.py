@@ -307,8 +307,8 @@ class LoadJudge:
             start += slab.num_rows
 
 
-def _spelled(rows: pa.Table, members: tuple[str, ...]) -> list[list[str | None]]:
-    """Return the texts of each member's values."""
+def _spelled(rows: pa.Table, members: tuple[str, ...]) -> list[list[str]]:
+    """Return the texts of each member; rows with a null share no tuple."""
     return [spell(flat(rows[name])).to_pylist() for name in members]
 
 
