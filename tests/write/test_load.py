@@ -18,11 +18,13 @@ from omnigraph.graph import Graph, LoadResult, OpenMode
 from omnigraph.manifest.errors import ExpectedVersionMismatchError
 from omnigraph.names import BranchName
 from omnigraph.recovery.failpoints import arm, disarm
+from omnigraph.store.errors import StorageFullError
 from omnigraph.write.attempts import BESIDE_MAX
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import BlobSourceUnreadableError
 from omnigraph.write.load import Loader, LoadOptions
 from omnigraph.write.load_source import InputUnreadableError, RecordSource
+from omnigraph.write.spool import SpoolRoom
 from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from support.loads import graph_lines
 from support.places import Place
@@ -188,6 +190,21 @@ def test_rows_that_wait_in_files_load_like_those_in_memory(
     rows = graph.snapshot().open("node:Person").scan().read_all()
     assert rows["name"].to_pylist() == [f"p{n}" for n in range(30_000)]
     assert pa.compute.count_distinct(rows["id"]).as_py() == 30_000
+
+
+def test_no_space_for_rows_that_wait_is_told_as_such(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every write to this device finds the disk full.
+    monkeypatch.setattr(SpoolRoom, "new_file", lambda _: Path("/dev/full"))
+    records = [person(f"p{n}") for n in range(5_000)]
+    options = LoadOptions(WriteMode.MERGE, BranchName("main"), memory_max=1 << 10)
+    loader = Loader(graph._repository, graph._committer)
+    with pytest.raises(StorageFullError, match="TMPDIR can name another place"):
+        loader.load(RecordSource(lines(*records)), options)
+    assert names(graph) == []
+    graph.load(lines(person("a")), mode="merge")
+    assert names(graph) == ["a"]
 
 
 def test_rewritten_ends_and_ids_that_come_late_name_the_right_records(

@@ -10,11 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, LoadResult
+from omnigraph.names import BranchName
 from omnigraph.recovery.failpoints import arm, disarm
+from omnigraph.write.delta import WriteMode
+from omnigraph.write.load import Loader, LoadOptions
 from omnigraph.write.load_quarantine import QuarantineInUseError, QuarantineUnwritableError
-from omnigraph.write.load_result import LoadOptionsError
-from omnigraph.write.load_source import InputUnreadableError
+from omnigraph.write.load_result import LoadOptionsError, OnError
+from omnigraph.write.load_source import InputUnreadableError, RecordSource
+from omnigraph.write.spool import MEMORY_MAX
 from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from support.loads import graph_lines
 from support.places import Place
@@ -231,6 +235,39 @@ def test_values_of_a_stream_that_cannot_be_held_are_set_aside_as_texts(
     assert kept["position"] == 2
     assert kept["text"] == bad.decode(errors="backslashreplace")
     assert json.loads((tmp_path / "q" / "node-Person.jsonl").read_text())["position"] == 3
+
+
+@pytest.mark.parametrize("memory_max", [1 << 10, MEMORY_MAX], ids=["in files", "in memory"])
+def test_rows_with_blobs_are_left_out_merged_and_compared_wherever_they_wait(
+    local_place: Place, tmp_path: Path, memory_max: int
+) -> None:
+    graph = local_place.init("node Pic { name: String @key  code: I32 @unique  bytes: Blob? }")
+    blobs = ["base64:" + "YWJj" * 4_000, None, "base64:"]
+    records = [
+        {"type": "Pic", "data": {"name": f"p{n}", "code": n // 2, "bytes": blobs[n % 3]}}
+        for n in range(1_200)
+    ]
+    loader = Loader(graph._repository, graph._committer)
+
+    def load(name: str) -> LoadResult:
+        options = LoadOptions(
+            WriteMode.MERGE,
+            BranchName("main"),
+            on_error=OnError.QUARANTINE,
+            quarantine=tmp_path / name,
+            memory_max=memory_max,
+        )
+        return loader.load(RecordSource(lines(*records)), options)
+
+    first = load("first")
+    assert (first.inserted, first.rejected) == (600, 600)
+    kept = set_aside(tmp_path / "first")
+    for number in (1, 3, 5):
+        record = kept["node-Pic.jsonl", number + 1]["record"]
+        assert isinstance(record, dict)
+        assert record["data"]["bytes"] == blobs[number % 3]
+    again = load("again")
+    assert (again.unchanged, again.updated, again.rejected) == (600, 0, 600)
 
 
 def test_reading_errors_do_not_hide_rules_across_rows(graph: Graph) -> None:

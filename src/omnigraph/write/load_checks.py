@@ -206,14 +206,16 @@ class LoadJudge:
         again, first = found.columns()
         both = np.unique(np.concatenate([again, first]))
         rows = loaded.pick(both, tuple(dict.fromkeys(("id", *members))))
+        spelled = _spelled(rows, members)
+        ids = rows["id"].to_pylist()
         positions, firsts = loaded.positions(again), loaded.positions(first)
         places = np.searchsorted(both, again).tolist(), np.searchsorted(both, first).tolist()
         for n, (row, holder) in enumerate(zip(*places, strict=True)):
             violation = unique_violation(
                 loaded.owner,
                 members,
-                [spell(flat(rows[name].slice(row, 1)))[0].as_py() for name in members],
-                held_by=(rows["id"][holder].as_py(), rows["id"][row].as_py()),
+                [texts[row] for texts in spelled],
+                held_by=(ids[holder], ids[row]),
                 position=positions[n],
                 rule=rule,
                 where=self._scope.both(firsts[n], positions[n]),
@@ -252,14 +254,16 @@ class LoadJudge:
         rows = np.sort(np.concatenate(hits))
         picked = loaded.pick(rows, tuple(dict.fromkeys(("id", *members))))
         pairs = matching_rows(members, picked, holders)
+        spelled = _spelled(picked, members) if pairs else []
+        holder_ids, ids = holders["id"].to_pylist(), picked["id"].to_pylist()
         shown = pairs[: self.findings.room]
         positions = loaded.positions(rows[[row for row, _ in shown]]) if shown else []
         for (row, holder), position in zip(shown, positions, strict=True):
             violation = unique_violation(
                 loaded.owner,
                 members,
-                [spell(flat(picked[name].slice(row, 1)))[0].as_py() for name in members],
-                held_by=(holders["id"][holder].as_py(), picked["id"][row].as_py()),
+                [texts[row] for texts in spelled],
+                held_by=(holder_ids[holder], ids[row]),
                 position=position,
                 rule="unique",
             )
@@ -301,6 +305,11 @@ class LoadJudge:
         for slab in self._stored.scan(key, columns):
             yield slab, np.arange(start, start + slab.num_rows)
             start += slab.num_rows
+
+
+def _spelled(rows: pa.Table, members: tuple[str, ...]) -> list[list[str]]:
+    """Return the texts of each member; rows with a null share no tuple."""
+    return [spell(flat(rows[name])).to_pylist() for name in members]
 
 
 def _by_name(catalog: Catalog) -> list[Owner]:

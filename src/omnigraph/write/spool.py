@@ -5,12 +5,16 @@
    which goes with the `SpoolRoom`.
 2. Files are read in batches and never mapped: memory stays bounded by a batch, and the operating
    system counts nothing of them as memory of this process.
+3. Where files find no space the load ends with `StorageFullError`.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import SEEK_END
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self, TypeAlias
@@ -18,6 +22,8 @@ from typing import Any, BinaryIO, Final, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from omnigraph.store.errors import StorageFullError
 
 MEMORY_MAX: Final = 64 << 20
 """What one load keeps in memory, in bytes."""
@@ -28,6 +34,7 @@ _CHUNK_BYTES: Final = 4 << 20
 _BATCH_BYTES_MIN: Final = 1 << 20
 """Smaller batches are put together before they are written."""
 _SLAB_NUMBERS: Final = 1 << 18
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 Columns: TypeAlias = tuple[npt.NDArray[Any], ...]
 
@@ -46,11 +53,18 @@ class SpoolRoom:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *trace: object
+    ) -> None:
         for file in self._opened:
-            file.close()
+            # Closing writes what is left of a buffer, and nobody wants that any more.
+            with suppress(OSError):
+                file.close()
         if self._directory is not None:
             self._directory.cleanup()
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            reason = f"{os.strerror(error.errno)}; TMPDIR can name another place for waiting rows"
+            raise StorageFullError(path=tempfile.gettempdir(), reason=reason) from error
 
     def spool(self, schema: pa.Schema) -> Spool:
         """Open a place for the rows of one table."""
@@ -132,8 +146,10 @@ class Spool:
         options = pa.ipc.IpcReadOptions(included_fields=places)
         with pa.OSFile(str(self._path)) as file:
             reader = pa.ipc.open_file(file, options=options)
+            schema = pa.schema([self._schema.field(name) for name in names])
             for number in range(reader.num_record_batches):
-                yield reader.get_batch(number).select(names)
+                columns_read = reader.get_batch(number).select(names).columns
+                yield pa.RecordBatch.from_arrays(columns_read, schema=schema)
 
     def _write_out(self) -> None:
         if not self._batches:
@@ -141,11 +157,16 @@ class Spool:
         if self._writer is None:
             self._path = self._room.new_file()
             self._sink = pa.OSFile(str(self._path), "wb")
-            self._writer = pa.ipc.new_file(self._sink, self._schema)
-        rows = pa.Table.from_batches(self._batches, self._schema)
+            self._writer = pa.ipc.new_file(self._sink, _plain(self._schema))
+        rows = pa.Table.from_batches(self._batches, self._schema).cast(_plain(self._schema))
         is_fine = rows.nbytes < len(self._batches) * _BATCH_BYTES_MIN
         self._writer.write_table(rows.combine_chunks() if is_fine else rows)
         self._batches, self._pending_bytes = [], 0
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """Return the types alone: a file that names Lance's blobs is read back as other arrays."""
+    return pa.schema([pa.field(field.name, field.type, field.nullable) for field in schema])
 
 
 class NumberSpool:
