@@ -28,7 +28,7 @@ class Interrupted(BytesIO):
 
     def read(self, size: int | None = -1) -> bytes:
         found = super().read(size)
-        if not found:
+        if size and not found:
             self._then()
         return found
 

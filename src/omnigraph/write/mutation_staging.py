@@ -289,7 +289,7 @@ class MutationStaging:
 # -- rows ----------------------------------------------------------------------------------------
 
 _NO_IDS: Final = pa.chunked_array([], pa.utf8())
-_NO_ID: Final = pa.array([], pa.utf8())
+_NO_ID: Final = pa.nulls(0, pa.utf8())
 _NOTHING: Final = pa.nulls(0, pa.bool_())
 
 
