@@ -119,10 +119,7 @@ def test_a_power_failure_at_any_flush_of_any_job_loses_no_answer(
 
 
 PHASES = ["write.post_stage", "write.sidecar_written", "write.phase_b_done", "write.published"]
-"""Where a phase ends: what it has made is durable before the next one relies on it.
-
-Nobody relies on staged rows before the recovery record names them.
-"""
+"""Where a phase ends: what it has made is durable before the next one relies on it."""
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
@@ -140,9 +137,7 @@ def test_every_phase_is_durable_before_the_next_one_begins(archives: Archives, j
         failpoints.arm(point, partial(look, point))
     job.run(graph)
     assert unflushed.keys() >= set(PHASES[1:]), "a schema apply stages inside its turn"
-    staged = unflushed.get("write.post_stage", set())
-    assert all("/data/" in name or "/_deletions/" in name for name in staged), staged
-    assert not any(unflushed[point] for point in PHASES[1:]), unflushed
+    assert not any(unflushed.values()), unflushed
     counts = {b: flushes[b] - flushes[a] for a, b in pairwise(unflushed)}
     if not job.moves_tables:
         assert counts.pop("write.phase_b_done") == 0

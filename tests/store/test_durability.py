@@ -190,15 +190,3 @@ def test_a_failed_flush_of_a_commit_has_an_unknown_outcome(
 
 def test_object_stores_need_no_flusher(s3_store: Store) -> None:
     assert isinstance(s3_store.flusher, NoFlusher)
-
-
-def test_what_is_put_off_is_left_to_whoever_flushes_the_transaction(local_store: Store) -> None:
-    base = create(local_store, numbered(1))
-    shadow = Shadow(local_store)
-    with local_store.flusher.together():
-        with local_store.flusher.put_off():
-            later = local_store.datasets.stage_append(base, people(["x"]))
-        local_store.datasets.stage_append(base, people(["y"]))
-    assert shadow.unflushed() == {file.path for file in later.files}
-    local_store.datasets.flush_staged([later])
-    assert shadow.unflushed() == set()

@@ -13,7 +13,6 @@ from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
 from omnigraph.write.prepare import KeptRows, new_rows_ahead, prepare
 from omnigraph.write.protocol import TableWrite
 from support.places import CITY, PERSON, Place, add, repository_of
-from support.power import Shadow
 from support.writer import people
 
 NOBODY = pa.array([], pa.utf8())
@@ -198,23 +197,6 @@ def test_a_guess_that_rows_are_new_is_taken_back_when_one_is_stored(graph: Graph
     assert write.staged[0].counts.updated == 1
     named = {Path(graph.uri) / file.path for file in write.staged[0].files}
     assert data_files(graph) - before <= named
-
-
-def test_few_rows_are_flushed_by_the_commit_and_many_before_it(graph: Graph) -> None:
-    graph = Graph.open(graph.uri, durability="full")
-    repository = repository_of(graph)
-    shadow = Shadow(repository.store)
-    for rows, is_flushed in (
-        (people("d"), False),
-        (people("a"), False),
-        (people(*(f"p{number}" for number in range(5_000))), True),
-    ):
-        (write,) = staged(graph, change(rows))
-        paths = {file.path for file in write.staged[0].files}
-        assert write.is_flushed is is_flushed
-        assert (shadow.unflushed() & paths) == (set() if is_flushed else paths)
-        repository.store.datasets.flush_staged(write.staged)
-        assert not shadow.unflushed() & paths
 
 
 def test_a_table_that_must_be_forked_is_not_written_ahead(graph: Graph) -> None:

@@ -299,10 +299,6 @@ class DatasetStore(Protocol):
 
     # Committing
 
-    def flush_staged(self, staged: Sequence[StagedTransaction]) -> None:
-        """Flush the files of transactions that were staged with flushing put off."""
-        ...
-
     def verify_staged_files(self, staged: StagedTransaction) -> None:
         """Check that every staged file exists with its size, or raise `StagedFilesLostError`."""
         ...

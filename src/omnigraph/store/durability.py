@@ -53,10 +53,6 @@ class Flusher(Protocol):
         """Put off what this thread asks of `files` inside the block to the end of it."""
         ...
 
-    def put_off(self) -> AbstractContextManager[None]:
-        """Leave what this thread asks of `files` inside the block to a later step."""
-        ...
-
 
 class NoFlusher:
     """Flushes nothing: `process` durability and object stores."""
@@ -71,10 +67,6 @@ class NoFlusher:
         """Do nothing."""
 
     def together(self) -> AbstractContextManager[None]:
-        """Do nothing."""
-        return nullcontext()
-
-    def put_off(self) -> AbstractContextManager[None]:
         """Do nothing."""
         return nullcontext()
 
@@ -146,18 +138,6 @@ class DiskFlusher:
         if gathered:
             with _flush_failures(str(gathered[0])):
                 self.files(gathered)
-
-    @contextmanager
-    def put_off(self) -> Iterator[None]:
-        """Leave what this thread asks of `files` inside the block to a later step.
-
-        Whoever does that knows the files and has them flushed before anybody relies on them.
-        """
-        outer, self._gathered.paths = self._gathered.paths, []
-        try:
-            yield
-        finally:
-            self._gathered.paths = outer
 
     def contents(self, path: Path) -> None:
         """Flush the bytes of a file that is about to be renamed."""

@@ -356,14 +356,6 @@ class FaultyDatasetStore:
             ),
         )
 
-    def flush_staged(self, staged: Sequence[StagedTransaction]) -> None:
-        """Flush the files of staged transactions."""
-        self._effect(
-            "flush_staged",
-            staged[0].base.location,
-            lambda: self._inner.flush_staged(staged),
-        )
-
     def verify_staged_files(self, staged: StagedTransaction) -> None:
         """Check that every staged file exists."""
         self._read(

@@ -332,10 +332,6 @@ class LanceStore:
 
     # Committing
 
-    def flush_staged(self, staged: Sequence[StagedTransaction]) -> None:
-        """Flush the files of transactions that were staged with flushing put off."""
-        self._flush(file for transaction in staged for file in transaction.files)
-
     def verify_staged_files(self, staged: StagedTransaction) -> None:
         """Check that every staged file exists with its size."""
         self._committer.verify_files(staged)

@@ -9,15 +9,13 @@
    `kept`, and the next one on the same lineage uses the files again.
 6. A few rows of which none is known to be stored are written while they are still being validated
    (`new_rows_ahead`). If one of them turns out to be stored, the file is removed again.
-7. Few rows are not flushed here: nobody relies on them yet, and the commit flushes them together
-   with its record. Many are, because a turn should be short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.manifest.layout import Incarnation
-    from omnigraph.store import Store
+    from omnigraph.store import DatasetStore, Store
     from omnigraph.store.objects import ObjectStore
     from omnigraph.store.records import StagedTransaction, WrittenFragment
     from omnigraph.write.delta import GraphDelta, TableDelta
@@ -50,7 +48,6 @@ KeptRows: TypeAlias = "dict[tuple[str, str, str | None], tuple[WrittenFragment, 
 """Appended rows that are written already, by table and lineage."""
 _GUESSED_ROWS_MAX: Final = 256
 """So few rows cost less to write for nothing than to wait for the look-up."""
-_FLUSHED_LATER_MAX: Final = 4_096
 
 
 def prepare(
@@ -82,7 +79,8 @@ def prepare(
         for _, table in sorted(delta.tables.items(), key=_nodes_first)
         if not table.is_empty
     )
-    return tuple(write for write in writes if write is not None)
+    with repository.store.flusher.together():
+        return tuple(write for write in writes if write is not None)
 
 
 @contextmanager
@@ -102,7 +100,7 @@ def new_rows_ahead(
         # A table that the branch does not own is forked first, which is more than unnamed files.
         if _is_likely_new(table) and entry.owner == incarnation.text:
             base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
-            write = partial(_write_new, table, base, store)
+            write = partial(store.datasets.write_fragments, base, table.rows)
             started[key, base.location, base.branch] = store.beside.start(write)
     try:
         yield kept
@@ -121,22 +119,6 @@ def _remove_files(fragments: Iterable[WrittenFragment], objects: ObjectStore) ->
     for file in (file for fragment in fragments for file in fragment.files):
         with suppress(OmnigraphError):
             objects.delete(file.path)
-
-
-def _is_small(delta: TableDelta) -> bool:
-    """Whether flushing the files can wait for the commit."""
-    return bool(delta.rows.num_rows + len(delta.deleted) <= _FLUSHED_LATER_MAX)
-
-
-def _flushing(delta: TableDelta, store: Store) -> AbstractContextManager[None]:
-    return store.flusher.put_off() if _is_small(delta) else nullcontext()
-
-
-def _write_new(
-    delta: TableDelta, base: DatasetVersion, store: Store
-) -> tuple[WrittenFragment, ...]:
-    with _flushing(delta, store):
-        return store.datasets.write_fragments(base, delta.rows)
 
 
 @dataclass(frozen=True)
@@ -166,17 +148,16 @@ def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:
         return TableWrite(delta.table_key, (staged,), delta.rows.num_rows, base)
     if located is None or not located.count:
         staged = datasets.stage_append(base.base, fragments=_appended(delta, base, work))
-        count = entry.row_count + delta.rows.num_rows
-        return TableWrite(delta.table_key, (staged,), count, base, is_flushed=not _is_small(delta))
+        return TableWrite(delta.table_key, (staged,), entry.row_count + delta.rows.num_rows, base)
     useless = work.kept.pop(_lineage(delta, base), ())
     _remove_files(useless, work.store.objects)
-    return _prepare_update(delta, located, base, work.store)
+    return _prepare_update(delta, located, base, datasets)
 
 
 def _appended(delta: TableDelta, base: WriteBase, work: _Work) -> tuple[WrittenFragment, ...]:
     lineage = _lineage(delta, base)
     if lineage not in work.kept:
-        work.kept[lineage] = _write_new(delta, base.base, work.store)
+        work.kept[lineage] = work.store.datasets.write_fragments(base.base, delta.rows)
     return work.kept[lineage]
 
 
@@ -206,33 +187,30 @@ def _is_likely_new(delta: TableDelta) -> bool:
 
 
 def _prepare_update(
-    delta: TableDelta, located: Located, base: WriteBase, store: Store
+    delta: TableDelta, located: Located, base: WriteBase, datasets: DatasetStore
 ) -> TableWrite:
     row_count = delta.rows.num_rows
     is_stored = located.found[:row_count]
     rewritten = int(np.count_nonzero(is_stored))
     deleted = located.count - rewritten
-    staged = _stage_update(delta, located, base, store)
+    staged = _stage_update(delta, located, base, datasets)
     count = base.entry.row_count + row_count - rewritten - deleted
-    return TableWrite(delta.table_key, (staged,), count, base, is_flushed=not _is_small(delta))
+    return TableWrite(delta.table_key, (staged,), count, base)
 
 
 def _stage_update(
-    delta: TableDelta, located: Located, base: WriteBase, store: Store
+    delta: TableDelta, located: Located, base: WriteBase, datasets: DatasetStore
 ) -> StagedTransaction:
     rows = delta.rows
     is_stored = located.found[: rows.num_rows]
     fragments: list[WrittenFragment] = []
-    datasets = store.datasets
-    with _flushing(delta, store):
-        if is_stored.any():
-            row_ids = located.row_ids[: rows.num_rows]
-            kept = _with_row_ids(rows, is_stored, row_ids)
-            fragments += datasets.write_fragments(base.base, kept, row_id_column=ROW_ID)
-        if not is_stored.all():
-            fragments += datasets.write_fragments(base.base, _picked(rows, ~is_stored))
-        replaced = pa.array(located.addresses[located.found])
-        deletions = datasets.write_deletions(base.base, replaced)
+    if is_stored.any():
+        row_ids = located.row_ids[: rows.num_rows]
+        kept = _with_row_ids(rows, is_stored, row_ids)
+        fragments += datasets.write_fragments(base.base, kept, row_id_column=ROW_ID)
+    if not is_stored.all():
+        fragments += datasets.write_fragments(base.base, _picked(rows, ~is_stored))
+    deletions = datasets.write_deletions(base.base, pa.array(located.addresses[located.found]))
     return datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
 
 

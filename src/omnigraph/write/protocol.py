@@ -2,7 +2,7 @@
 
     prepare   in parallel with everybody: read, validate, fork, stage. No head moves.
     turn      one writer per branch: settle what a dead predecessor left, look again.
-    phase A   every staged file is there with its size and durable; so is the recovery record.
+    phase A   every staged file is there with its size; the recovery record is written.
     phase B   each staged transaction is committed on its table, in order.
     phase C   one manifest commit makes all of it visible, under an id minted in advance.
     phase D   the record is deleted, the turn ends, the caller hears "done".
@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -104,8 +103,6 @@ class TableWrite:
     base: WriteBase | None = None
     location: str = ""
     owner: str = "main"
-    is_flushed: bool = True
-    """Whether the staged files are durable; if not, phase A makes them so."""
 
     @property
     def expected(self) -> Entry | None:
@@ -277,28 +274,12 @@ class Committer:
         with self._repository.publisher.staged_ahead(
             job.incarnation, state, draft=job.draft, updates=job.updates
         ) as ahead:
-            with self._flushed_beside(job):
-                self._objects.put_if_absent(sidecar.path, sidecar.to_json())
+            self._objects.put_if_absent(sidecar.path, sidecar.to_json())
             hit("write.sidecar_written")
             published = self._run(job, sidecar, turn, revalidate, ahead)
         self._forget(sidecar)
         hit("write.sidecar_deleted")
         return published
-
-    @contextmanager
-    def _flushed_beside(self, job: WriteJob) -> Iterator[None]:
-        """Flush what was staged without that, beside the block; it is durable after the block."""
-        tables = (table for table in job.tables if not table.is_flushed)
-        staged = [transaction for table in tables for transaction in table.staged]
-        if not staged:
-            yield
-            return
-        flushed = self._repository.store.beside.start(lambda: self._datasets.flush_staged(staged))
-        try:
-            yield
-        finally:
-            wait([flushed])
-        flushed.result()
 
     def record(self, published: Published) -> None:
         """Add a published commit to the derived tables, after the turn."""
