@@ -74,3 +74,22 @@ def test_a_merge_and_a_revert_read_blobs_only_from_below_the_named_bases(
     assert omnigraph(*revert, "--store", "docs.omni").code == 1
     assert omnigraph(*revert, "--store", "docs.omni", *bases).code == 0
     assert exported(omnigraph, "draft") == ["base64:aGVsbG8="]
+
+
+def test_a_mutation_copies_blobs_from_below_the_named_bases(
+    omnigraph: Terminal, outside: Path
+) -> None:
+    text = "query add($b: Blob) { insert Doc { name: 'far', body: $b } }".replace("'", '"')
+    mutate = ["mutate", "--store", "docs.omni", "-e", text]
+    mutate += ["--params", json.dumps({"b": outside.as_uri()})]
+    denied = omnigraph(*mutate)
+    assert denied.code == 1
+    assert "new external Blob URI ingress is denied for this graph" in denied.err
+    assert "--external-blob-base" in denied.err
+    bases = ["--external-blob-base", outside.parent.as_uri()]
+    assert omnigraph(*mutate, *bases).code == 0
+    outside.unlink()
+    assert exported(omnigraph) == ["base64:aGVsbG8="]
+    gone = omnigraph(*mutate, *bases)
+    assert gone.code != 0
+    assert f"external blob {outside.as_uri()} cannot be read" in gone.err

@@ -194,12 +194,14 @@ class WriteCalls(GraphCore):
         expected_head: str | None = None,
         embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
+        external_blob_bases: Sequence[str] = (),
     ) -> MutationResult:
         """Run a mutation query as one commit; `name` picks one of several in the text.
 
         `expected_head` makes it conditional: when the branch has another head, nothing happens.
         `embed` says which vectors of `@embed` properties are made, if a provider is configured:
-        `missing`, `all` or `off`.
+        `missing`, `all` or `off`. Blobs that are given by URI are read from below
+        `external_blob_bases` only, and copied in.
         """
         self._require_writable("mutate")
         check_actor(actor_id)
@@ -210,6 +212,7 @@ class WriteCalls(GraphCore):
             self._incarnation_of(branch),
             expected_head=expected_head,
             actor_id=actor_id,
+            external_blob_bases=blob_bases(external_blob_bases),
         )
         return Mutations(self._repository, self._committer, self._embedder(embed)).run(request)
 

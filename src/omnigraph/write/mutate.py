@@ -29,6 +29,7 @@ from omnigraph.read.bindings import Bindings
 from omnigraph.recovery import WriterKind
 from omnigraph.write.attempts import attempts
 from omnigraph.write.columns import distinct, without
+from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.locate import StoredRows
 from omnigraph.write.mutation_staging import MutationStaging
 from omnigraph.write.mutation_statements import Affected, StatementRunner
@@ -90,6 +91,7 @@ class MutationRequest:
     incarnation: Incarnation
     expected_head: str | None = None
     actor_id: str | None = None
+    external_blob_bases: tuple[str, ...] = ()
 
 
 class Mutations:
@@ -108,6 +110,8 @@ class Mutations:
         clock = self._repository.clock
         params = coerce_params(query.parameters, request.params)
         bindings = Bindings(params, clock.now_us() // 1_000)
+        options = self._repository.store.settings.storage_options
+        external_blobs = ExternalBlobs(request.external_blob_bases, options)
         decided: Mapping[str, Entry] = {}
         branch = request.incarnation.branch
         for attempt in attempts(self._committer, clock, branch, operation="mutation"):
@@ -117,7 +121,7 @@ class Mutations:
                 if request.expected_head is not None:
                     require_head(snapshot.state, request.expected_head)
                 plan = _plan(file, query, snapshot)
-                change = self._change(plan, bindings, snapshot)
+                change = self._change(plan, bindings, snapshot, external_blobs)
                 if change.delta.is_empty:
                     return self._result(request, plan, change, commit=None)
                 try:
@@ -148,7 +152,13 @@ class Mutations:
             durability=self._repository.store.settings.durability,
         )
 
-    def _change(self, plan: MutationPlan, bindings: Bindings, snapshot: Snapshot) -> _Change:
+    def _change(
+        self,
+        plan: MutationPlan,
+        bindings: Bindings,
+        snapshot: Snapshot,
+        external_blobs: ExternalBlobs,
+    ) -> _Change:
         """Run the statements in memory."""
         catalog = catalog_of(snapshot.schema)
         staging = MutationStaging(snapshot, catalog)
@@ -157,6 +167,7 @@ class Mutations:
             bindings,
             self._repository.clock,
             makes_vectors=self._embedder.is_active,
+            external_blobs=external_blobs,
         )
         affected = Affected()
         for number, statement in enumerate(plan.statements, start=1):

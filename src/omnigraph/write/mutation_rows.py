@@ -4,7 +4,8 @@
    change of the number, floats rounded to F32, text to a blob's bytes.
 2. A value that does not fit, and null for a property that needs one, is an error of the request;
    it names statement, type and property.
-3. Every function here is pure: the same plan and the same bindings give the same columns.
+3. The same plan and the same bindings give the same columns. A blob that lies outside of the graph
+   is read when it is assigned, and its bytes are the graph's own from then on.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from omnigraph.query.plan.plan import AssignedValue, ConstantValue
     from omnigraph.read.bindings import Bindings
     from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.write.external_blobs import ExternalBlobs
 
 _SHOWN_MAX: Final = 60
 
@@ -92,8 +94,16 @@ class UpsertIncompleteError(InvalidInputError):
 class AssignedColumns:
     """The assignments of one statement as columns of one row each, by property."""
 
-    def __init__(self, bindings: Bindings, *, statement: int, type_name: str) -> None:
+    def __init__(
+        self,
+        bindings: Bindings,
+        *,
+        statement: int,
+        type_name: str,
+        external_blobs: ExternalBlobs,
+    ) -> None:
         self._bindings = bindings
+        self._external_blobs = external_blobs
         self._statement = statement
         self._type_name = type_name
 
@@ -153,13 +163,14 @@ class AssignedColumns:
         converted = convert_values([value], prop_type, name)
         if not converted.is_clean:
             raise self._error(name, str(converted.errors[0]))
-        if converted.column.field("uri")[0].is_valid:
+        if self._external_blobs.denied(converted.column).any():
             raise self._error(
                 name,
                 f"property '{name}': new external Blob URI ingress is denied for this graph",
-                hint="give the bytes as `base64:…`",
+                hint="give the bytes as `base64:…`, or name the folder that may be read:"
+                " `external_blob_bases=[...]`, `--external-blob-base`",
             )
-        return converted.column
+        return self._external_blobs.owned(converted.column)
 
     def _error(self, name: str, problem: str, hint: str | None = None) -> MutationValueError:
         return MutationValueError(

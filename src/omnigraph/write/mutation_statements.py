@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import DeleteRows, InsertEdge, InsertNode, UpdateRows, UpsertNode
 from omnigraph.schema.values.ids import derive_ids
+from omnigraph.write.external_blobs import ExternalBlobs
 from omnigraph.write.mutation_predicates import condition_of, has_value_in
 from omnigraph.write.mutation_rows import (
     AssignedColumns,
@@ -62,11 +63,13 @@ class StatementRunner:
         clock: Clock,
         *,
         makes_vectors: bool = False,
+        external_blobs: ExternalBlobs | None = None,
     ) -> None:
         self._staging = staging
         self._bindings = bindings
         self._clock = clock
         self._makes_vectors = makes_vectors
+        self._external_blobs = external_blobs or ExternalBlobs()
 
     def run(self, statement: PlannedStatement, number: int) -> Affected:
         """Run one statement, the `number`th of its query, counted from 1."""
@@ -167,7 +170,12 @@ class StatementRunner:
     # -- parts ----------------------------------------------------------------------------------
 
     def _assigned(self, type_name: str, number: int) -> AssignedColumns:
-        return AssignedColumns(self._bindings, statement=number, type_name=type_name)
+        return AssignedColumns(
+            self._bindings,
+            statement=number,
+            type_name=type_name,
+            external_blobs=self._external_blobs,
+        )
 
     def _table(self, kind: EntityKind, type_name: str) -> TableStaging:
         return self._staging.node(type_name) if kind == "node" else self._staging.edge(type_name)

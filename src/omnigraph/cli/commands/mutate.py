@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, open_graph
+from omnigraph.cli.blob_options import external_blob_option
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.query_input import QueryInput, query_input
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 @click.option(
     "--if-commit", "expected_head", metavar="ID", help="Only if this is the branch's head."
 )
+@external_blob_option
 @json_option
 def command(
     given: QueryInput,
     branch: str,
     expected_head: str | None,
+    external_blob_bases: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run a mutation query as one commit.
@@ -40,7 +43,13 @@ def command(
     graph = open_graph(read_only=False)
     try:
         result = graph.mutate(
-            text, given.name, params, branch=branch, expected_head=expected_head, actor_id=acting()
+            text,
+            given.name,
+            params,
+            branch=branch,
+            expected_head=expected_head,
+            actor_id=acting(),
+            external_blob_bases=external_blob_bases,
         )
     except PreconditionError as error:
         if not as_json:
