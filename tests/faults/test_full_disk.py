@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("disarmed")
 _SIZE = "24m"
 _CHUNKS = (1 << 20, 1 << 12, 1)
 
-JOBS = [JOBS_BY_NAME[name] for name in ("insert", "load merge", "schema apply")]
+JOBS = [JOBS_BY_NAME[name] for name in ("insert", "load merge", "schema apply", "optimize")]
 FIRST = ["start", "write.post_stage", "write.turn_taken"]
 FIRST_OF_SCHEMA_APPLY = ["start", "schema_apply.locked"]
 THEN = [
