@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -19,6 +20,7 @@ from omnigraph.manifest.errors import ExpectedVersionMismatchError
 from omnigraph.names import BranchName
 from omnigraph.recovery.failpoints import arm, disarm
 from omnigraph.store.errors import StorageFullError
+from omnigraph.store.lance_handle import LanceHandle
 from omnigraph.write.attempts import BESIDE_MAX
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.external_blobs import BlobSourceUnreadableError
@@ -465,6 +467,33 @@ def test_a_load_works_on_an_object_store(s3_place: Place) -> None:
 
 
 # -- blobs ----------------------------------------------------------------------------------------
+
+
+def test_blobs_of_rows_that_may_be_unchanged_are_read_together_and_only_if_as_long(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def docs(*contents: bytes) -> bytes:
+        return lines(
+            *(
+                {"type": "Doc", "data": {"name": f"d{n}", "pic": f"base64:{b64encode(c).decode()}"}}
+                for n, c in enumerate(contents)
+            )
+        )
+
+    graph = local_place.init("node Doc { name: String @key  pic: Blob? }")
+    graph.load(docs(b"", b"a\0", b"bb", b"c"), mode="append")
+    read, asked = LanceHandle.read_blobs, list[int]()
+
+    def watched(handle: LanceHandle, column: str, row_ids: Sequence[int]) -> Any:
+        asked.append(len(row_ids))
+        return read(handle, column, row_ids)
+
+    monkeypatch.setattr(LanceHandle, "read_blobs", watched)
+    result = graph.load(docs(b"", b"a\1", b"bb", b"longer"), mode="merge")
+    assert asked == [3]
+    counts = result.node_counts["Doc"]
+    assert (counts.updated, counts.unchanged) == (2, 2)
+    assert graph.load(docs(b"", b"a\1", b"bb", b"longer"), mode="merge").commit is None
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])

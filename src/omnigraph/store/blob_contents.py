@@ -29,7 +29,7 @@ def with_blobs(
     sizes = np.zeros(batch.num_rows, np.int64)
     for name in names:
         sizes += _sizes(batch[name])
-    for start, stop in _slices(sizes):
+    for start, stop in blob_slices(sizes):
         part = batch.slice(start, stop - start)
         for name in names:
             column = blob_contents(handle, name, part[name], part[ROW_ID])
@@ -37,8 +37,12 @@ def with_blobs(
         yield part
 
 
-def _slices(sizes: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
+def blob_slices(
+    sizes: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+) -> Iterator[tuple[int, int]]:
     """Cut rows where their contents would grow over the bound; at least one row each."""
+    if not len(sizes):
+        return
     groups = np.cumsum(sizes) // BLOB_BATCH_BYTES_MAX
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     yield from zip(starts.tolist(), [*starts[1:].tolist(), len(sizes)], strict=True)

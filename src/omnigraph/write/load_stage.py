@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from omnigraph.schema import NodeType
 from omnigraph.schema.values.equality import equal_rows
 from omnigraph.schema.values.numeric import valid_mask
+from omnigraph.store.blob_contents import blob_slices
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.write.buckets import BUCKETS, Buckets, bucket_of
 from omnigraph.write.columns import Integers, Mask, flat, slabs, to_mask
@@ -409,9 +410,14 @@ def _equal_blobs(
     is_given = valid_mask(given)
     equal: Mask = ~is_given & ~valid_mask(described)
     contents = pc.struct_field(given, "data")
-    for row in np.flatnonzero(asked & is_given & is_ours).tolist():
-        stored = handle.read_blobs(name, [int(row_ids[row])])[0]
-        equal[row] = stored == contents[row].as_py()
+    sizes = pc.cast(pc.struct_field(described, "size"), pa.int64()).fill_null(0)
+    is_as_long = to_mask(pc.equal(pc.binary_length(contents), sizes).fill_null(False))
+    rows = np.flatnonzero(asked & is_given & is_ours & is_as_long)
+    for start, stop in blob_slices(np.asarray(sizes)[rows]):
+        part = rows[start:stop]
+        stored = handle.read_blobs(name, row_ids[part].tolist())
+        wanted = contents.take(pa.array(part)).to_pylist()
+        equal[part] = [old == new for old, new in zip(stored, wanted, strict=True)]
     return equal
 
 
