@@ -346,10 +346,10 @@ def interrupt() -> None:
     [
         ("write.post_stage", 0, 0),
         ("write.turn_taken", 0, 0),
-        ("write.sidecar_written", 1, 0),
+        ("recovery.sidecar_write", 1, 0),
         ("write.after_first_table", 1, 0),
-        ("write.phase_b_done", 1, 2),
-        ("write.published", 1, 2),
+        ("write.post_phase_b_pre_manifest_commit", 1, 2),
+        ("graph_publish.after_commit_append", 1, 2),
         ("write.sidecar_deleted", 0, 2),
     ],
 )

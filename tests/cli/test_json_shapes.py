@@ -243,7 +243,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def crash_a_write(uri: str) -> None:
     """Leave a record of a write that was never published, and one that cannot be read."""
     with Graph.open(uri, durability="process") as graph:
-        failpoints.arm("write.phase_b_done")
+        failpoints.arm("write.post_phase_b_pre_manifest_commit")
         try:
             with pytest.raises(failpoints.FailpointError):
                 graph.mutate('query q() { insert Person { name: "cas" } }')

@@ -154,7 +154,7 @@ def test_other_durations_are_usage_errors(text: str, call: Call) -> None:
 def test_recovery_shows_what_is_pending_and_what_was_settled(place: Place, call: Call) -> None:
     graph = place.init()
     assert call("recovery", "status", place.uri)[1] == "nothing pending\n"
-    failpoints.arm("write.phase_b_done")
+    failpoints.arm("write.post_phase_b_pre_manifest_commit")
     try:
         with pytest.raises(failpoints.FailpointError):
             graph.mutate('query q() { insert Person { name: "cas" } }')

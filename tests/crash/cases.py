@@ -8,23 +8,20 @@ from dataclasses import dataclass
 from crash.child import Form
 from crash.world import EXTRAS, Shape, World
 from omnigraph.graph import Graph
-from omnigraph.recovery.failpoints import FAILPOINTS
+from omnigraph.recovery.failpoints import OF_A_WRITE
 from support.places import Place
 
 FINISHED = frozenset(
     {
-        "write.phase_b_done",
-        "write.published",
+        "write.post_phase_b_pre_manifest_commit",
+        "graph_publish.before_commit_append",
+        "graph_publish.after_commit_append",
         "write.sidecar_deleted",
         "schema_apply.published",
     }
 )
-WRITE_POINTS = [
-    name
-    for name in FAILPOINTS
-    # Only merges confirm.
-    if name.startswith("write.") and name != "write.sidecar_confirmed"
-]
+WRITE_POINTS = [name for name in OF_A_WRITE if name != "recovery.sidecar_confirm"]
+"""Only merges confirm."""
 RECOVERY_POINTS = {
     "write.after_first_table": (
         "recovery.sidecar_list",
@@ -34,7 +31,7 @@ RECOVERY_POINTS = {
         "recovery.record_audit",
         "recovery.sidecar_delete",
     ),
-    "write.phase_b_done": (
+    "write.post_phase_b_pre_manifest_commit": (
         "recovery.sidecar_list",
         "recovery.after_roll_forward",
         "recovery.record_audit",
@@ -108,11 +105,12 @@ CASES = [
         "branch merge",
         {"kind": "branch_merge", "source": "draft", "branch": "main"},
         grown_on("main"),
-        (*WRITE_POINTS, "write.sidecar_confirmed"),
+        (*WRITE_POINTS, "recovery.sidecar_confirm"),
         with_branch=True,
         is_diverged=True,
         # A merge counts only when it is confirmed.
-        finished=FINISHED - {"write.phase_b_done"} | {"write.sidecar_confirmed"},
+        finished=FINISHED - {"write.post_phase_b_pre_manifest_commit"}
+        | {"recovery.sidecar_confirm"},
     ),
     Case(
         "update and delete",

@@ -38,7 +38,7 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
                 failpoints.arm_all(message["points"])
                 say(answers, armed=True)
             case "tell":
-                failpoints.arm("write.sidecar_written", lambda: say(answers, record=True))
+                failpoints.arm("recovery.sidecar_write", lambda: say(answers, record=True))
             case "run":
                 assert graph is not None
                 _run(graph, message, answers)

@@ -30,12 +30,12 @@ ELSEWHERE = {
     "strays.after_restore",
 }
 QUICK = {
-    ("insert", "write.sidecar_written"),
+    ("insert", "recovery.sidecar_write"),
     ("first write on a branch", "write.after_first_table"),
-    ("load overwrite", "write.phase_b_done"),
-    ("branch merge", "write.sidecar_confirmed"),
+    ("load overwrite", "write.post_phase_b_pre_manifest_commit"),
+    ("branch merge", "recovery.sidecar_confirm"),
     ("schema apply", "write.after_first_table"),
-    ("optimize", "write.phase_b_done"),
+    ("optimize", "write.post_phase_b_pre_manifest_commit"),
     ("ensure indices", "write.after_first_table"),
 }
 

@@ -136,7 +136,9 @@ def test_a_paused_writer_that_was_taken_over_is_refused_or_tells_the_truth(
     pause_and_take_over(s3_place, nursery, case, point)
 
 
-@pytest.mark.parametrize("point", ["write.after_first_table", "write.phase_b_done"])
+@pytest.mark.parametrize(
+    "point", ["write.after_first_table", "write.post_phase_b_pre_manifest_commit"]
+)
 def test_a_paused_insert_that_was_taken_over_is_refused_or_tells_the_truth(
     s3_place: Place, nursery: Nursery, point: str
 ) -> None:
@@ -151,7 +153,7 @@ def pause_a_recovery(place: Place, nursery: Nursery, crash: str, point: str) -> 
         dying.ask({"do": "arm", "points": f"{crash}=die"})
         dying.send({"do": "run", "number": 0, "operation": CASES[0].form})
         dying.wait()
-    if crash == "write.phase_b_done":
+    if crash == "write.post_phase_b_pre_manifest_commit":
         grown(world, "main")
     with nursery.child() as sweeper:
         # The lease of the dead one runs out first.
@@ -188,7 +190,9 @@ def test_a_paused_roll_back_that_was_taken_over_does_no_harm(
     pause_a_recovery(s3_place, nursery, "write.after_first_table", "recovery.after_void")
 
 
-@pytest.mark.parametrize("point", ["write.sidecar_written", "write.phase_b_done"])
+@pytest.mark.parametrize(
+    "point", ["recovery.sidecar_write", "write.post_phase_b_pre_manifest_commit"]
+)
 def test_on_a_local_disk_others_wait_for_a_paused_writer(
     local_place: Place, nursery: Nursery, point: str
 ) -> None:

@@ -36,10 +36,10 @@ JOBS = [JOBS_BY_NAME[name] for name in ("insert", "load merge", "schema apply", 
 FIRST = ["start", "write.post_stage", "write.turn_taken"]
 FIRST_OF_SCHEMA_APPLY = ["start", "schema_apply.locked"]
 THEN = [
-    "write.sidecar_written",
+    "recovery.sidecar_write",
     "write.after_first_table",
-    "write.phase_b_done",
-    "write.published",
+    "write.post_phase_b_pre_manifest_commit",
+    "graph_publish.after_commit_append",
 ]
 MOMENTS = [
     (job, moment)
@@ -163,7 +163,9 @@ def test_trouble_in_any_phase_is_told_and_passes(
 def check_kind(error: BaseException | None, cause: str, point: str) -> None:
     """The error is of the kind of its cause, or says that the outcome is open."""
     if error is None:
-        assert point == "write.published", "only what is published already can succeed"
+        assert point == "graph_publish.after_commit_append", (
+            "only what is published already can succeed"
+        )
         return
     assert isinstance(error, OmnigraphError)
     kind = StorageFullError if cause == "full" else StoragePermissionError

@@ -118,7 +118,12 @@ def test_a_power_failure_at_any_flush_of_any_job_loses_no_answer(
     check_job(archives, job, step=1)
 
 
-PHASES = ["write.post_stage", "write.sidecar_written", "write.phase_b_done", "write.published"]
+PHASES = [
+    "write.post_stage",
+    "recovery.sidecar_write",
+    "write.post_phase_b_pre_manifest_commit",
+    "graph_publish.after_commit_append",
+]
 """Where a phase ends: what it has made is durable before the next one relies on it."""
 
 
@@ -140,7 +145,7 @@ def test_every_phase_is_durable_before_the_next_one_begins(archives: Archives, j
     assert not any(unflushed.values()), unflushed
     counts = {b: flushes[b] - flushes[a] for a, b in pairwise(unflushed)}
     if not job.moves_tables:
-        assert counts.pop("write.phase_b_done") == 0
+        assert counts.pop("write.post_phase_b_pre_manifest_commit") == 0
     assert min(counts.values()) >= 2, f"a file and its directory in every phase: {counts}"
     graph.close()
     assert shadow.unflushed() == set(), "when the caller hears of it"

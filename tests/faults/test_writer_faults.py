@@ -30,7 +30,7 @@ from support.sweeps import Archives, Sweep, attempt, broken, pending_operations
 pytestmark = pytest.mark.usefixtures("disarmed")
 
 FAULTS = (FaultMode.FAIL_BEFORE, FaultMode.FAIL_AFTER, FaultMode.DIE_AFTER)
-POINTS = [point for point in failpoints.FAILPOINTS if point.startswith(("write.", "schema_apply."))]
+POINTS = [*failpoints.OF_A_WRITE, "schema_apply.locked", "schema_apply.published"]
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_a_fault_at_the_last_table_on_s3_leaves_all_or_nothing(
 @pytest.mark.parametrize("point", POINTS)
 def test_a_failure_at_a_named_point_leaves_all_or_nothing(archives: Archives, point: str) -> None:
     name = "schema apply" if point.startswith("schema_apply.") else "insert on a branch"
-    if point == "write.sidecar_confirmed":
+    if point == "recovery.sidecar_confirm":
         name = "merge three ways"
     check_point(archives, JOBS_BY_NAME[name], point)
 

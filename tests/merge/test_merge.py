@@ -549,11 +549,11 @@ def test_a_source_that_was_made_again_is_not_merged(
     [
         "write.post_stage",
         "write.turn_taken",
-        "write.sidecar_written",
+        "recovery.sidecar_write",
         "write.after_first_table",
-        "write.phase_b_done",
-        "write.sidecar_confirmed",
-        "write.published",
+        "write.post_phase_b_pre_manifest_commit",
+        "recovery.sidecar_confirm",
+        "graph_publish.after_commit_append",
         "write.sidecar_deleted",
     ],
 )
@@ -577,7 +577,12 @@ def test_a_merge_that_dies_is_there_as_a_whole_or_not_at_all(
     assert docs(again, "main") in (before, after)
     is_there = docs(again, "main") == after
     assert is_there == (
-        point in ("write.sidecar_confirmed", "write.published", "write.sidecar_deleted")
+        point
+        in (
+            "recovery.sidecar_confirm",
+            "graph_publish.after_commit_append",
+            "write.sidecar_deleted",
+        )
     )
     assert again.recovery_status() == []
     result = again.branch_merge("draft")

@@ -126,7 +126,7 @@ def test_one_unknown_transaction_among_settled_ones_needs_repair(
 def test_the_next_sweep_puts_back_what_a_settled_writer_did_late(place: Place) -> None:
     """Its record says so, although nobody writes to the table."""
     graph = place.open()
-    failpoints.arm("write.sidecar_written")
+    failpoints.arm("recovery.sidecar_write")
     with pytest.raises(FailpointError):
         graph.mutate('query q() { insert Person { name: "half" } }')
     failpoints.disarm()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import orjson
@@ -43,9 +43,10 @@ SCHEMA = """
 node Person { name: String @key  age: I32? }
 node City { name: String @key }
 """
-WRITE_POINTS = [name for name in failpoints.FAILPOINTS if name.startswith("write.")]
+WRITE_POINTS = failpoints.OF_A_WRITE
 BEFORE_RECORD = {"write.post_stage", "write.turn_taken"}
-PUBLISHED = {"write.published", "write.sidecar_deleted"}
+COMPLETE = {"recovery.sidecar_confirm", "graph_publish.before_commit_append"}
+PUBLISHED = {"graph_publish.after_commit_append", "write.sidecar_deleted"}
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ FULL = {"node:City": ["kiel"], "node:Person": ["ann"]}
         (kind, point)
         for kind in (WriterKind.LOAD, WriterKind.BRANCH_MERGE)
         for point in WRITE_POINTS
-        if kind is WriterKind.BRANCH_MERGE or point != "write.sidecar_confirmed"
+        if kind is WriterKind.BRANCH_MERGE or point != "recovery.sidecar_confirm"
     ],
 )
 @pytest.mark.parametrize("branch", ["main", "draft"])
@@ -130,9 +131,9 @@ def test_a_write_that_dies_at_a_failpoint_is_all_or_nothing(
         assert [row.operation_id for row in audit] == [job.operation_id]
         rolled_back = audit[0].recovery_kind is RecoveryKind.ROLLED_BACK
         assert content == (EMPTY if rolled_back else FULL)
-    if point in PUBLISHED or point == "write.sidecar_confirmed":
+    if point in PUBLISHED or point in COMPLETE:
         assert content == FULL
-    if point == "write.phase_b_done":
+    if point == "write.post_phase_b_pre_manifest_commit":
         # A merge counts only when confirmed; anything else is finished on the writer's behalf.
         assert content == (EMPTY if kind is WriterKind.BRANCH_MERGE else FULL)
 
@@ -145,10 +146,12 @@ def test_a_write_that_dies_at_a_failpoint_is_all_or_nothing(
         assert_consistent(again, branch)
 
 
-RECOVERY_POINTS = [name for name in failpoints.FAILPOINTS if name.startswith("recovery.")]
+RECOVERY_POINTS = failpoints.OF_A_RECOVERY
 
 
-@pytest.mark.parametrize("crash", ["write.after_first_table", "write.phase_b_done"])
+@pytest.mark.parametrize(
+    "crash", ["write.after_first_table", "write.post_phase_b_pre_manifest_commit"]
+)
 @pytest.mark.parametrize("point", RECOVERY_POINTS)
 def test_a_recovery_that_dies_itself_is_finished_by_the_next_one(
     root: str, crash: str, point: str
@@ -208,7 +211,7 @@ def test_a_writer_that_was_presumed_dead_cannot_publish_and_is_put_back(root: st
         other = repository_at(root, OpenMode.READ_ONLY)
         Recovery(other).sweep_branch(BranchName("main"))
 
-    failpoints.arm("write.sidecar_written", recovered_by_another)
+    failpoints.arm("recovery.sidecar_write", recovered_by_another)
     with pytest.raises((CommitSettledError, StaleBaseError)):
         committer(paused).commit(job)
     reopened = repository_at(root)
@@ -257,7 +260,7 @@ def test_a_published_table_that_is_gone_stops_its_branch(
     graph = Graph.open(root, durability="process")
     graph.branch_create("other")
     repository = graph._repository
-    failpoints.arm("write.sidecar_written")
+    failpoints.arm("recovery.sidecar_write")
     with pytest.raises(FailpointError):
         write_both(repository)
     failpoints.disarm()
@@ -295,7 +298,7 @@ def test_what_blocks_one_branch_leaves_the_others_writable_through_every_handle(
     graph.branch_create("draft")
     write_both(graph._repository, "draft")
     repository = graph._repository
-    failpoints.arm("write.sidecar_written")
+    failpoints.arm("recovery.sidecar_write")
     with pytest.raises(FailpointError):
         write_both(repository, "draft")
     failpoints.disarm()
@@ -365,9 +368,9 @@ ROLLED_FORWARD = [("node:City", 1, 2), ("node:Person", 1, 2)]
         ("write.after_first_table", None, ROLLED_BACK),
         ("write.after_first_table", "recovery.after_void", ROLLED_BACK),
         ("write.after_first_table", "recovery.record_audit", ROLLED_BACK),
-        ("write.phase_b_done", None, ROLLED_FORWARD),
-        ("write.phase_b_done", "recovery.record_audit", ROLLED_FORWARD),
-        ("write.published", None, ROLLED_FORWARD),
+        ("write.post_phase_b_pre_manifest_commit", None, ROLLED_FORWARD),
+        ("write.post_phase_b_pre_manifest_commit", "recovery.record_audit", ROLLED_FORWARD),
+        ("graph_publish.after_commit_append", None, ROLLED_FORWARD),
     ],
 )
 def test_the_audit_says_where_tables_were_found_and_which_version_is_logically_left(
@@ -403,9 +406,9 @@ def first_version(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("crash", "kind"),
     [
-        ("write.sidecar_written", RecoveryKind.ROLLED_BACK),
+        ("recovery.sidecar_write", RecoveryKind.ROLLED_BACK),
         ("write.after_first_table", RecoveryKind.ROLLED_BACK),
-        ("write.phase_b_done", RecoveryKind.ROLLED_FORWARD),
+        ("write.post_phase_b_pre_manifest_commit", RecoveryKind.ROLLED_FORWARD),
     ],
 )
 def test_a_record_of_the_first_version_is_settled_as_it_always_was(
@@ -446,7 +449,7 @@ def test_a_record_of_the_first_version_is_settled_as_it_always_was(
 
 def test_status_says_what_a_sweep_would_do_and_does_nothing(root: str) -> None:
     repository = repository_at(root)
-    failpoints.arm("write.phase_b_done")
+    failpoints.arm("write.post_phase_b_pre_manifest_commit")
     with pytest.raises(FailpointError):
         write_both(repository)
     failpoints.disarm()
@@ -500,6 +503,24 @@ def test_every_declared_failpoint_is_used_by_these_tests() -> None:
     # The others are armed by `tests/faults/test_writer_faults.py` and `test_strays.py`.
     others = {p for p in failpoints.FAILPOINTS if p.startswith(("schema_apply.", "strays."))}
     assert set(WRITE_POINTS) | set(RECOVERY_POINTS) == set(failpoints.FAILPOINTS) - others
+
+
+@pytest.mark.parametrize("kind", list(WriterKind))
+def test_a_point_of_one_writer_lets_the_others_pass(root: str, kind: WriterKind) -> None:
+    name = kind.name.lower()
+    assert name in failpoints.WRITERS
+    failpoints.arm(f"{name}.post_stage")
+    for other in (WriterKind.MUTATION, WriterKind.LOAD):
+        repository = repository_at(root)
+        job = append_job(repository, {"node:City": cities(other.value)}, kind=other)
+        with pytest.raises(FailpointError) if other is kind else nullcontext():
+            committer(repository).commit(job)
+
+
+def test_an_unknown_point_cannot_be_armed() -> None:
+    for name in ("mutation.sidecar_write", "write.published", "merge.post_stage"):
+        with pytest.raises(ValueError, match="unknown failpoint"):
+            failpoints.arm(name)
 
 
 def test_the_stop_names_the_operation_and_the_way_out() -> None:

@@ -178,7 +178,7 @@ def test_a_torn_manifest_of_a_branch_does_not_disturb_who_opens_another_one(
 
 @pytest.mark.parametrize("location", [COMMITS, RECOVERIES])
 def test_a_torn_system_table_loses_nothing(place: Place, location: str) -> None:
-    failpoints.arm("write.phase_b_done")
+    failpoints.arm("write.post_phase_b_pre_manifest_commit")
     with pytest.raises(FailpointError), place.open() as graph:
         graph.mutate(INSERT)
     failpoints.disarm()
@@ -197,7 +197,7 @@ def test_a_torn_system_table_loses_nothing(place: Place, location: str) -> None:
 
 
 def die_in_audit(place: Place) -> None:
-    failpoints.arm("write.phase_b_done")
+    failpoints.arm("write.post_phase_b_pre_manifest_commit")
     with pytest.raises(FailpointError), place.open() as graph:
         graph.mutate('query q() { insert Person { name: "third" } }')
     failpoints.disarm()

@@ -42,8 +42,8 @@ if sys.argv[3] != "staged":
 inline_load(graph, sys.argv[2], jobs=Dying(), mode=WriteMode.APPEND)
 """
 
-BEFORE = ("staged", "write.post_stage", "write.sidecar_written")
-AFTER = ("write.phase_b_done", "write.published")
+BEFORE = ("staged", "write.post_stage", "recovery.sidecar_write")
+AFTER = ("write.post_phase_b_pre_manifest_commit", "graph_publish.after_commit_append")
 
 
 @pytest.mark.parametrize("moment", [*BEFORE, *AFTER])

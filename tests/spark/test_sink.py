@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from omnigraph import Graph
 from omnigraph.graph import GraphCommit
-from omnigraph.recovery.failpoints import FAILPOINTS, FailpointError, arm, disarm
+from omnigraph.recovery.failpoints import OF_A_WRITE, FailpointError, arm, disarm
 from omnigraph.spark import sink as sink_module
 from omnigraph.spark.options import SourceOptionError
 from omnigraph.spark.sink import GraphWriter, SinkTooLargeError
@@ -319,7 +319,7 @@ def test_a_batch_is_not_doubled_by_another_driver_of_the_same_stream(
     assert [commit.properties.get("txn_batch_id") for commit in commits(uri)] == ["0", None]
 
 
-DYING_POINTS = [name for name in FAILPOINTS if name.startswith("write.")]
+DYING_POINTS = list(OF_A_WRITE)
 
 
 @pytest.mark.parametrize("point", [*DYING_POINTS, "before", "after"])

@@ -159,8 +159,8 @@ with spark_workers(graph._repository, Dying()) as workers:
     graph._upkeep.optimize(workers)
 """
 
-BEFORE = ("compact", "index", "write.post_stage", "write.sidecar_written")
-AFTER = ("write.phase_b_done", "write.published")
+BEFORE = ("compact", "index", "write.post_stage", "recovery.sidecar_write")
+AFTER = ("write.post_phase_b_pre_manifest_commit", "graph_publish.after_commit_append")
 
 
 @pytest.mark.parametrize("moment", [*BEFORE, *AFTER])

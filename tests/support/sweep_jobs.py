@@ -147,7 +147,7 @@ class Job:
     scene: Scene = _small
     is_physical: bool = False
     """Whether only the form of the tables changes, not what they say."""
-    complete_at: str = "write.phase_b_done"
+    complete_at: str = "write.post_phase_b_pre_manifest_commit"
     """The named point from which on recovery finishes it."""
     is_settled: Callable[[Graph], bool] = _always
     """Whether a graph in which the job is done says so: it was done once, and nothing is left."""
@@ -155,7 +155,7 @@ class Job:
     @property
     def moves_tables(self) -> bool:
         """Whether it writes rows; otherwise it publishes versions that are there already."""
-        return self.complete_at != "write.sidecar_written"
+        return self.complete_at != "recovery.sidecar_write"
 
     def run(self, graph: Graph) -> None:
         for step in self.steps:
@@ -166,7 +166,7 @@ def _job(name: str, step: Step, **options: object) -> Job:
     return Job(name, (step,), **options)  # type: ignore[arg-type]  # the fields of `Job`
 
 
-_CONFIRMED = "write.sidecar_confirmed"
+_CONFIRMED = "recovery.sidecar_confirm"
 
 
 def _mutation(statements: str) -> Step:
@@ -250,7 +250,7 @@ MERGES = [
         _merge("main", BRANCH),
         branch=BRANCH,
         scene=_behind,
-        complete_at="write.sidecar_written",
+        complete_at="recovery.sidecar_write",
         is_settled=_merged("main", BRANCH),
     ),
     _job(

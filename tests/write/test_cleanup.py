@@ -331,7 +331,7 @@ def test_forks_and_pins_that_a_power_failure_cut_off_do_not_stop_cleanup(place: 
 
 def test_what_a_pending_record_needs_stays(place: Place) -> None:
     graph = filled(place, "ann", "bob")
-    failpoints.arm("write.phase_b_done")
+    failpoints.arm("write.post_phase_b_pre_manifest_commit")
     try:
         with pytest.raises(failpoints.FailpointError):
             graph.mutate('query q() { insert Person { name: "cas" } }')

@@ -119,7 +119,7 @@ def test_a_lineage_that_another_branch_goes_on_writing_is_no_drift(place: Place)
 @pytest.mark.usefixtures("disarmed")
 def test_what_an_unfinished_write_has_left_is_no_drift(place: Place) -> None:
     graph = place.init()
-    failpoints.arm("write.phase_b_done")
+    failpoints.arm("write.post_phase_b_pre_manifest_commit")
     with pytest.raises(failpoints.FailpointError):
         graph.mutate('query q() { insert Person { name: "ann" } }')
     failpoints.disarm()

@@ -12,17 +12,22 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
-FAILPOINTS: Final = (
+OF_A_WRITE: Final = (
     "write.post_stage",
     "write.turn_taken",
-    "write.sidecar_written",
+    "recovery.sidecar_write",
     "write.after_first_table",
-    "write.phase_b_done",
-    "write.sidecar_confirmed",
-    "write.published",
+    "write.post_phase_b_pre_manifest_commit",
+    "recovery.sidecar_confirm",
+    "graph_publish.before_commit_append",
+    "graph_publish.after_commit_append",
     "write.sidecar_deleted",
-    "schema_apply.locked",
-    "schema_apply.published",
+)
+"""The way of every write, in order; merges alone confirm.
+
+With the name of a writer in place of `write`, such as `mutation.post_stage`, only that one acts.
+"""
+OF_A_RECOVERY: Final = (
     "recovery.sidecar_list",
     "recovery.after_void",
     "recovery.after_announce",
@@ -30,7 +35,28 @@ FAILPOINTS: Final = (
     "recovery.after_roll_forward",
     "recovery.record_audit",
     "recovery.sidecar_delete",
+)
+FAILPOINTS: Final = (
+    *OF_A_WRITE,
+    "schema_apply.locked",
+    "schema_apply.published",
+    *OF_A_RECOVERY,
     "strays.after_restore",
+)
+WRITERS: Final = (
+    "mutation",
+    "load",
+    "schema_apply",
+    "branch_merge",
+    "ensure_indices",
+    "optimize",
+)
+_ANY: Final = "write."
+_OF_ONE_WRITER: Final = frozenset(
+    f"{writer}.{point.removeprefix(_ANY)}"
+    for writer in WRITERS
+    for point in OF_A_WRITE
+    if point.startswith(_ANY)
 )
 
 Action = Callable[[], None]
@@ -44,7 +70,7 @@ class FailpointError(Exception):
 
 def arm(name: str, action: Action | None = None) -> None:
     """Make a point act; by default it raises `FailpointError`."""
-    if name not in FAILPOINTS:
+    if name not in FAILPOINTS and name not in _OF_ONE_WRITER:
         raise ValueError(f"unknown failpoint {name!r}; known are {', '.join(FAILPOINTS)}")
     _armed[name] = action or (lambda: _raise(name))
 
@@ -67,9 +93,11 @@ def arm_all(text: str) -> None:
         arm(name, _ACTIONS[action](name))
 
 
-def hit(name: str) -> None:
-    """Act if the point is armed."""
-    action = _armed.get(name)
+def hit(name: str, *, writer: str = "") -> None:
+    """Act if the point is armed, for everybody or for this writer."""
+    if not _armed:
+        return
+    action = _armed.get(name) or _armed.get(f"{writer}.{name.removeprefix(_ANY)}")
     if action is not None:
         action()
 

@@ -163,6 +163,11 @@ class WriteJob:
     adopted: tuple[Adoption, ...] = ()
     """Entries to publish as they are, beside the tables that move."""
 
+    @property
+    def writer(self) -> str:
+        """What the writer is called at failpoints."""
+        return self.kind.name.lower()
+
     @cached_property
     def updates(self) -> Updates:
         """What the write publishes, once every table has reached its intended version."""
@@ -217,14 +222,14 @@ class Committer:
         A conflict raised before phase A has changed nothing. `revalidate` checks again what was
         read, when other tables than the written ones have moved.
         """
-        hit("write.post_stage")
+        hit("write.post_stage", writer=job.writer)
         branch = job.incarnation.branch
         if self._reserved.turn is not None:
             published = self.commit_in_turn(job, self._reserved.turn, revalidate=revalidate)
         else:
             operation = job.draft.operation
             with self.turn(branch, operation_id=job.operation_id, operation=operation) as it:
-                hit("write.turn_taken")
+                hit("write.turn_taken", writer=job.writer)
                 self._recovery.sweep_branch(branch)
                 published = self.commit_in_turn(job, it, revalidate=revalidate)
         self.record(published)
@@ -275,10 +280,10 @@ class Committer:
             job.incarnation, state, draft=job.draft, updates=job.updates
         ) as ahead:
             self._objects.put_if_absent(sidecar.path, sidecar.to_json())
-            hit("write.sidecar_written")
+            hit("recovery.sidecar_write")
             published = self._run(job, sidecar, turn, revalidate, ahead)
         self._forget(sidecar)
-        hit("write.sidecar_deleted")
+        hit("write.sidecar_deleted", writer=job.writer)
         return published
 
     def record(self, published: Published) -> None:
@@ -325,14 +330,15 @@ class Committer:
     ) -> Published:
         with self._repository.store.flusher.together():
             reached = self._phase_b(job)
-        hit("write.phase_b_done")
+        hit("write.post_phase_b_pre_manifest_commit", writer=job.writer)
         # Without a table there is nothing to confirm, and recovery publishes from the record on: a
         # confirmation that failed would tell the caller of a merge that is done that it is not.
         if job.tables and mode_of(job.kind, SIDECAR_VERSION) is Mode.CONFIRMED:
             self._objects.put(sidecar.path, sidecar.confirmed(reached).to_json())
-            hit("write.sidecar_confirmed")
+            hit("recovery.sidecar_confirm")
         try:
             turn.check()
+            hit("graph_publish.before_commit_append")
             published = self._repository.publisher.publish(
                 job.incarnation,
                 draft=job.draft,
@@ -348,7 +354,7 @@ class Committer:
                 raise
             commit_id = job.draft.graph_commit_id
             raise WriteUnsettledError(job.operation_id, commit_id, str(error)) from error
-        hit("write.published")
+        hit("graph_publish.after_commit_append")
         return published
 
     def _settled_elsewhere(
@@ -379,7 +385,7 @@ class Committer:
                 raise IncompleteWriteError(table.table_key, table.intended_version, version)
             reached[table.table_key] = version
             if len(reached) == 1:
-                hit("write.after_first_table")
+                hit("write.after_first_table", writer=job.writer)
         return reached
 
     def _forget(self, sidecar: Sidecar) -> None:
