@@ -153,7 +153,7 @@ class Dying(InlineJobs):
         return found
 
 graph = Graph.open(sys.argv[1], durability="process", auto_optimize=False)
-if sys.argv[2].startswith("write."):
+if "." in sys.argv[2]:
     failpoints.arm_all(f"{sys.argv[2]}=die")
 with spark_workers(graph._repository, Dying()) as workers:
     graph._upkeep.optimize(workers)

@@ -111,11 +111,13 @@ def play(seed: int) -> None:
     root = Path(tempfile.mkdtemp())
     try:
         history = History(Place(str(root / "graph")), random.Random(seed))
-        for _ in range(ROUNDS):
-            history.step()
-        history.clean()
-        history.write()
-        history.check()
+        # Tidying up behind writes must have ended before the folder goes.
+        with history.graph:
+            for _ in range(ROUNDS):
+                history.step()
+            history.clean()
+            history.write()
+            history.check()
     finally:
         shutil.rmtree(root)
 
