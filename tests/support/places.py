@@ -118,3 +118,14 @@ def tree(root: Path) -> dict[str, tuple[int, int, str]]:
         content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
         found[path.relative_to(root).as_posix()] = (status.st_size, status.st_mtime_ns, content)
     return found
+
+
+def with_shared_lineage(place: Place) -> Graph:
+    """Make a graph whose branch `second` reads a table that `first` has gone on writing."""
+    graph = place.init()
+    add(graph, "ann")
+    graph.branch_create("first")
+    graph.mutate('query q() { insert Person { name: "bob" } }', branch="first")
+    graph.branch_create_from("first", "second")
+    graph.mutate('query q() { insert Person { name: "cas" } }', branch="first")
+    return graph

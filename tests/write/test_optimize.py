@@ -13,7 +13,7 @@ from omnigraph.manifest.layout import COMMITS, MANIFEST
 from omnigraph.recovery import failpoints
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.strays import DriftNeedsRepairError
-from support.places import CITY, PERSON, Place, add, ids, repository_of
+from support.places import CITY, PERSON, Place, add, ids, repository_of, with_shared_lineage
 from support.writer import append, people
 
 pytestmark = pytest.mark.usefixtures("disarmed")
@@ -151,12 +151,7 @@ def test_building_indexes_refuses_a_table_that_somebody_else_has_moved(place: Pl
 
 
 def test_a_table_that_another_branch_writes_on_has_not_drifted(place: Place) -> None:
-    graph = place.init()
-    add(graph, "ann")
-    graph.branch_create("first")
-    graph.mutate('query q() { insert Person { name: "bob" } }', branch="first")
-    graph.branch_create_from("first", "second")
-    graph.mutate('query q() { insert Person { name: "cas" } }', branch="first")
+    graph = with_shared_lineage(place)
     report = graph.ensure_indices("second")
     assert [(t.table_key, t.skipped, t.committed) for t in report.tables] == [(PERSON, None, True)]
     assert ids(graph.snapshot_of(ReadTarget.branch("second"))) == ["ann", "bob"]

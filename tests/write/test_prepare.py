@@ -34,12 +34,17 @@ def change(
     return GraphDelta({key: TableDelta(key, mode, rows, pa.array(deleted, pa.utf8()))})
 
 
-def staged(graph: Graph, delta: GraphDelta) -> tuple[TableWrite, ...]:
+def staged(graph: Graph, delta: GraphDelta, kept: KeptRows | None = None) -> tuple[TableWrite, ...]:
     snapshot = graph.snapshot()
     repository = repository_of(graph)
     heads = {key: entry.table_version for key, entry in snapshot.entries.items()}
     writes = prepare(
-        delta, snapshot, snapshot.incarnation, repository, operation_id=repository.clock.ulid()
+        delta,
+        snapshot,
+        snapshot.incarnation,
+        repository,
+        operation_id=repository.clock.ulid(),
+        kept=kept,
     )
     for key, entry in graph.snapshot().entries.items():
         head = repository.store.datasets.head_version(entry.location, branch=entry.table_branch)
@@ -135,14 +140,7 @@ def test_rows_that_can_only_be_new_are_written_while_they_are_checked(graph: Gra
         assert not kept
     written = data_files(graph) - before
     assert len(written) == 1
-    (write,) = prepare(
-        delta,
-        snapshot,
-        snapshot.incarnation,
-        repository,
-        operation_id=repository.clock.ulid(),
-        kept=kept,
-    )
+    (write,) = staged(graph, delta, kept)
     assert data_files(graph) - before == written
     assert {Path(graph.uri) / file.path for file in write.staged[0].files} == written
 
@@ -185,14 +183,7 @@ def test_a_guess_that_rows_are_new_is_taken_back_when_one_is_stored(graph: Graph
     with new_rows_ahead(delta, snapshot, snapshot.incarnation, repository) as kept:
         pass
     assert len(data_files(graph) - before) == 1
-    (write,) = prepare(
-        delta,
-        snapshot,
-        snapshot.incarnation,
-        repository,
-        operation_id=repository.clock.ulid(),
-        kept=kept,
-    )
+    (write,) = staged(graph, delta, kept)
     assert not kept
     assert write.staged[0].counts.updated == 1
     named = {Path(graph.uri) / file.path for file in write.staged[0].files}

@@ -18,7 +18,7 @@ from omnigraph.store.records import (
 )
 from omnigraph.write.repair import Action, Drift, classify_drift, decide
 from omnigraph.write.strays import DriftNeedsRepairError
-from support.places import PERSON, Place, add, ids, repository_of
+from support.places import PERSON, Place, add, ids, repository_of, with_shared_lineage
 from support.writer import people
 
 
@@ -106,12 +106,7 @@ def test_drift_of_a_branch_is_seen_and_repaired_there(place: Place) -> None:
 
 
 def test_a_lineage_that_another_branch_goes_on_writing_is_no_drift(place: Place) -> None:
-    graph = place.init()
-    add(graph, "ann")
-    graph.branch_create("first")
-    graph.mutate('query q() { insert Person { name: "bob" } }', branch="first")
-    graph.branch_create_from("first", "second")
-    graph.mutate('query q() { insert Person { name: "cas" } }', branch="first")
+    graph = with_shared_lineage(place)
     assert {table.classification for table in graph.repair().tables} == {Drift.NONE}
     assert not graph.repair(confirm=True).has_refusals
 

@@ -104,7 +104,6 @@ def new_rows_ahead(
             started[key, base.location, base.branch] = store.beside.start(write)
     try:
         yield kept
-        wait(started.values())
         kept |= {lineage: written.result() for lineage, written in started.items()}
     except BaseException:
         wait(started.values())
