@@ -27,6 +27,7 @@ import orjson
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
+from omnigraph.store.durability import fsync_path
 from omnigraph.write.columns import flat
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class Quarantine:
             for file in self._files.values():
                 file.flush()
                 os.fsync(file.fileno())
+            if self._files:
+                fsync_path(self._directory)
 
     def close(self) -> None:
         """Close the files; without a row there is none."""
