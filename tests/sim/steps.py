@@ -76,6 +76,12 @@ GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
 """Legal only where somebody has begun to delete the branch."""
 MERGING: Final[Kinds] = (MergeConflictError, PreconditionFailedError, ReadSetConflictError)
 RESHAPING: Final[Kinds] = (BranchesInTheWayError, SchemaApplyRunningError)
+READING_BACK: Final[Kinds] = (
+    *GONE,
+    CommitNotFoundError,
+    DatasetVersionNotFoundError,
+    VersionRemovedError,
+)
 BRANCHES_MAX: Final = 3
 
 
@@ -504,7 +510,7 @@ def read_commit(handle: Handle) -> None:
     if not known:
         return read_branch(handle)
     commit_id = handle.chance.choice(known)
-    with legal(handle, "read commit", (VersionRemovedError, CommitNotFoundError, *GONE)):
+    with legal(handle, "read commit", READING_BACK):
         snapshot = handle.graph.snapshot_of(ReadTarget.commit(commit_id))
         chronicle.learn(snapshot.state.commits())
         chronicle.check_content("a read", commit_id, read_content(snapshot))
