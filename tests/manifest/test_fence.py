@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from omnigraph.manifest.tidy import tidy
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StaleBaseError
 from omnigraph.store.records import CleanupRequest, CommittedRange, StagedTransaction
+from support.fences import unfenced
 from support.places import Place, add, ids, repository_of
 
 
@@ -127,15 +127,6 @@ def test_the_fence_stays_where_it_is(graph: Graph) -> None:
     assert repository.reader.latest(dev).fence == fence
 
 
-def unfenced(staged: StagedTransaction, fence: int) -> StagedTransaction:
-    """Return a publish as releases without the fence staged it."""
-    transaction = staged.payload
-    operation = transaction.operation  # type: ignore[attr-defined]  # the library's object
-    updated = [fragment for fragment in operation.updated_fragments if fragment.id != fence]
-    bare = replace(transaction, operation=replace(operation, updated_fragments=updated))  # type: ignore[type-var]  # a dataclass
-    return replace(staged, payload=bare)
-
-
 def test_a_publish_that_lands_on_somebody_elses_is_taken_back_and_starts_over(
     place: Place,
 ) -> None:
@@ -165,3 +156,35 @@ def test_a_publish_that_lands_on_somebody_elses_is_taken_back_and_starts_over(
     commits = after.list_commits()
     assert len(commits) == 1 + 1 + 5 + 1
     assert len({commit.parent_commit_id for commit in commits}) == len(commits)
+
+
+def test_a_publish_whose_base_is_removed_before_it_is_opened_starts_over(place: Place) -> None:
+    graph = place.init()
+    repository, rival = repository_of(graph), repository_of(place.open())
+    publish(repository, 2)
+
+    def others_write_and_clean_up() -> None:
+        publish(rival, 3)
+        remove_all_but_the_head(rival, MAIN_INCARNATION)
+        repository.store.datasets.forget(MANIFEST)
+
+    _Held(repository, others_write_and_clean_up)
+    publish(repository)
+    assert len(place.open().list_commits()) == 7
+
+
+def test_a_head_that_is_removed_before_it_is_read_is_looked_for_again(place: Place) -> None:
+    graph = place.init()
+    idle, rival = repository_of(place.open()), repository_of(graph)
+    inner = idle.store.datasets.head_version
+
+    def look(location: str, *, branch: str | None = None) -> int:
+        found = inner(location, branch=branch)
+        idle.store.datasets.head_version = inner  # type: ignore[method-assign]  # once
+        publish(rival, 3)
+        remove_all_but_the_head(rival, MAIN_INCARNATION)
+        return found
+
+    publish(rival)
+    idle.store.datasets.head_version = look  # type: ignore[method-assign]  # the test watches it
+    assert idle.reader.latest(MAIN_INCARNATION).version == 5

@@ -52,7 +52,7 @@ from omnigraph.manifest.rows import (
     rows_table,
     tombstone_row,
 )
-from omnigraph.store.errors import StaleBaseError
+from omnigraph.store.errors import DatasetVersionNotFoundError, StaleBaseError
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion
 
 if TYPE_CHECKING:
@@ -214,11 +214,12 @@ class Publisher:
             if staged is None:
                 _require_unsettled(state, draft, updates)
             self._require(state, requirements, revalidate)
-            if staged is None:
-                staged = self._stage(incarnation, state, draft, updates)
             try:
+                if staged is None:
+                    staged = self._stage(incarnation, state, draft, updates)
                 return self._land(incarnation, staged)
-            except StaleBaseError as error:
+            except (StaleBaseError, DatasetVersionNotFoundError) as error:
+                # Somebody was faster; a cleanup may even have removed what was read.
                 if self._clock.monotonic_s() > give_up_at:
                     raise PublishTimeoutError(str(incarnation.branch), attempts) from error
             pause_s = min(_PAUSE_S * 2 ** min(attempts, 10), _PAUSE_MAX_S)

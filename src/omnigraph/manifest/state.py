@@ -52,7 +52,7 @@ class CorruptManifestError(CorruptError):
     """`__manifest` breaks one of its invariants; nothing was changed."""
 
     code = "OG-MANIFEST-CORRUPT"
-    hint = "keep the files, restore `__manifest` from a backup or an older version"
+    hint = "keep the files; `omnigraph repair` says whether the version below can be put back"
 
     def __init__(self, path: str, version: int, problem: str) -> None:
         self.path = path
