@@ -30,8 +30,8 @@ demo: $(READY) ## Run the main job end to end
 test: $(READY) ## Run every quick test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
-test-slow: $(READY) ## Run the long suites: fuzzing, many random examples
-	HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -n 2 --dist loadgroup -m slow --timeout 3600
+test-slow: $(READY) ## Run the long suites, or one of them: make test-slow SHARD=faults
+	$(BIN)/python tools/run_slow_tests.py $(SHARD)
 
 lint: $(READY) ## Check style
 	$(BIN)/ruff check .

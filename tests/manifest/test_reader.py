@@ -54,7 +54,7 @@ def test_a_state_read_on_top_of_another_is_the_state_read_whole(
         elif kind == "untag" and graph.tag_list():
             graph.tag_delete(chance.choice(graph.tag_list()).name)
         elif kind == "tidy":
-            tidy(repository.store.datasets, repository.reader, incarnation)
+            tidy(repository, incarnation)
         else:
             set_metadata(repository, incarnation, str(step))
         for one in incarnations:

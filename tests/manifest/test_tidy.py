@@ -35,7 +35,7 @@ def fragments(repository: Repository) -> int:
 
 
 def run(repository: Repository) -> bool:
-    return tidy(repository.store.datasets, repository.reader, MAIN_INCARNATION)
+    return tidy(repository, MAIN_INCARNATION)
 
 
 def test_tidying_leaves_history_as_it_was(graph: Graph) -> None:
@@ -61,15 +61,14 @@ def test_only_the_small_fragments_are_rewritten_when_a_size_is_given(local_graph
     repository = repository_of(local_graph)
     publish(repository, 40)
     assert run(repository)
-    assert fragments(repository) == 1
-    for _ in range(5):
-        publish(repository, 1)
-    (large,) = fragment_files(repository)[:1]
-    tail = CompactionOptions(target_rows=20)
-    assert tidy(repository.store.datasets, repository.reader, MAIN_INCARNATION, tail)
     assert fragments(repository) == 2
-    assert large in fragment_files(repository)
-    assert not tidy(repository.store.datasets, repository.reader, MAIN_INCARNATION, tail)
+    publish(repository, 5)
+    fence, large = fragment_files(repository)[:2]
+    tail = CompactionOptions(target_rows=20)
+    assert tidy(repository, MAIN_INCARNATION, tail)
+    assert fragments(repository) == 3
+    assert fragment_files(repository)[:2] == [fence, large]
+    assert not tidy(repository, MAIN_INCARNATION, tail)
 
 
 def test_a_branch_is_tidied_without_its_parent(local_graph: Graph) -> None:
@@ -79,7 +78,7 @@ def test_a_branch_is_tidied_without_its_parent(local_graph: Graph) -> None:
         add(local_graph, f"p{number}", branch="dev")
     dev = repository.branches.resolve(BranchName("dev"))
     before = local_graph.list_commits("dev")
-    assert tidy(repository.store.datasets, repository.reader, dev)
+    assert tidy(repository, dev)
     assert local_graph.list_commits("dev") == before
     assert local_graph.snapshot().manifest_version == 1
     add(local_graph, "more", branch="dev")
@@ -133,12 +132,12 @@ def test_a_tidying_that_loses_says_so(local_place: Place) -> None:
     repository, rival = repository_of(graph), repository_of(local_place.open())
     publish(repository, 3)
     datasets = repository.store.datasets
-    inner = datasets.stage_compaction
+    inner = datasets.stage_update
 
-    def stage_late(*args: object) -> StagedTransaction:
+    def stage_late(*args: object, **rest: object) -> StagedTransaction:
         publish(rival)
-        return inner(*args)  # type: ignore[arg-type]  # passed on as they are
+        return inner(*args, **rest)  # type: ignore[arg-type]  # passed on as they are
 
-    datasets.stage_compaction = stage_late  # type: ignore[method-assign, assignment]  # the test watches it
+    datasets.stage_update = stage_late  # type: ignore[method-assign, assignment]  # the test watches it
     assert not run(repository)
     assert len(graph.list_commits()) == 5

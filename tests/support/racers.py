@@ -50,7 +50,7 @@ def race(repository: Repository, name: str, kind: str, count: int) -> Outcome:
         if number % TIDY_EVERY == TIDY_EVERY - 1:
             branch = name if kind == "own branch" else "main"
             incarnation = repository.branches.resolve(BranchName(branch))
-            tidy(repository.store.datasets, repository.reader, incarnation)
+            tidy(repository, incarnation)
     return outcome
 
 

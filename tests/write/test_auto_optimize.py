@@ -6,8 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -15,8 +13,6 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph, OpenMode
 from omnigraph.manifest.layout import COMMITS, MANIFEST
-from omnigraph.manifest.tidy import tidy
-from omnigraph.manifest.turn import LocalTurns
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.records import FragmentInfo
 from omnigraph.write import auto_optimize
@@ -198,35 +194,6 @@ def test_a_branch_tidies_up_only_what_it_owns(place: Place, impatient: int) -> N
     assert len(place.open("dev").snapshot().open(PERSON).fragments()) < impatient
     assert graph.snapshot().entries[PERSON] == main
     assert len(ids(place.open("dev").snapshot())) == impatient + 3
-
-
-def test_a_manifest_whose_tidying_always_loses_is_tidied_under_the_turn(
-    place: Place, impatient: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beside a stream of publishes tidying that takes no turn loses every time."""
-    graph = place.init()
-    turns = repository_of(graph).turns
-    held: list[bool] = []
-
-    @contextmanager
-    def taking(*args: object, **rest: object) -> Iterator[object]:
-        with LocalTurns.take(turns, *args, **rest) as turn:  # type: ignore[arg-type]  # passed on
-            held.append(True)
-            try:
-                yield turn
-            finally:
-                held.pop()
-
-    def losing(*args: object) -> bool:
-        return tidy(*args) if held else False  # type: ignore[arg-type]  # passed on
-
-    monkeypatch.setattr(turns, "take", taking)
-    monkeypatch.setattr(auto_optimize, "tidy", losing)
-    for number in range(4 * impatient):
-        write(graph, number)
-    graph.close()
-    assert counts(graph)[1] <= 2 * impatient + 1
-    assert len(ids(graph.snapshot())) == 4 * impatient
 
 
 def test_a_failure_to_tidy_up_never_reaches_a_writer(

@@ -26,7 +26,7 @@ from omnigraph.query.stored import QueryKindError
 from omnigraph.read.blobs import Blob, ByteRange
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT
 from omnigraph.read.result import QueryResult
-from omnigraph.recovery import PendingRecovery, RecoveryRecord
+from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryRecord
 from omnigraph.schema import compile_schema
 from omnigraph.search.embed_file import (
     EmbedFileRequest,
@@ -67,6 +67,7 @@ __all__ = [
     "MEMORY_MAX_DEFAULT",
     "Blob",
     "Block",
+    "BrokenManifest",
     "ByteRange",
     "CleanupResult",
     "CommitPage",

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnigraph.clock import Clock, SystemClock
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
+from omnigraph.manifest.errors import GraphNotFoundError
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.repository import assemble
 from omnigraph.query import SchemaSource, lint_queries
-from omnigraph.recovery import PendingRecovery, RecoveryRecord
+from omnigraph.recovery import (
+    BrokenManifest,
+    PendingRecovery,
+    Recovery,
+    RecoveryRecord,
+    find_broken_manifests,
+    put_manifests_back,
+)
 from omnigraph.schema import plan_schema, read_ir
+from omnigraph.store import connect
+from omnigraph.store.durability import Durability
 from omnigraph.syntax.grammar import decode_source
 from omnigraph.write.cleanup import Cleanup, CleanupResult
 from omnigraph.write.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
@@ -102,6 +117,28 @@ class UpkeepCalls(GraphCore):
     def examine(self, *, try_writing: bool = True) -> list[Finding]:
         """Look for what is wrong or slow, and say what helps; see `omnigraph doctor`."""
         return examine(self._repository, self._recovery, self.snapshot(), try_writing=try_writing)
+
+    @classmethod
+    def repair_manifests(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+        confirm: bool = False,
+    ) -> tuple[BrokenManifest, ...]:
+        """Find branches whose newest manifest version cannot be used; the graph need not open.
+
+        `confirm` puts the version below back. Nothing is removed, and no commit below is lost.
+        """
+        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        repository = assemble(store, clock or SystemClock())
+        if not store.datasets.exists(MANIFEST):
+            raise GraphNotFoundError(repository.root)
+        if not confirm:
+            return find_broken_manifests(repository)
+        return put_manifests_back(repository, Recovery(repository).log)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
         """Show versions that came from outside; `confirm` publishes upkeep, `force` the rest."""

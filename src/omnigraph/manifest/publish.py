@@ -4,9 +4,9 @@ A publish is one Lance commit on `__manifest`. It makes new versions of any numb
 at once, together with the commit record.
 
 1. *Requirements* must hold in the state that the publish replaces; *updates* are folded into it.
-2. Every publish rewrites the `graph_head` row. Two publishes from one state therefore touch the
-   same row, and Lance refuses the second instead of moving it on top of the first: history is one
-   chain.
+2. Every publish rewrites the `graph_head` row and names the fence (`omnigraph.manifest.fence`). Of
+   two publishes from one state Lance therefore refuses the second instead of moving it on top of
+   the first, even when a cleanup has removed the first: history is one chain.
 3. The parent of the commit is the head that the same attempt replaces.
 4. The commit id is fixed before the first attempt. Whoever finds it published or voided stops.
 5. A requirement that fails is not tried again. Losing the race for the head is, until a deadline.
@@ -38,6 +38,7 @@ from omnigraph.manifest.errors import (
     PublishTimeoutError,
     SchemaMovedError,
 )
+from omnigraph.manifest.fence import commit_fenced
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.reader import WrittenPublish
 from omnigraph.manifest.rows import (
@@ -51,7 +52,7 @@ from omnigraph.manifest.rows import (
     rows_table,
     tombstone_row,
 )
-from omnigraph.store.errors import StaleBaseError
+from omnigraph.store.errors import DatasetVersionNotFoundError, StaleBaseError
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion
 
 if TYPE_CHECKING:
@@ -213,11 +214,12 @@ class Publisher:
             if staged is None:
                 _require_unsettled(state, draft, updates)
             self._require(state, requirements, revalidate)
-            if staged is None:
-                staged = self._stage(incarnation, state, draft, updates)
             try:
+                if staged is None:
+                    staged = self._stage(incarnation, state, draft, updates)
                 return self._land(incarnation, staged)
-            except StaleBaseError as error:
+            except (StaleBaseError, DatasetVersionNotFoundError) as error:
+                # Somebody was faster; a cleanup may even have removed what was read.
                 if self._clock.monotonic_s() > give_up_at:
                     raise PublishTimeoutError(str(incarnation.branch), attempts) from error
             pause_s = min(_PAUSE_S * 2 ** min(attempts, 10), _PAUSE_MAX_S)
@@ -248,15 +250,23 @@ class Publisher:
             rewritten=written.rewritten,
             inserted=written.inserted,
             deleted=written.removed or None,
+            fence=state.fence,
         )
         return StagedPublish(state, draft, updates, plan, written, transaction)
 
     def _land(self, incarnation: Incarnation, staged: StagedPublish) -> Published:
         state, plan = staged.state, staged.plan
-        # Upkeep of the manifest itself (indexes, settings) may come in between; a publish cannot,
-        # because it rewrites the head row. An unknown outcome stays unknown even when the commit
-        # can be seen: what could not be flushed may be gone after a power failure.
-        landed = self._datasets.commit_staged(staged.transaction, exact=False).version
+        # An unknown outcome stays unknown even when the commit can be seen: what could not be
+        # flushed may be gone after a power failure.
+        landed = commit_fenced(
+            self._datasets,
+            self._reader,
+            self._clock,
+            incarnation=incarnation,
+            base=state,
+            staged=staged.transaction,
+            head=plan.head,
+        )
         self._require_alive(incarnation)
         if landed == state.version + 1:
             try:

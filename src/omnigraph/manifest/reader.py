@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from omnigraph.store.filters import Filter
 
 _CACHED_STATES_MAX: Final = 32
+_LOOKS_MAX: Final = 8
+"""So often in a row a cleanup may remove the newest version between the look at it and its read."""
 _COLUMNS: Final = (
     "object_id",
     "object_type",
@@ -117,7 +119,17 @@ class ManifestReader:
         self._guard = threading.Lock()
 
     def latest(self, incarnation: Incarnation) -> ManifestState:
-        """Return the newest state of a branch: one probe, and a read only when it has moved."""
+        """Return the newest state of a branch: one probe, and a read only when it has moved.
+
+        Between the two others may publish and a cleanup may remove what was the newest version.
+        """
+        for _ in range(_LOOKS_MAX):
+            version = self.head_version(incarnation)
+            try:
+                return self.at(incarnation, version)
+            except VersionRemovedError as error:
+                if error.head == version:
+                    raise
         return self.at(incarnation, self.head_version(incarnation))
 
     def head_version(self, incarnation: Incarnation) -> int:

@@ -6,6 +6,7 @@ Invariants, checked when rows are read:
 2. There is exactly one `graph_head` row and exactly one `schema` row.
 3. The head's `schema_hash` is the hash of the schema row.
 4. Every live entry belongs to a registered table.
+5. There is at least one commit: the genesis commit is in every version of every branch.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class CorruptManifestError(CorruptError):
     """`__manifest` breaks one of its invariants; nothing was changed."""
 
     code = "OG-MANIFEST-CORRUPT"
-    hint = "keep the files, restore `__manifest` from a backup or an older version"
+    hint = "keep the files; `omnigraph repair` says whether the version below can be put back"
 
     def __init__(self, path: str, version: int, problem: str) -> None:
         self.path = path
@@ -112,7 +113,8 @@ class ManifestState:
         if rows["object_id"].num_chunks > _CHUNKS_MAX:
             rows = rows.combine_chunks()
         state = ManifestState(self.path, publish.version, rows, publish.fragments, is_distinct=True)
-        known: dict[str, object] = {"head": publish.head}
+        # No publish rewrites or removes a commit, so the fence is where it was.
+        known: dict[str, object] = {"head": publish.head, "fence": self.fence}
         if publish.is_plain:
             entries = {**self.entries, **{entry.table_key: entry for entry in publish.entries}}
             known["entries"] = dict(sorted(entries.items()))
@@ -131,6 +133,19 @@ class ManifestState:
         with self._reading(GRAPH_HEAD):
             metadata = self._only(GRAPH_HEAD)
             return Head(metadata["commit_id"], metadata["schema_hash"])
+
+    @cached_property
+    def fence(self) -> int:
+        """The fragment that every change of the manifest names: that of the genesis commit.
+
+        Its row is never rewritten, so the fragment is there for as long as nobody compacts it, and
+        `omnigraph.manifest.tidy` does not.
+        """
+        rows = self._of(GRAPH_COMMIT)
+        if not rows.num_rows:
+            raise self._corrupt("there is no commit")
+        first = pc.index(rows[ROW_CREATED], pc.min(rows[ROW_CREATED])).as_py()
+        return int(rows[ROW_ADDRESS][first].as_py()) >> 32
 
     @cached_property
     def schema(self) -> AcceptedSchema:

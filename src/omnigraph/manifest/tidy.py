@@ -1,41 +1,71 @@
 """Keeping `__manifest` small to read.
 
 Every publish adds a small fragment or two, and reading a manifest of hundreds of them is what makes
-a publish slow. Tidying rewrites them into one. It changes no row, removes no version and keeps the
-manifest version in which each row was created, so history is the same before and after. It need not
-rewrite the head row: a publish that meets it deletes a row of a fragment that is gone, is refused
-by Lance, and tries again.
+a publish slow. Tidying writes their rows into one fragment. It changes no row, removes no version
+and keeps the manifest version in which each row was created, so history is the same before and
+after.
+
+It is an update like a publish and names the same fence, so of the two from one version only one can
+land. The fragment that is the fence stays as it is.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.manifest.fence import commit_fenced
 from omnigraph.store.errors import StaleBaseError
+from omnigraph.store.records import ScanRequest
 
 if TYPE_CHECKING:
     from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.reader import ManifestReader
-    from omnigraph.store.datasets import DatasetStore
+    from omnigraph.manifest.repository import Repository
+    from omnigraph.store.datasets import DatasetHandle
     from omnigraph.store.records import CompactionOptions
 
 
 def tidy(
-    datasets: DatasetStore,
-    reader: ManifestReader,
-    incarnation: Incarnation,
-    options: CompactionOptions | None = None,
+    repository: Repository, incarnation: Incarnation, options: CompactionOptions | None = None
 ) -> bool:
-    """Rewrite the fragments of a branch's manifest into one; False when a publish was faster.
+    """Rewrite the fragments of a branch's manifest into one; False when there is nothing to gain.
 
     With `options` only the fragments that they name: a long history is not rewritten every time.
+    Takes the turn of the branch.
     """
-    base = reader.open(incarnation, reader.head_version(incarnation)).at
-    results = [datasets.run_compaction(task) for task in datasets.plan_compaction(base, options)]
-    if not results:
+    clock = repository.clock
+    with repository.turns.take(incarnation.branch, operation_id=clock.ulid()):
+        return _tidy_in_turn(repository, incarnation, options)
+
+
+def _tidy_in_turn(
+    repository: Repository, incarnation: Incarnation, options: CompactionOptions | None
+) -> bool:
+    datasets, reader = repository.store.datasets, repository.reader
+    state = reader.latest(incarnation)
+    handle = reader.open(incarnation, state.version)
+    planned = datasets.plan_compaction(handle.at, options)
+    numbers = {number for task in planned for number in task.fragment_ids} - {state.fence}
+    if not _is_worth_it(handle, numbers):
         return False
+    rows = handle.scan(
+        ScanRequest(with_row_id=True, with_row_address=True, fragment_ids=tuple(sorted(numbers)))
+    ).read_all()
     try:
-        datasets.commit_staged(datasets.stage_compaction(base, results))
+        commit_fenced(
+            datasets,
+            reader,
+            repository.clock,
+            incarnation=incarnation,
+            base=state,
+            staged=datasets.stage_update(handle.at, rewritten=rows, fence=state.fence),
+            head=state.head,
+        )
     except StaleBaseError:
-        return False
+        return False  # The turn was lost: whoever has it now tidies.
     return True
+
+
+def _is_worth_it(handle: DatasetHandle, numbers: set[int]) -> bool:
+    """Whether rewriting these fragments makes them fewer, or smaller."""
+    found = handle.fragments(numbers.__contains__)
+    return len(found) > 1 or any(fragment.deleted_rows for fragment in found)

@@ -43,6 +43,8 @@ class RecoveryKind(StrEnum):
     STRAY_PUT_BACK = "StrayPutBack"
     TORN_HEAD_REMOVED = "TornHeadRemoved"
     """A version that a power failure cut off; `operation_id` names the file, not a write."""
+    MANIFEST_PUT_BACK = "ManifestPutBack"
+    """An unusable newest version of `__manifest`, on which `repair` has put the one below back."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,11 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import content_commit, is_only_maintenance
 from omnigraph.recovery.classify import Facts, TableFacts
 from omnigraph.recovery.sidecar import SIDECAR_VERSION
-from omnigraph.store.errors import CorruptObjectError, DatasetNotFoundError
+from omnigraph.store.errors import (
+    CorruptObjectError,
+    DatasetNotFoundError,
+    DatasetVersionNotFoundError,
+)
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, Repository
@@ -122,12 +126,12 @@ def _observe_table(repository: Repository, state: ManifestState, table: PlannedT
 def _moved_by(
     repository: Repository, table: PlannedTable, first: int, last: int
 ) -> tuple[str, ...]:
-    """Return whose versions these are; of a chain that cannot be read, none is ours."""
+    """Return whose versions these are; of a chain with a gap or a damaged link, none is ours."""
     try:
         moves = repository.store.datasets.transactions(
             table.table_path, branch=table.table_branch, first=first, last=last
         )
-    except CorruptObjectError:
+    except (CorruptObjectError, DatasetVersionNotFoundError):
         return (UNREADABLE,) * (last - first + 1)
     return tuple(move.uuid for move in moves)
 

@@ -169,7 +169,10 @@ class TornHeads:
 
     def _has_moved(self, table: tuple[str, Lineage, int]) -> bool:
         _, (location, branch), published = table
-        return self._datasets.exists(location, branch=branch, version=published + 1)
+        try:
+            return self._datasets.head_version(location, branch=branch) > published
+        except DatasetNotFoundError:
+            return False
 
     def _acknowledged_by(self, incarnation: Incarnation, torn: TornHead) -> str | None:
         """Say what shows that somebody relies on a version of the manifest, if anything does."""

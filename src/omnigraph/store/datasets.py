@@ -242,12 +242,16 @@ class DatasetStore(Protocol):
         deleted: Sequence[int] | pa.Array | None = None,
         fragments: Sequence[WrittenFragment] = (),
         deletions: Sequence[WrittenDeletion] = (),
+        fence: int | None = None,
     ) -> StagedTransaction:
         """Prepare rewritten, new and deleted rows as one transaction.
 
         `rewritten` carries the columns `_rowid` and `_rowaddr` of the rows that it replaces;
         `deleted` is row addresses. Workers give `fragments` and `deletions` instead, at most one
         deletion per fragment.
+
+        `fence` is a fragment that the transaction names as changed although it stays as it is. Of
+        two transactions from one base that name the same fence, only the first can be committed.
         """
         ...
 

@@ -276,6 +276,7 @@ class FaultyDatasetStore:
         deleted: Sequence[int] | pa.Array | None = None,
         fragments: Sequence[WrittenFragment] = (),
         deletions: Sequence[WrittenDeletion] = (),
+        fence: int | None = None,
     ) -> StagedTransaction:
         """Prepare rewritten, new and deleted rows."""
         return self._effect(
@@ -288,6 +289,7 @@ class FaultyDatasetStore:
                 deleted=deleted,
                 fragments=fragments,
                 deletions=deletions,
+                fence=fence,
             ),
         )
 

@@ -13,6 +13,7 @@ from omnigraph.store.durability import PathFlusher
 from omnigraph.store.errors import (
     CorruptObjectError,
     DatasetExistsError,
+    DatasetVersionNotFoundError,
     MisplacedCommitError,
     StagedFilesLostError,
     StaleBaseError,
@@ -69,7 +70,7 @@ class LanceCommitter:
         base, transaction = staged.base, transaction_of(staged)
         if base.version == 0:
             return self._commit_creation(staged, transaction)
-        handle = self._opener.at(base)
+        handle = self._base(base)
         if exact:
             self._check_head(base)
         try:
@@ -134,6 +135,19 @@ class LanceCommitter:
             raise stage_error(error, base.location) from error
         at = DatasetVersion(base.location, base.branch, detached.version)
         return LanceHandle(detached, at, missing=_never_missing)
+
+    def _base(self, base: DatasetVersion) -> LanceHandle:
+        """Open the version that a commit starts from; the newest one is never removed."""
+        try:
+            return self._opener.at(base)
+        except DatasetVersionNotFoundError as error:
+            raise StaleBaseError(
+                path=base.location,
+                branch=base.branch,
+                expected=base.version,
+                actual=error.head,
+                reason="cleanup has removed the version that the commit starts from",
+            ) from error
 
     def _check_head(self, base: DatasetVersion) -> None:
         head = self._opener.head_version(base.location, branch=base.branch)

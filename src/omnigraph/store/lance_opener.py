@@ -2,6 +2,24 @@
 
 One Lance session holds the caches of all datasets under a root. Open versions are kept, bounded
 in number, by (location, branch, version): a version never changes, so a kept one is never stale.
+
+The head of a lineage is the highest version that its directory lists. Cleanup leaves gaps: it may
+keep version 5, which a tag pins, and remove 6 and 7 while 8 is the head. So the absence of "known
+head + 1" proves nothing by itself, and on local disks these facts hold instead:
+
+1. Adding or removing a version changes the time stamp of the directory (`st_ctime_ns`, which nobody
+   can set back).
+2. A kept head is a pair of version and time stamp. The stamp was read before the directory was
+   listed, or after a commit of our own made the version. Versions of `__manifest` and of tables are
+   added under the lock of a branch, which a paused process keeps, so nobody adds one between that
+   commit and the look at the stamp. Derived tables have no lock: there a wrong guess costs one
+   append that is refused, and that changes the stamp.
+3. While the stamp is the same nothing was removed since, so there is no gap above the kept head
+   and a walk upwards finds the head. The walk is needed: the clock behind the stamp ticks every few
+   milliseconds, and a version may have been added within the same tick.
+4. When the stamp differs, or the file system keeps whole seconds only, the directory is listed.
+
+On object stores Lance lists the directory for every look; its names sort the newest first.
 """
 
 from __future__ import annotations
@@ -49,6 +67,7 @@ HANDLES_MAX: Final = 256
 _INDEX_CACHE_BYTES: Final = 512 * 1024 * 1024
 _METADATA_CACHE_BYTES: Final = 128 * 1024 * 1024
 _PROBE_STEPS_MAX: Final = 64
+_SECOND_NS: Final = 1_000_000_000
 TAIL_BYTES: Final = 16 * 1024
 """A version names its transaction behind its list of fragments, close to the end of the file."""
 
@@ -65,6 +84,14 @@ _KINDS: Final[dict[type, OperationKind]] = {
     LanceOperation.UpdateConfig: OperationKind.METADATA,
     LanceOperation.Clone: OperationKind.CLONE,
 }
+
+
+@dataclass(frozen=True)
+class _KnownHead:
+    """A head, and the time stamp of its directory that goes with it (local disks only)."""
+
+    version: int
+    stamp_ns: int
 
 
 @dataclass(frozen=True)
@@ -98,7 +125,7 @@ class LanceOpener:
         )
         self._lock = threading.Lock()
         self._handles: OrderedDict[DatasetVersion, LanceHandle] = OrderedDict()
-        self._known_heads: dict[tuple[str, str | None], int] = {}
+        self._known_heads: dict[tuple[str, str | None], _KnownHead] = {}
         self._recent = RecentRows()
         self._process = os.getpid()
 
@@ -129,14 +156,9 @@ class LanceOpener:
     def head_version(self, location: str, *, branch: str | None = None) -> int:
         """Return the newest version number without opening it."""
         checked_path(location)
-        head = (
-            self._local_head(location, branch)
-            if self._root.is_local
-            else self._remote_head(location, branch)
-        )
-        with self._lock:
-            self._known_heads[location, branch] = head
-        return head
+        if self._root.is_local:
+            return self._local_head(location, branch)
+        return self._remote_head(location, branch)
 
     def transaction(
         self, at: DatasetVersion, *, opened: lance.LanceDataset | None = None
@@ -224,9 +246,14 @@ class LanceOpener:
         )
 
     def note_head(self, at: DatasetVersion) -> None:
-        """Remember that this version was the head a moment ago."""
+        """Remember a version that a commit of our own has just made."""
+        if not self._root.is_local:
+            return
+        stamp_ns = self._stamp_ns(at.location, at.branch)
+        if stamp_ns is None or self._has_version(at.location, at.branch, at.version + 1):
+            return
         with self._lock:
-            self._known_heads[at.location, at.branch] = at.version
+            self._known_heads[at.location, at.branch] = _KnownHead(at.version, stamp_ns)
 
     def forget(self, location: str) -> None:
         """Drop cached handles of a dataset that has been deleted."""
@@ -305,20 +332,37 @@ class LanceOpener:
         return self._absent(at)
 
     def _local_head(self, location: str, branch: str | None) -> int:
+        stamp_ns = self._stamp_ns(location, branch)
+        if stamp_ns is None:
+            raise DatasetNotFoundError(path=location, branch=branch)
         with self._lock:
             known = self._known_heads.get((location, branch))
-        if known is not None:
-            head = self._climb(location, branch, known)
+        if known is not None and known.stamp_ns == stamp_ns and stamp_ns % _SECOND_NS:
+            head = self._climb(location, branch, known.version)
             if head is not None:
                 return head
-        directory = self._root.local_path(join_path(lineage_path(location, branch), VERSIONS_DIR))
         try:
-            names = os.listdir(directory)  # noqa: PTH208 - names alone, thousands of them
+            names = os.listdir(self._versions_directory(location, branch))  # noqa: PTH208 - names alone, thousands of them
         except (FileNotFoundError, NotADirectoryError):
             raise DatasetNotFoundError(path=location, branch=branch) from None
         except OSError as error:
             raise read_error(error, location) from error
-        return self._newest(names, location, branch)
+        head = self._newest(names, location, branch)
+        with self._lock:
+            self._known_heads[location, branch] = _KnownHead(head, stamp_ns)
+        return head
+
+    def _versions_directory(self, location: str, branch: str | None) -> str:
+        return f"{self._root.prefix}/{lineage_path(location, branch)}/{VERSIONS_DIR}"
+
+    def _stamp_ns(self, location: str, branch: str | None) -> int | None:
+        """Return the time stamp of a lineage's directory of versions; `None`: there is none."""
+        try:
+            return os.stat(self._versions_directory(location, branch)).st_ctime_ns  # noqa: PTH116 - on every read
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise read_error(error, location) from error
 
     def _newest(self, names: list[str], location: str, branch: str | None) -> int:
         found = [version for name in names if (version := manifest_version(name)) is not None]
@@ -327,7 +371,7 @@ class LanceOpener:
         return max(found)
 
     def _climb(self, location: str, branch: str | None, known: int) -> int | None:
-        """Walk up from a known head, so that a long history is not listed on every look."""
+        """Walk up from a known head in a directory from which nothing was removed since."""
         if not self._has_version(location, branch, known):
             return None
         for version in range(known, known + _PROBE_STEPS_MAX):

@@ -19,7 +19,7 @@ from lance.fragment import RowIdSequence, write_fragments
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.errors import InvalidScanError, StorageError, StorageUnavailableError
 from omnigraph.store.lance_errors import certain_error, lance_failures, reason_of
-from omnigraph.store.lance_handle import data_file_name
+from omnigraph.store.lance_handle import LanceHandle, data_file_name
 from omnigraph.store.lance_layout import data_path, lineage_path
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import (
@@ -277,8 +277,14 @@ def update_transaction(
     base: DatasetVersion,
     fragments: Sequence[WrittenFragment],
     deletions: Sequence[WrittenDeletion],
+    *,
+    fenced: Sequence[FragmentMetadata] = (),
 ) -> StagedTransaction:
-    """Combine rewritten rows, new rows and deletions into one update."""
+    """Combine rewritten rows, new rows and deletions into one update.
+
+    `fenced` are fragments that stay as they are and are named as updated all the same: Lance then
+    refuses the update when any later version has named one of them too.
+    """
     check_lineage(base, [*fragments, *deletions])
     _check_single_deletions(base, deletions)
     _check_deletion_base(base, deletions)
@@ -290,10 +296,12 @@ def update_transaction(
             path=base.location,
             reason=f"{updated} rows are rewritten and only {removed} old ones are removed",
         )
+    changed = {deletion.fragment_id for deletion in deletions}
     operation = LanceOperation.Update(
         removed_fragment_ids=[d.fragment_id for d in deletions if d.empties_fragment],
         updated_fragments=[
-            _metadata(deletion) for deletion in deletions if not deletion.empties_fragment
+            *(_metadata(deletion) for deletion in deletions if not deletion.empties_fragment),
+            *(fragment for fragment in fenced if fragment.id not in changed),
         ],
         new_fragments=[_metadata(fragment) for fragment in fragments],
         fields_modified=[],
@@ -305,6 +313,16 @@ def update_transaction(
         files=all_files([*fragments, *deletions]),
         counts=RowCounts(inserted=inserted, updated=updated, deleted=removed - updated),
     )
+
+
+def fragment_of(handle: LanceHandle, number: int) -> FragmentMetadata:
+    """Return the library's description of one fragment of an open version."""
+    fragment = handle.dataset.get_fragment(number)
+    if fragment is None:
+        raise InvalidScanError(
+            path=handle.at.location, reason=f"version {handle.at.version} has no fragment {number}"
+        )
+    return fragment.metadata
 
 
 def check_lineage(

@@ -254,6 +254,7 @@ class LanceStore:
         deleted: Sequence[int] | pa.Array | None = None,
         fragments: Sequence[WrittenFragment] = (),
         deletions: Sequence[WrittenDeletion] = (),
+        fence: int | None = None,
     ) -> StagedTransaction:
         """Prepare rewritten, new and deleted rows as one transaction."""
         written, removed = list(fragments), list(deletions)
@@ -267,7 +268,8 @@ class LanceStore:
                 written += self.write_fragments(base, inserted)
             if leaving:
                 removed += self.write_deletions(base, pa.concat_arrays(leaving))
-        return staging.update_transaction(base, written, removed)
+        fenced = () if fence is None else (staging.fragment_of(self._opener.at(base), fence),)
+        return staging.update_transaction(base, written, removed, fenced=fenced)
 
     def stage_upsert(self, base: DatasetVersion, rows: Rows, *, key: str) -> StagedTransaction:
         """Prepare rows that replace those with the same key and join those without."""

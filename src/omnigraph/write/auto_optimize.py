@@ -253,23 +253,12 @@ class AutoOptimize:
                     tidy_dataset(datasets, location)
 
     def _tidy_manifest(self, incarnation: Incarnation) -> None:
-        """Compact the small fragments of a branch's manifest.
-
-        Every publish moves the head row, and beside a stream of them that loses every time: when
-        twice as many fragments have gathered, it is done under the turn.
-        """
-        repository = self._repository
-        datasets, reader = repository.store.datasets, repository.reader
+        """Compact the small fragments of a branch's manifest."""
+        reader = self._repository.reader
         fragments = reader.open(incarnation, reader.head_version(incarnation)).fragments()
         options = tail_to_compact(fragments)
-        if options is None:
-            return
-        if len(fragments) <= 2 * SMALL_MAX:
-            tidy(datasets, reader, incarnation, options)
-            return
-        operation_id = repository.clock.ulid()
-        with repository.turns.take(incarnation.branch, operation_id=operation_id):
-            tidy(datasets, reader, incarnation, options)
+        if options is not None:
+            tidy(self._repository, incarnation, options)
 
 
 _LIVE: Final[WeakSet[AutoOptimize]] = WeakSet()

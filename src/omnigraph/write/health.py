@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.manifest.catalogs import catalog_of
-from omnigraph.recovery import Verdict
+from omnigraph.recovery import Verdict, find_broken_manifests
 from omnigraph.write.indices import plan_indexes
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def examine(
     """Look at storage, pending recoveries, fragments and indexes of one snapshot."""
     findings = [_storage(repository)] if try_writing else []
     findings.append(_pending(recovery))
+    findings.extend(_manifests(repository))
     findings.extend(_tables(snapshot, repository.root))
     return findings
 
@@ -113,6 +114,16 @@ def _pending(recovery: Recovery) -> Finding:
         f"{len(pending)} unfinished writes are pending",
         "the next write settles them; see `omnigraph recovery status`",
     )
+
+
+def _manifests(repository: Repository) -> Iterator[Finding]:
+    for broken in find_broken_manifests(repository):
+        yield Finding(
+            "manifest",
+            Health.PROBLEM,
+            f"branch '{broken.branch}' cannot be read: {broken.problem}",
+            f"omnigraph repair {repository.root}",
+        )
 
 
 def _tables(snapshot: Snapshot, root: str) -> Iterator[Finding]:

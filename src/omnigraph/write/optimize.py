@@ -348,7 +348,7 @@ class Upkeep:
         reader = self._repository.reader
         before = reader.head_version(MAIN_INCARNATION)
         fragments = len(reader.open(MAIN_INCARNATION, before).fragments())
-        done = _tried(lambda: tidy(self._datasets, reader, MAIN_INCARNATION))
+        done = _tried(lambda: tidy(self._repository, MAIN_INCARNATION))
         after = reader.head_version(MAIN_INCARNATION)
         left = len(reader.open(MAIN_INCARNATION, after).fragments())
         return TableReport(

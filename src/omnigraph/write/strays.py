@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import ConflictError
 from omnigraph.recovery.put_back import are_explained, late_moves, put_back
+from omnigraph.store.errors import DatasetVersionNotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, Repository
@@ -43,7 +44,11 @@ def put_back_strays(
 
     Returns whether there were any: the table then has another published entry.
     """
-    moves = late_moves(repository.store.datasets, entry)
+    try:
+        moves = late_moves(repository.store.datasets, entry)
+    except DatasetVersionNotFoundError as error:
+        # Somebody has written to the dataset from outside, and cleaned up after it too.
+        raise DriftNeedsRepairError(entry.table_key, entry.table_version, error.head) from error
     if not moves:
         return False
     if not are_explained(moves, recovery.log.settled_transactions()):

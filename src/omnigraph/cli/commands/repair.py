@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import graph_address, open_graph, resolve_address
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, json_option, type_label
 from omnigraph.names import MAIN
 from omnigraph.wire.outcomes import EXIT_FAILURE
 
 if TYPE_CHECKING:
-    from omnigraph.graph import TableRepair
+    from omnigraph.graph import BrokenManifest, TableRepair
 
 
 @click.command("repair", cls=ScopedCommand)
@@ -29,17 +30,52 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Look for versions that came from outside, and publish what an operator accepts."""
+    """Look for versions that came from outside, and publish what an operator accepts.
+
+    A branch whose newest manifest version cannot be used comes first: --confirm puts the version
+    below back.
+    """
+    from omnigraph.graph import Graph  # noqa: PLC0415 loads Lance
+
     if force and not confirm:
         raise click.UsageError("--force needs --confirm")
+    out = Output(as_json=as_json)
+    broken = Graph.repair_manifests(resolve_address(uri), confirm=confirm)
+    if any(manifest.restored_version is None for manifest in broken):
+        shape = {
+            "uri": resolve_address(uri),
+            "confirm": confirm,
+            "force": force,
+            "graph_manifest_version": None,
+            "datasets": [],
+            **_manifests_shape(broken),
+        }
+        out.result("\n".join(map(_manifest_line, broken)), shape)
+        context.exit(EXIT_FAILURE)
     with open_graph(uri, read_only=not confirm) as graph:
-        out = Output(as_json=as_json)
         out.write_target("repair", graph.uri)
         report = graph.repair(confirm=confirm, force=force)
-        text = "\n".join(_line(table) for table in report.tables)
-        out.result(text, {"uri": graph.uri, **report.to_json()})
+        text = "\n".join([*map(_manifest_line, broken), *map(_line, report.tables)])
+        more = _manifests_shape(broken) if broken else {}
+        out.result(text, {"uri": graph.uri, **report.to_json(), **more})
     if report.has_refusals:
         context.exit(EXIT_FAILURE)
+
+
+def _manifests_shape(broken: Sequence[BrokenManifest]) -> dict[str, object]:
+    return {"manifests": [manifest.to_json() for manifest in broken]}
+
+
+def _manifest_line(manifest: BrokenManifest) -> str:
+    found = (
+        f"branch '{manifest.branch}': manifest version {manifest.version} cannot be used:"
+        f" {manifest.problem}"
+    )
+    if manifest.restored_version is not None:
+        return f"{found}; version {manifest.usable_version} was put back"
+    if manifest.usable_version is not None:
+        return f"{found}; `--confirm` puts version {manifest.usable_version} back"
+    return f"{found}; the version below is gone: restore `__manifest` from a backup"
 
 
 def _line(table: TableRepair) -> str:

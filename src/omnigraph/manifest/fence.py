@@ -1,0 +1,104 @@
+"""Why a change of `__manifest` lands on the version that it replaces, or not at all.
+
+Lance moves a transaction on top of versions that it does not conflict with, and it can compare only
+with versions that still exist. So after a cleanup it may not see that somebody else has moved the
+head row: a late publish would then add a second head row, and nobody could read the graph any more.
+These facts keep that from happening, however long a writer slept and whatever was removed
+meanwhile:
+
+1. *Everybody names the fence.* The fence is the fragment in which the genesis commit lies
+   (`ManifestState.fence`). Every publish and every tidying names it as changed. Lance refuses a
+   transaction when a later version, still stored, has changed a fragment that the transaction
+   changes too.
+2. *The fence stays.* The genesis commit is in every version of every branch and its row is never
+   rewritten. Tidying leaves its fragment alone.
+3. *Cleanup keeps a witness.* The newest version of `__manifest` on a branch that made a commit, and
+   all versions above it, are never removed. Whoever starts from an older version, removed or kept,
+   meets that witness and is refused.
+4. *Settings are no publish.* Setting the format stamp changes no row and may come in between: then
+   a publish lands one version higher. Whoever lands anywhere but on base + 1 reads what it has
+   made. If that has not exactly one head row, its own (an older release without the fence, or
+   Lance's own compaction of `__manifest`), the version below is put back before anybody is told
+   anything, and the publish starts over.
+5. *The newest version is found by listing.* Removed versions leave gaps, so nothing follows from
+   the absence of a version (`omnigraph.store.lance_opener`).
+
+What cleanup may remove while writers and readers of any age exist follows from these: any version
+but the head of a lineage, the witness of fact 3, what a branch or tag pins, what a recovery record
+or a running job names. A reader of a removed version gets a typed error. A writer that started from
+one is refused by the fence, and prepares again. Versions of a table are not fenced: nobody reads
+one that `__manifest` does not name, a commit that lands above the published version of its table is
+a stray, and the next writer puts strays back.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from omnigraph.manifest.layout import MANIFEST, Incarnation
+from omnigraph.manifest.state import CorruptManifestError
+from omnigraph.store.errors import StaleBaseError
+
+if TYPE_CHECKING:
+    from omnigraph.clock import Clock
+    from omnigraph.manifest.reader import ManifestReader
+    from omnigraph.manifest.rows import Head
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.store.datasets import DatasetStore
+    from omnigraph.store.records import StagedTransaction
+
+_log = logging.getLogger(__name__)
+
+
+def commit_fenced(
+    datasets: DatasetStore,
+    reader: ManifestReader,
+    clock: Clock,
+    *,
+    incarnation: Incarnation,
+    base: ManifestState,
+    staged: StagedTransaction,
+    head: Head,
+) -> int:
+    """Commit a change of `base` that leaves `head` as the head row; return the version it became.
+
+    Raises `StaleBaseError` when `base` is no longer the newest version: nothing has changed then.
+    """
+    landed = datasets.commit_staged(staged, exact=False).version
+    if landed != base.version + 1:
+        _require_sound(datasets, reader, clock, incarnation=incarnation, landed=landed, head=head)
+    return landed
+
+
+def _require_sound(
+    datasets: DatasetStore,
+    reader: ManifestReader,
+    clock: Clock,
+    *,
+    incarnation: Incarnation,
+    landed: int,
+    head: Head,
+) -> None:
+    """Put the version below back when a commit has landed on top of somebody else's publish."""
+    try:
+        if reader.at(incarnation, landed).head == head:
+            return
+        reason = "its head is another one"
+    except CorruptManifestError as error:
+        reason = error.problem
+    branch = incarnation.lance_branch
+    restored = datasets.restore(MANIFEST, branch=branch, version=landed - 1, uuid=clock.uuid())
+    _log.warning(
+        "manifest version %d of branch %s was made from an old version and was taken back (%s)",
+        landed,
+        incarnation.branch,
+        reason,
+    )
+    raise StaleBaseError(
+        path=MANIFEST,
+        branch=branch,
+        expected=landed - 1,
+        actual=restored.version,
+        reason=f"version {landed} was made from an old version: {reason}",
+    )
