@@ -60,7 +60,7 @@ class Repository:
 
 
 def assemble(store: Store, clock: Clock, *, turns: Turns | None = None) -> Repository:
-    """Put the parts together; touches no storage. By default the kind of storage decides on turns."""
+    """Put the parts together; touches no storage. Turns are by default what the storage allows."""
     root = str(store.settings.root)
     datasets = store.datasets
     reader = ManifestReader(root=root, datasets=datasets)
