@@ -1,10 +1,11 @@
 """The graph of the simulation, and what its writes mean.
 
-A branch writes only to keys that carry its name, so that rows of two branches are never in conflict.
+A branch writes only to keys that carry its name, so that rows of two branches never conflict.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 
@@ -98,6 +99,4 @@ def with_property(schema: str, name: str) -> str:
 
 def lines(records: Iterable[Mapping[str, object]]) -> bytes:
     """Return records as a load takes them."""
-    import json
-
     return "".join(json.dumps(record) + "\n" for record in records).encode()

@@ -1,9 +1,9 @@
 """One life of a handle: its storage, its clock and its turns, all of which give control back.
 
-A handle stands for a process. It has a store of its own, with caches and a Lance session of its own,
-and shares only files with others. It can be slow, be paused for longer than any lease, or die at any
-effect; then nothing of it has an effect any more, and its locks are free as the operating system
-would have it. Its leases stay and run out.
+A handle stands for a process. It has a store of its own, with caches and a Lance session of its
+own, and shares only files with others. It can be slow, be paused for longer than any lease, or die
+at any effect; then nothing of it has an effect any more, and its locks are free as the operating
+system would have it. Its leases stay and run out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from typing import Final, Literal, TypeVar, cast
 
 from omnigraph.clock import encode_ulid
 from omnigraph.graph import Graph
-from omnigraph.manifest import OpenMode, open_repository
+from omnigraph.manifest import OpenMode, init_repository, open_repository
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.turn import LeaseTurns, LocalTurns, Turns
 from omnigraph.recovery import Recovery
+from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect
 from omnigraph.store.fault_plan import FaultPlan
 from omnigraph.store.faults import SimulatedDeath, faulty
@@ -244,6 +245,13 @@ class _SimulatedLock(HeldLock):
     def release(self) -> None:
         if self._life.locks.get(self._path) is self._life:
             del self._life.locks[self._path]
+
+
+def make_graph(life: Life, root: Path, schema: str) -> None:
+    """Make a new graph whose ids come from the life's chance."""
+    clock = SimulatedClock(life)
+    store = faulty(connect(str(root), durability="process"), SimulatedPlan(life))
+    init_repository(store, clock, compile_schema(schema, domain=clock.ulid()))
 
 
 def open_graph(

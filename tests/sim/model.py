@@ -1,9 +1,9 @@
 """What is true of a simulated graph: which commits there are, and what each of them shows.
 
-The order of commits is read from the graph, their meaning is known here. Every write has an actor of
-its own, so a commit tells which write it is. What a commit shows follows from what its parent shows;
-a merge from three commits. An outcome that nobody was told permits both answers, and the commits
-tell which one it was.
+The order of commits is read from the graph, their meaning is known here. Every write has an actor
+of its own, so a commit tells which write it is. What a commit shows follows from what its parent
+shows; a merge from three commits. An outcome that nobody was told permits both answers, and the
+commits tell which one it was.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Chronicle:
         self.heads[snapshot.incarnation.lance_branch] = snapshot.commit_id
 
     def ancestors(self, commit_id: str) -> frozenset[str]:
-        """Return a commit and all before it, over both kinds of parents, as far as they are known."""
+        """Return a commit and all before it, over both kinds of parents, as far as known."""
         found = self._ancestors.get(commit_id)
         if found is None:
             commit = self._commits.get(commit_id)
@@ -176,8 +176,11 @@ class Chronicle:
         """Whoever has seen a commit has seen these too."""
         missing = set(required) - self.ancestors(commit_id)
         if missing:
-            writes = [self.writes[str(self._commits[m].actor_id)].what for m in sorted(missing)
-                      if m in self._commits and self._commits[m].actor_id in self.writes]
+            writes = [
+                self.writes[str(self._commits[m].actor_id)].what
+                for m in sorted(missing)
+                if m in self._commits and self._commits[m].actor_id in self.writes
+            ]
             raise WrongError(f"{what} saw {commit_id}, which lacks {sorted(missing)}: {writes}")
 
     def check_content(self, what: str, commit_id: str, found: Content) -> None:
@@ -265,7 +268,9 @@ def _read_table(snapshot: Snapshot, key: str) -> Table:
     rows = snapshot.open(key).scan().read_all()
     columns = frozenset(rows.column_names) - {"id"}
     if rows.num_rows != snapshot.entry(key).row_count:
-        raise WrongError(f"{key} has {rows.num_rows} rows, {snapshot.entry(key).row_count} published")
+        raise WrongError(
+            f"{key} has {rows.num_rows} rows, {snapshot.entry(key).row_count} published"
+        )
     found: dict[object, Row] = {}
     for row in rows.to_pylist():
         if key.startswith("edge:"):

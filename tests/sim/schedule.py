@@ -19,7 +19,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, ReadTarget
 from omnigraph.store.faults import SimulatedDeath
 from sim.changes import SCHEMA, lines
-from sim.life import Fate, Life, TurnKind, open_graph
+from sim.life import Fate, Life, TurnKind, make_graph, open_graph
 from sim.model import Chronicle, Content, WrongError, read_content
 from sim.scheduler import DAY_S, Scheduler, Task
 
@@ -64,8 +64,8 @@ class Template:
         found: list[tuple[str, Content]] = []
 
         def body(task: Task) -> None:
-            Graph.init(root, SCHEMA, durability="process", auto_optimize=False).close()
             life = Life(scheduler, task, random.Random(0), Fate(0, 0), {}, name="template")
+            make_graph(life, root, SCHEMA)
             graph = open_graph(life, root, "locks")
             people = [{"type": "P", "data": {"k": f"main:{n}", "n": n}} for n in range(4)]
             things = [{"type": "Q", "data": {"k": f"main:{n}"}} for n in range(4)]
@@ -95,8 +95,9 @@ class Schedule:
         self.branches: dict[str, BranchFact] = {}
         self.tags: dict[str, TagFact] = {}
         self.cleanups = 0
-        """How often a cleanup has begun or ended."""
-        self.days = 0
+        """How many cleanups have begun."""
+        self.cleaning = 0
+        """How many of them are under way."""
         self.handles: list[Handle] = []
         self.acknowledged_s = 0.0
         """When the last write to `main` was acknowledged."""
@@ -126,15 +127,14 @@ class Schedule:
             raise
 
     def let_days_pass(self) -> None:
-        self.days += 1
         self.scheduler.note("two days pass")
         self.scheduler.jump(2 * DAY_S)
 
     def may_remove_all(self, cleaner: Handle) -> bool:
         """Whether files of any age may be removed now.
 
-        What an unfinished write has prepared must stay. A handle that was paused so long that others
-        have written since may lose it: it has to find out.
+        What an unfinished write has prepared must stay. A handle that was paused so long that
+        others have written since may lose it: it has to find out.
         """
         if self.is_reckless:
             return True

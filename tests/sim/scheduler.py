@@ -1,7 +1,8 @@
 """Threads of which exactly one runs, on a clock that only they move.
 
-A *task* is one thread. It gives control back with `wait`, and the task that wakes first goes on: who
-that is follows from the waits, and those are drawn from one seed. So a schedule can be repeated.
+A *task* is one thread. It gives control back with `wait`, and the task that wakes first goes on:
+who that is follows from the waits, and those are drawn from one seed. So a schedule can be
+repeated.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Scheduler:
         """Real nanoseconds from which on files count as written at this virtual microsecond."""
 
     def run(self, names: Sequence[str], body: Callable[[Task], None]) -> None:
-        """Run a task for each name until all of them have ended; raise what the first one raised."""
+        """Run a task for each name until all have ended; raise what the first one raised."""
         self._tasks = [Task(name, number) for number, name in enumerate(names)]
         threads = [
             threading.Thread(target=self._live, args=(task, body), name=task.name, daemon=True)

@@ -27,13 +27,16 @@ from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.store.errors import (
     DatasetVersionNotFoundError,
+    RefNotFoundError,
     StagedFilesLostError,
     StaleBaseError,
+    StorageUnavailableError,
 )
 from omnigraph.store.faults import SimulatedDeath
 from omnigraph.syntax.diagnostics import SourceError
 from omnigraph.write.optimize import UncleanRecoveryError
 from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
+from omnigraph.write.strays import DriftNeedsRepairError
 from omnigraph.write.violations import ValidationError
 from sim.changes import (
     E,
@@ -51,7 +54,7 @@ from sim.changes import (
     with_type,
 )
 from sim.life import open_graph
-from sim.model import Change, WrongError, Write, read_content
+from sim.model import Change, Write, WrongError, read_content
 from sim.schedule import BranchFact, Handle, TagFact
 
 Kinds = tuple[type[OmnigraphError], ...]
@@ -65,13 +68,10 @@ RACES: Final[Kinds] = (
     TurnLostError,
     TurnTimeoutError,
 )
-DISTURBED: Final[Kinds] = (
-    DatasetVersionNotFoundError,
-    StagedFilesLostError,
-    StaleBaseError,
-    VersionRemovedError,
-)
-"""Legal only where a cleanup ran meanwhile, or the handle was paused."""
+CLEANED: Final[Kinds] = (DatasetVersionNotFoundError, StagedFilesLostError, VersionRemovedError)
+"""Legal only where a cleanup ran meanwhile."""
+PAUSED: Final[Kinds] = (DriftNeedsRepairError, StaleBaseError)
+"""Legal only where the handle was paused meanwhile: somebody else has its turn now."""
 GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
 """Legal only where somebody has begun to delete the branch."""
 MERGING: Final[Kinds] = (MergeConflictError, PreconditionFailedError, ReadSetConflictError)
@@ -91,16 +91,20 @@ def legal(
 ) -> Iterator[list[OmnigraphError]]:
     """Allow some errors; the list that is yielded holds the one that was raised, at the end."""
     schedule, life = handle.schedule, handle.life
-    before = (schedule.cleanups, schedule.days, life.pauses)
-    is_cleaning = schedule.cleanups % 2 == 1
+    cleanups, pauses = schedule.cleanups, life.pauses
+    is_cleaning = schedule.cleaning > 0
     raised: list[OmnigraphError] = []
     try:
         yield raised
     except OmnigraphError as error:
-        is_disturbed = is_cleaning or before != (schedule.cleanups, schedule.days, life.pauses)
-        may_be_gone = any(not schedule.is_surely_there(branch) for branch in branches)
-        allowed = kinds + (DISTURBED if is_disturbed else ()) + (GONE if may_be_gone else ())
-        if not isinstance(error, (*allowed, OutcomeUnknownError)):
+        allowed = (*kinds, OutcomeUnknownError)
+        if is_cleaning or schedule.cleanups > cleanups:
+            allowed += CLEANED
+        if life.pauses > pauses:
+            allowed += PAUSED
+        if any(not schedule.is_surely_there(branch) for branch in branches):
+            allowed += GONE
+        if not isinstance(error, allowed):
             raise WrongError(f"{what}: {type(error).__name__} {error.code} {error}") from error
         schedule.scheduler.note(f"{life.name} {what}: {type(error).__name__} {error}")
         raised.append(error)
@@ -121,10 +125,10 @@ def write(
     handle: Handle,
     what: str,
     branch: str,
+    *,
     change: Change | None,
     call: Callable[[str], GraphCommit | None],
     kinds: Kinds = (),
-    *,
     branches: tuple[str, ...] = (),
 ) -> Write:
     """Run a call that makes at most one commit, and note what came of it."""
@@ -177,20 +181,18 @@ def new_key(handle: Handle, branch: str) -> str:
     return f"{branch}:{handle.schedule.number()}"
 
 
-def mutate(
-    handle: Handle, branch: str, statement: str, change: Change, kinds: Kinds = ()
-) -> None:
+def mutate(handle: Handle, branch: str, statement: str, change: Change, kinds: Kinds = ()) -> None:
     write(
         handle,
         statement,
         branch,
-        change,
-        lambda actor: (
+        change=change,
+        call=lambda actor: (
             handle.graph.mutate(
                 f"query q() {{ {statement} }}", branch=branch, actor_id=actor
             ).commit
         ),
-        kinds,
+        kinds=kinds,
     )
 
 
@@ -229,7 +231,8 @@ def update(handle: Handle) -> None:
     branch, number = branch_to_write(handle), handle.schedule.number()
     key = handle.chance.choice([new_key(handle, branch), *own_keys(handle, branch, P)])
     change = updated(key, number)
-    mutate(handle, branch, f'update P set {{ n: {number} }} where k = "{key}"', change)
+    statement = f'update P set {{ n: {number} }} where k = "{key}"'  # noqa: S608 - no SQL
+    mutate(handle, branch, statement, change)
 
 
 def delete(handle: Handle) -> None:
@@ -241,18 +244,23 @@ def delete(handle: Handle) -> None:
 
 
 def load(
-    handle: Handle, mode: str, branch: str, records: list[dict[str, object]], change: Change,
+    handle: Handle,
+    mode: str,
+    branch: str,
+    records: list[dict[str, object]],
+    *,
+    change: Change,
     kinds: Kinds = (),
 ) -> None:
     write(
         handle,
         f"load {mode} of {len(records)}",
         branch,
-        change,
-        lambda actor: (
+        change=change,
+        call=lambda actor: (
             handle.graph.load(lines(records), mode=mode, branch=branch, actor_id=actor).commit
         ),
-        kinds,
+        kinds=kinds,
     )
 
 
@@ -265,7 +273,7 @@ def load_append(handle: Handle) -> None:
     ]
     records.append({"type": "Q", "data": {"k": thing}})
     change = all_of(inserted(P, dict(people)), inserted(Q, {thing: ()}))
-    load(handle, "append", branch, records, change)
+    load(handle, "append", branch, records, change=change)
 
 
 def load_merge(handle: Handle) -> None:
@@ -275,7 +283,8 @@ def load_merge(handle: Handle) -> None:
     records: list[dict[str, object]] = [
         {"type": "P", "data": {"k": key, "n": number}} for key in keys
     ]
-    load(handle, "merge", branch, records, inserted(P, {key: (number,) for key in keys}))
+    change = inserted(P, dict.fromkeys(keys, (number,)))
+    load(handle, "merge", branch, records, change=change)
 
 
 def load_overwrite(handle: Handle) -> None:
@@ -284,9 +293,10 @@ def load_overwrite(handle: Handle) -> None:
     records: list[dict[str, object]] = [
         {"type": "Q", "data": {"k": key, **dict.fromkeys(sorted(columns))}} for key in keys
     ]
-    change = overwritten(Q, {key: () for key in keys})
+    change = overwritten(Q, dict.fromkeys(keys, ()))
     # Another schema may have been accepted since its columns were read.
-    load(handle, "overwrite", "main", records, change, (SourceError, ValidationError))
+    kinds = (SourceError, ValidationError)
+    load(handle, "overwrite", "main", records, change=change, kinds=kinds)
 
 
 def insert_extra(handle: Handle) -> None:
@@ -314,9 +324,9 @@ def apply_schema(handle: Handle) -> None:
         handle,
         f"schema apply {number}",
         "main",
-        reshaped(shape_of(desired)),
-        lambda actor: handle.graph.apply_schema(desired, actor_id=actor).commit,
-        RESHAPING,
+        change=reshaped(shape_of(desired)),
+        call=lambda actor: handle.graph.apply_schema(desired, actor_id=actor).commit,
+        kinds=RESHAPING,
     )
 
 
@@ -383,7 +393,15 @@ def branch_merge(handle: Handle) -> None:
         commits.append(graph.branch_merge(source, target, actor_id=actor).commit)
         return commits[0]
 
-    write(handle, f"merge of {source}", target, None, merge, MERGING, branches=(source,))
+    write(
+        handle,
+        f"merge of {source}",
+        target,
+        change=None,
+        call=merge,
+        kinds=MERGING,
+        branches=(source,),
+    )
     if commits and commits[0] is not None:
         merged_commit = str(commits[0].merged_parent_commit_id)
         chronicle.check_fresh(f"merge of {source}", merged_commit, required)
@@ -395,7 +413,9 @@ def tag_create(handle: Handle) -> None:
     branch, name = handle.chance.choice(schedule.live_branches()), f"t{schedule.number()}"
     required = schedule.required(branch)
     schedule.scheduler.note(f"{handle.life.name} tags {branch} as {name}")
-    kinds = (*RACES, CommitNotFoundError) if branch != "main" else RACES
+    kinds = RACES
+    if not schedule.is_surely_there(branch):
+        kinds += (CommitNotFoundError, RefNotFoundError)
     with writing(handle), legal(handle, "tag create", kinds, branches=(branch,)) as raised:
         tag = handle.graph.tag_create(name, ReadTarget.branch(branch))
     if not raised:
@@ -424,7 +444,9 @@ def tag_delete(handle: Handle) -> None:
 
 
 def optimize(handle: Handle) -> None:
-    with writing(handle), legal(handle, "optimize", (*RACES, UncleanRecoveryError)):
+    # Rows that are appended while it prepares can make the storage refuse what it has prepared.
+    kinds = (*RACES, UncleanRecoveryError, StorageUnavailableError)
+    with writing(handle), legal(handle, "optimize", kinds):
         handle.graph.optimize()
 
 
@@ -448,6 +470,7 @@ def cleanup(handle: Handle) -> None:
         orphan_age_s = chance.choice((0, 0, 24 * 3600))
     schedule.scheduler.note(f"{handle.life.name} cleans up, keeps {keep}, age {orphan_age_s}")
     schedule.cleanups += 1
+    schedule.cleaning += 1
     try:
         with writing(handle), legal(handle, "cleanup", (*RACES, *GONE)):
             result = handle.graph.cleanup(
@@ -459,7 +482,7 @@ def cleanup(handle: Handle) -> None:
                 f" {sum(each.old_versions_removed for each in result.datasets)} {problems}"
             )
     finally:
-        schedule.cleanups += 1
+        schedule.cleaning -= 1
         if schedule.fate.alone is handle.life:
             schedule.fate.alone = None
 
