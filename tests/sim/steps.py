@@ -26,6 +26,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.store.errors import (
+    DatasetNotFoundError,
     DatasetVersionNotFoundError,
     RefNotFoundError,
     StagedFilesLostError,
@@ -413,9 +414,8 @@ def tag_create(handle: Handle) -> None:
     branch, name = handle.chance.choice(schedule.live_branches()), f"t{schedule.number()}"
     required = schedule.required(branch)
     schedule.scheduler.note(f"{handle.life.name} tags {branch} as {name}")
-    kinds = RACES
-    if not schedule.is_surely_there(branch):
-        kinds += (CommitNotFoundError, RefNotFoundError)
+    # What it is about to pin may be removed, or deleted with its branch.
+    kinds = (*RACES, CommitNotFoundError, RefNotFoundError)
     with writing(handle), legal(handle, "tag create", kinds, branches=(branch,)) as raised:
         tag = handle.graph.tag_create(name, ReadTarget.branch(branch))
     if not raised:
@@ -472,7 +472,9 @@ def cleanup(handle: Handle) -> None:
     schedule.cleanups += 1
     schedule.cleaning += 1
     try:
-        with writing(handle), legal(handle, "cleanup", (*RACES, *GONE)):
+        # A branch may be deleted between two looks at it.
+        kinds = (*RACES, *GONE, DatasetNotFoundError)
+        with writing(handle), legal(handle, "cleanup", kinds):
             result = handle.graph.cleanup(
                 keep_versions=keep, orphan_age_s=orphan_age_s, confirm=True
             )
