@@ -38,7 +38,9 @@ _NEVER_S: Final = 1e9
 """The thread that renews leases waits in real time: here it never gets to it."""
 _LOCK_POLL_MAX_S: Final = 4.0
 _SLOW: Final = 0.1
-_PAUSE: Final = 0.004
+_PAUSE: Final = 0.003
+_PAUSE_BEFORE_COMMIT: Final = 0.08
+"""Where a pause is worst: everything has been looked at and nothing has been done yet."""
 _DEATH: Final = 0.003
 _DATED: Final = frozenset(
     {"objects.head", "objects.list", "datasets.versions", "datasets.unreferenced_files"}
@@ -100,11 +102,12 @@ class Life:
             # The handle's own thread waits for this one meanwhile.
             return
         self.scheduler.note(f"{self.name} {name} {_short(path)}")
+        likely = _PAUSE_BEFORE_COMMIT if name == "datasets.commit_staged" else _PAUSE
         draw = self.chance.random()
-        if draw < _PAUSE and self._fate.pauses:
+        if draw < likely and self._fate.pauses:
             self._fate.pauses -= 1
             self.pause(self.chance.uniform(12.0, 45.0))
-        elif draw < _PAUSE + _SLOW:
+        elif draw < likely + _SLOW:
             self.wait(self.chance.uniform(0.02, 0.3))
         else:
             self.wait(self.chance.uniform(0.0005, 0.008))
