@@ -28,6 +28,8 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.turn import TurnTimeoutError
 from support.places import Place
 
+AT_PUBLISH = "between the look at the head and its replacement"
+
 
 class ImpatientClock(SystemClock):
     """Every wait counts as a second longer than it is."""
@@ -113,6 +115,14 @@ def clean_up(graph: Graph) -> None:
     assert [each.error for each in result.datasets if each.error] == []
 
 
+def arm(child: Child, point: str) -> None:
+    """Let a child stop at a point."""
+    if point == AT_PUBLISH:
+        child.ask({"do": "stop_at_publish"})
+    else:
+        child.ask({"do": "arm", "points": f"{point}=stop"})
+
+
 def pause_and_take_over(
     place: Place, nursery: Nursery, case: Case, point: str, pin: str = ""
 ) -> None:
@@ -124,7 +134,7 @@ def pause_and_take_over(
     idle = opened(place)
     with nursery.child() as child:
         child.ask(message(place))
-        child.ask({"do": "arm", "points": f"{point}=stop"})
+        arm(child, point)
         child.send({"do": "run", "number": 0, "operation": case.form})
         child.wait_until_stopped()
         other = opened(place)
@@ -155,7 +165,7 @@ def pause_and_take_over(
 @pytest.mark.parametrize("pin", ["", "tag"], ids=["versions stay", "versions are removed"])
 @pytest.mark.parametrize(
     ("case", "point"),
-    [(case, point) for case in CASES for point in case.points],
+    [(case, point) for case in CASES for point in (*case.points, AT_PUBLISH)],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_a_paused_writer_that_was_taken_over_is_refused_or_tells_the_truth(
@@ -170,7 +180,8 @@ def test_a_paused_writer_that_was_taken_over_is_refused_or_tells_the_truth(
         ("write.after_first_table", ""),
         ("write.post_phase_b_pre_manifest_commit", ""),
         ("write.after_first_table", "tag"),
-        ("graph_publish.before_commit_append", "branch"),
+        (AT_PUBLISH, "branch"),
+        (AT_PUBLISH, "tag"),
     ],
 )
 def test_a_paused_insert_that_was_taken_over_is_refused_or_tells_the_truth(
