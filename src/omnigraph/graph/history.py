@@ -104,14 +104,17 @@ class HistoryCalls(GraphCore):
     def merge_conflicts(
         self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW
     ) -> Iterator[str]:
-        """Yield a line of JSON for every row in conflict, with its images on all sides."""
+        """Yield a line of JSON for every row in conflict, with its images on all sides.
+
+        Where no row is in conflict, every broken rule of the schema has a line.
+        """
         resolve = self._repository.branches.resolve
         request = MergeRequest(
             source=resolve(BranchName.parse(source)),
             target=resolve(BranchName.parse(target)),
             decisions=self._decisions(strategy, None, None),
         )
-        return conflict_lines(Merger(self._repository, self._committer).conflicts(request))
+        return conflict_lines(Merger(self._repository, self._committer).obstacles(request))
 
     def commit_revert(
         self,
