@@ -21,6 +21,7 @@ from omnigraph.store.errors import (
     CorruptObjectError,
     DatasetNotFoundError,
     DatasetVersionNotFoundError,
+    ObjectNotFoundError,
     StorageError,
     StorageUnavailableError,
 )
@@ -154,7 +155,10 @@ class LanceOpener:
             raise CorruptObjectError(
                 path=self._version_name(at), reason="the version names no transaction"
             )
-        kind = _KINDS.get(type(found.operation), OperationKind.OTHER)
+        kind = _KINDS.get(type(found.operation))
+        if kind is None:
+            # pylance has no class for a reservation of fragment ids, and for some others.
+            kind = self._kind_from_file(at, dataset)
         return TransactionInfo(at.version, found.uuid, kind)
 
     def is_made_by(self, at: DatasetVersion, *, read_version: int, uuid: str) -> bool:
@@ -372,6 +376,13 @@ class LanceOpener:
                 if (at.location, at.branch) == (location, branch):
                     return handle.dataset
         return None
+
+    def _kind_from_file(self, at: DatasetVersion, dataset: lance.LanceDataset) -> OperationKind:
+        try:
+            return self._transaction_from_file(at, dataset).kind
+        except (CorruptObjectError, ObjectNotFoundError):
+            # Versions carry their transaction inside too, so the file may be missing.
+            return OperationKind.OTHER
 
     def _transaction_from_file(
         self, at: DatasetVersion, dataset: lance.LanceDataset
