@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.graph.core import ForeignSnapshotError
 from omnigraph.manifest import CommitDraft, ReadTarget, Requirements, Updates
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
@@ -201,6 +204,31 @@ def test_a_manifest_version_is_read_where_it_was_made(graph: Graph) -> None:
     assert str(graph.snapshot_at_version(4).branch) == "dev"
     with pytest.raises(VersionRemovedError, match=r"version 6 .* never written"):
         graph.snapshot_at_version(6)
+
+
+def test_a_snapshot_is_a_target_of_every_read(place: Place, tmp_path: Path) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    version = graph.snapshot().manifest_version
+    add(graph, "bob")
+    old = graph.snapshot_at_version(version)
+    text = "query q() { match { $p: Person } return { $p.name } order { $p.name } }"
+    found = graph.query(text, target=old)
+    assert found.to_pylist() == [{"p.name": "ann"}]
+    assert found.target.snapshot == old.commit_id
+    assert len(list(graph.export_lines(target=old))) == 1
+    assert graph.export(tmp_path / "out", target=old).rows == 1
+    changes = graph.diff_between(old, ReadTarget.branch("main"))
+    assert [change["id"] for change in changes.changes] == ["bob"]
+    assert graph.tag_create("then", old).commit_id == old.commit_id
+
+
+def test_a_snapshot_of_another_handle_is_refused(place: Place) -> None:
+    graph, other = place.init(), place.open()
+    with pytest.raises(ForeignSnapshotError, match="another handle"):
+        graph.query(
+            "query q() { match { $p: Person } return { $p.name } }", target=other.snapshot()
+        )
 
 
 def test_one_entity_at_one_version(place: Place) -> None:

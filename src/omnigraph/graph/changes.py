@@ -17,6 +17,7 @@ from omnigraph.changes.selection import Selection
 from omnigraph.engine import DiffRequest, EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest import (
     ReadTarget,
+    Snapshot,
 )
 from omnigraph.write.export import (
     stream_lines,
@@ -58,14 +59,20 @@ class ChangeCalls(GraphCore):
     """Calls about what changed."""
 
     def diff_between(
-        self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
+        self,
+        before: ReadTarget | Snapshot,
+        after: ReadTarget | Snapshot,
+        selection: Selection | None = None,
     ) -> Difference:
         """Return the net difference of two states of the graph, on whatever branches they are."""
         old, new = self.snapshot_of(before), self.snapshot_of(after)
         return difference(old, new, selection or Selection())
 
     def diff(
-        self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
+        self,
+        before: ReadTarget | Snapshot,
+        after: ReadTarget | Snapshot,
+        selection: Selection | None = None,
     ) -> GraphDiff:
         """Return what differs between two states: to be gone through, or as a frame of Spark."""
         old, new = self.snapshot_of(before), self.snapshot_of(after)
@@ -73,8 +80,8 @@ class ChangeCalls(GraphCore):
 
     def changes_between(
         self,
-        before: ReadTarget,
-        after: ReadTarget,
+        before: ReadTarget | Snapshot,
+        after: ReadTarget | Snapshot,
         selection: Selection | None = None,
         *,
         engine: str = "auto",

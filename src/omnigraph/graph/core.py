@@ -72,6 +72,19 @@ class ReadOnlyGraphError(InvalidInputError):
         super().__init__(f"{operation} needs a graph that was opened for writing")
 
 
+class ForeignSnapshotError(InvalidInputError):
+    """A snapshot came from another handle, which may be one of another graph."""
+
+    code = "OG-FOREIGN-SNAPSHOT"
+    hint = "take the snapshot from this handle, or name it by a `ReadTarget`"
+
+    def __init__(self, manifest_version: int) -> None:
+        self.manifest_version = manifest_version
+        super().__init__(
+            f"the snapshot of manifest version {manifest_version} was taken from another handle"
+        )
+
+
 class GraphCore:
     """A graph that is open, bound to one of its branches."""
 
@@ -187,8 +200,15 @@ class GraphCore:
         """Return the newest snapshot of the bound branch."""
         return self._repository.history.snapshot(self._bound())
 
-    def snapshot_of(self, target: ReadTarget) -> Snapshot:
-        """Return the snapshot of a branch, a commit, a tag or a moment."""
+    def snapshot_of(self, target: ReadTarget | Snapshot) -> Snapshot:
+        """Return the snapshot of a branch, a commit, a tag or a moment.
+
+        A snapshot that this handle has given out stands for itself.
+        """
+        if isinstance(target, Snapshot):
+            if target.datasets is not self._repository.store.datasets:
+                raise ForeignSnapshotError(target.manifest_version)
+            return target
         return self._repository.history.snapshot_of(target, self._bound())
 
     def snapshot_at_version(self, version: int) -> Snapshot:

@@ -9,6 +9,7 @@ from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest import (
     GraphCommit,
     ReadTarget,
+    Snapshot,
     Tag,
 )
 from omnigraph.manifest.layout import Incarnation
@@ -178,7 +179,7 @@ class HistoryCalls(GraphCore):
         )
 
     def tag_create(
-        self, name: str, target: ReadTarget | None = None, *, actor_id: str | None = None
+        self, name: str, target: ReadTarget | Snapshot | None = None, *, actor_id: str | None = None
     ) -> Tag:
         """Name a commit, by default the head of the bound branch, and keep its versions."""
         self._require_writable("tag create")
