@@ -326,6 +326,26 @@ def test_a_manifest_version_that_cleanup_removed_says_so(local_place: Place) -> 
     assert ids(fresh.snapshot()) == ["p0", "p1", "p2"]
 
 
+@pytest.mark.parametrize("location", [MANIFEST, PERSON])
+def test_a_handle_that_has_read_a_removed_commit_cannot_name_it(
+    place: Place, location: str
+) -> None:
+    graph = place.init()
+    for number in range(3):
+        add(graph, f"p{number}")
+    target = ReadTarget.commit(graph.list_commits()[1].graph_commit_id)
+    assert ids(graph.snapshot_of(target)) == ["p0", "p1"]
+    entry = graph.snapshot().entries[PERSON]
+    forget_old_versions(place.open(), MANIFEST if location == MANIFEST else entry.location)
+    what = "the manifest of branch 'main'" if location == MANIFEST else PERSON
+    with pytest.raises(VersionRemovedError, match=f"of {what} .* cleanup has removed it"):
+        graph.tag_create("then", target)
+    assert graph.tag_list() == []
+    datasets = repository_of(graph).store.datasets
+    assert datasets.list_tags(MANIFEST) == ()
+    assert graph.tag_create("now").commit_id == graph.head_commit_id_for_branch()
+
+
 def test_a_table_version_that_cleanup_removed_says_so(local_place: Place) -> None:
     graph = local_place.init()
     append(repository_of(graph), {PERSON: people("p0")})

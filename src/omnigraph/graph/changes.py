@@ -19,6 +19,7 @@ from omnigraph.manifest import (
     ReadTarget,
     Snapshot,
 )
+from omnigraph.names import choice
 from omnigraph.write.export import (
     stream_lines,
 )
@@ -41,7 +42,7 @@ class GraphDiff:
         """Yield what differs, with the rows of both sides."""
         one = self.request
         chosen = choose_by_size(
-            EngineChoice(engine),
+            choice(EngineChoice, engine, "engine"),
             lambda: differing_bytes(one.before, one.after, one.selection),
             session=spark,
         )

@@ -18,7 +18,7 @@ from omnigraph.manifest import (
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
-from omnigraph.names import MAIN, BranchName
+from omnigraph.names import MAIN, BranchName, choice, one_of
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema, compile_stored, read_ir
@@ -26,6 +26,7 @@ from omnigraph.search.embedding import LazyEmbeddingClient
 from omnigraph.search.topology_cache import Topologies
 from omnigraph.search.topology_store import TopologyStore
 from omnigraph.store import connect
+from omnigraph.store.durability import DURABILITIES
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.auto_optimize import AutoOptimize
@@ -131,6 +132,7 @@ class GraphCore:
         tidying after small writes to calls of `optimize`.
         """
         check_actor(actor_id)
+        one_of(DURABILITIES, durability, "durability")
         clock = clock or SystemClock()
         compiled = compile_schema(schema, domain=clock.ulid())
         store = connect(str(uri), storage_options=storage_options, durability=durability)
@@ -148,13 +150,15 @@ class GraphCore:
         uri: str | os.PathLike[str],
         *,
         branch: str = MAIN,
-        mode: OpenMode = OpenMode.READ_WRITE,
+        mode: OpenMode | str = OpenMode.READ_WRITE,
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
         clock: Clock | None = None,
         auto_optimize: bool = True,
     ) -> Self:
         """Open a graph and bind to a branch."""
+        mode = choice(OpenMode, mode, "mode")
+        one_of(DURABILITIES, durability, "durability")
         store = connect(str(uri), storage_options=storage_options, durability=durability)
         repository = open_repository(
             store,

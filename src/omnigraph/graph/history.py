@@ -16,11 +16,8 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
-from omnigraph.names import MAIN, BranchName
+from omnigraph.names import MAIN, BranchName, choice
 from omnigraph.write.blob_bases import blob_bases
-from omnigraph.write.load import (
-    choice,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,7 +90,9 @@ class HistoryCalls(GraphCore):
         )
         merger = Merger(self._repository, self._committer)
         chosen = choose_by_size(
-            EngineChoice(engine), lambda: merger.work_bytes(request), session=spark
+            choice(EngineChoice, engine, "engine"),
+            lambda: merger.work_bytes(request),
+            session=spark,
         )
         note(chosen)
         if chosen.engine is EngineChoice.LOCAL:

@@ -17,6 +17,7 @@ from omnigraph.manifest import (
     ReadTarget,
     Snapshot,
 )
+from omnigraph.names import choice
 from omnigraph.query import QueryText
 from omnigraph.read.blobs import Blob, BlobSelector, EntityKind, find_blob
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
@@ -28,9 +29,6 @@ from omnigraph.write.export import (
     export_here,
     plan_export,
     stream_lines,
-)
-from omnigraph.write.load import (
-    choice,
 )
 
 if TYPE_CHECKING:

@@ -209,7 +209,7 @@ class LanceOpener:
     ) -> LanceHandle:
         """Keep an open version for the next one who asks."""
         handle = LanceHandle(
-            dataset, at, missing=self._missing_version, recent=self._recent, extends=extends
+            dataset, at, missing=self.missing_version, recent=self._recent, extends=extends
         )
         with self._lock:
             self._handles[at] = handle
@@ -302,7 +302,7 @@ class LanceOpener:
             path=at.location, branch=at.branch, version=at.version, head=head
         )
 
-    def _missing_version(self, at: DatasetVersion) -> StorageError | None:
+    def missing_version(self, at: DatasetVersion) -> StorageError | None:
         """Say so when a handle fails because its version was cleaned up."""
         if self._objects.head(manifest_path(at.location, at.branch, at.version)) is not None:
             return None
