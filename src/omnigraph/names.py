@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Literal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from omnigraph.errors import InvalidInputError
 
@@ -39,6 +40,42 @@ RESERVED_EDGE_PROPERTIES: Final = LANCE_COLUMNS | {"id", "src", "dst", "from", "
 
 _SUGGESTION_LENGTH_MAX: Final = 64
 _SUGGESTION_CANDIDATES_MAX: Final = 5_000
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class UnknownChoiceError(InvalidInputError):
+    """A setting has none of its values."""
+
+    code = "OG-CHOICE"
+    hint = "use one of those"
+
+    def __init__(self, what: str, found: str, known: tuple[str, ...]) -> None:
+        self.what = what
+        self.found = found
+        self.known = known
+        super().__init__(f"unknown {what} '{found}': expected {', '.join(known)}")
+
+
+def choice(kind: type[Choice], text: str, what: str) -> Choice:
+    """Read one of the values of a setting.
+
+    >>> choice(StrEnum("Mode", ["MERGE"]), "merge", "load mode")
+    <Mode.MERGE: 'merge'>
+    """
+    return kind(one_of(tuple(kind), text, what))
+
+
+def one_of(known: tuple[str, ...], text: str, what: str) -> str:
+    """Return a text that is one of the values of a setting.
+
+    >>> one_of(("node", "edge"), "edge", "kind of entity")
+    'edge'
+    """
+    if text not in known:
+        raise UnknownChoiceError(what, text, known)
+    return text
 
 
 def nearest_name(name: str, candidates: Iterable[str]) -> str | None:

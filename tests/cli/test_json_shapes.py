@@ -72,7 +72,7 @@ READS = """
 query all --query people.gq --store URI
 query all --query people.gq --snapshot HEAD --store URI
 query all --query people.gq --explain --store URI
-query all --query people.gq --profile --store URI
+query all --query people.gq --analyze --store URI
 snapshot URI
 commit list URI
 blob stat node Person ann photo --store URI

@@ -119,12 +119,13 @@ def find_position(shape: object, ids_of_type: Mapping[str, Sequence[tuple[str, O
     if type_id not in ids_of_type or not isinstance(rank, int) or not 0 <= rank < len(Op):
         raise CursorRejectedError("its position is not in this commit")
     op = tuple(Op)[rank]
+    changed = [entity_id for entity_id, own_op in ids_of_type[type_id] if own_op is op]
     if "id" in shape:
-        wanted = [entity_id for entity_id, _ in ids_of_type[type_id] if entity_id == shape["id"]]
+        wanted = [entity_id for entity_id in changed if entity_id == shape["id"]]
     else:
         wanted = [
             entity_id
-            for entity_id, _ in ids_of_type[type_id]
+            for entity_id in changed
             if entity_id.startswith(str(shape.get("prefix")))
             and digest(entity_id) == shape.get("sha256")
         ]

@@ -23,7 +23,7 @@ _BLOB_SHOWN_MAX: Final = 64
 
 
 class ChangeText:
-    """Spells changes of one graph; `kinds` is the scalar of each property, by type and name."""
+    """Spells changes of one graph; `kinds` is the scalar of each property, by table and name."""
 
     def __init__(self, kinds: Mapping[tuple[str, str], str] | None = None) -> None:
         self._kinds = kinds or {}
@@ -34,13 +34,11 @@ class ChangeText:
         catalog = graph.catalog()
         kinds: dict[tuple[str, str], str] = {}
         for node in catalog.node_types.values():
-            kinds |= {
-                (node.name, p.name): str(p.prop_type.scalar) for p in node.properties.values()
-            }
+            for prop in node.properties.values():
+                kinds[node.table_key, prop.name] = str(prop.prop_type.scalar)
         for edge in catalog.edge_types.values():
-            kinds |= {
-                (edge.name, p.name): str(p.prop_type.scalar) for p in edge.properties.values()
-            }
+            for prop in edge.properties.values():
+                kinds[edge.table_key, prop.name] = str(prop.prop_type.scalar)
         return cls(kinds)
 
     def lines(self, change: Mapping[str, Any]) -> Iterator[str]:
@@ -48,16 +46,17 @@ class ChangeText:
 
         >>> after = {"properties": {"note": None, "age": 3, "born": 0}}
         >>> change = {"op": "insert", "kind": "node", "type": {"name": "Doc"}, "id": "d"}
-        >>> list(ChangeText({("Doc", "born"): "Date"}).lines(change | {"after": after}))
+        >>> list(ChangeText({("node:Doc", "born"): "Date"}).lines(change | {"after": after}))
         ['insert node Doc d', '  + age: 3', '  + born: 1970-01-01', '  + note: <null>']
         """
         before, after = change.get("before"), change.get("after")
         owner = change["type"]["name"]
+        key = f"{change['kind']}:{owner}"
         yield f"{change['op']} {change['kind']} {owner} {change['id']}{_ends(change)}"
         old = {} if before is None else before["properties"]
         new = {} if after is None else after["properties"]
         for name in sorted(old.keys() | new.keys()):
-            kind = self._kinds.get((owner, name))
+            kind = self._kinds.get((key, name))
             if before is None:
                 yield f"  + {name}: {_shown(new, name, kind)}"
             elif after is None:

@@ -18,7 +18,7 @@ from omnigraph.manifest import (
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
-from omnigraph.names import MAIN, BranchName
+from omnigraph.names import MAIN, BranchName, choice, one_of
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema, compile_stored, read_ir
@@ -26,6 +26,7 @@ from omnigraph.search.embedding import LazyEmbeddingClient
 from omnigraph.search.topology_cache import Topologies
 from omnigraph.search.topology_store import TopologyStore
 from omnigraph.store import connect
+from omnigraph.store.durability import DURABILITIES
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.auto_optimize import AutoOptimize
@@ -70,6 +71,19 @@ class ReadOnlyGraphError(InvalidInputError):
     def __init__(self, operation: str) -> None:
         self.operation = operation
         super().__init__(f"{operation} needs a graph that was opened for writing")
+
+
+class ForeignSnapshotError(InvalidInputError):
+    """A snapshot came from another handle, which may be one of another graph."""
+
+    code = "OG-FOREIGN-SNAPSHOT"
+    hint = "take the snapshot from this handle, or name it by a `ReadTarget`"
+
+    def __init__(self, manifest_version: int) -> None:
+        self.manifest_version = manifest_version
+        super().__init__(
+            f"the snapshot of manifest version {manifest_version} was taken from another handle"
+        )
 
 
 class GraphCore:
@@ -118,6 +132,7 @@ class GraphCore:
         tidying after small writes to calls of `optimize`.
         """
         check_actor(actor_id)
+        one_of(DURABILITIES, durability, "durability")
         clock = clock or SystemClock()
         compiled = compile_schema(schema, domain=clock.ulid())
         store = connect(str(uri), storage_options=storage_options, durability=durability)
@@ -135,13 +150,15 @@ class GraphCore:
         uri: str | os.PathLike[str],
         *,
         branch: str = MAIN,
-        mode: OpenMode = OpenMode.READ_WRITE,
+        mode: OpenMode | str = OpenMode.READ_WRITE,
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
         clock: Clock | None = None,
         auto_optimize: bool = True,
     ) -> Self:
         """Open a graph and bind to a branch."""
+        mode = choice(OpenMode, mode, "mode")
+        one_of(DURABILITIES, durability, "durability")
         store = connect(str(uri), storage_options=storage_options, durability=durability)
         repository = open_repository(
             store,
@@ -187,8 +204,15 @@ class GraphCore:
         """Return the newest snapshot of the bound branch."""
         return self._repository.history.snapshot(self._bound())
 
-    def snapshot_of(self, target: ReadTarget) -> Snapshot:
-        """Return the snapshot of a branch, a commit, a tag or a moment."""
+    def snapshot_of(self, target: ReadTarget | Snapshot) -> Snapshot:
+        """Return the snapshot of a branch, a commit, a tag or a moment.
+
+        A snapshot that this handle has given out stands for itself.
+        """
+        if isinstance(target, Snapshot):
+            if target.datasets is not self._repository.store.datasets:
+                raise ForeignSnapshotError(target.manifest_version)
+            return target
         return self._repository.history.snapshot_of(target, self._bound())
 
     def snapshot_at_version(self, version: int) -> Snapshot:

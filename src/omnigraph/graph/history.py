@@ -9,17 +9,15 @@ from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest import (
     GraphCommit,
     ReadTarget,
+    Snapshot,
     Tag,
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
-from omnigraph.names import MAIN, BranchName
+from omnigraph.names import MAIN, BranchName, choice
 from omnigraph.write.blob_bases import blob_bases
-from omnigraph.write.load import (
-    choice,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +90,9 @@ class HistoryCalls(GraphCore):
         )
         merger = Merger(self._repository, self._committer)
         chosen = choose_by_size(
-            EngineChoice(engine), lambda: merger.work_bytes(request), session=spark
+            choice(EngineChoice, engine, "engine"),
+            lambda: merger.work_bytes(request),
+            session=spark,
         )
         note(chosen)
         if chosen.engine is EngineChoice.LOCAL:
@@ -104,14 +104,17 @@ class HistoryCalls(GraphCore):
     def merge_conflicts(
         self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW
     ) -> Iterator[str]:
-        """Yield a line of JSON for every row in conflict, with its images on all sides."""
+        """Yield a line of JSON for every row in conflict, with its images on all sides.
+
+        Where no row is in conflict, every broken rule of the schema has a line.
+        """
         resolve = self._repository.branches.resolve
         request = MergeRequest(
             source=resolve(BranchName.parse(source)),
             target=resolve(BranchName.parse(target)),
             decisions=self._decisions(strategy, None, None),
         )
-        return conflict_lines(Merger(self._repository, self._committer).conflicts(request))
+        return conflict_lines(Merger(self._repository, self._committer).obstacles(request))
 
     def commit_revert(
         self,
@@ -175,7 +178,7 @@ class HistoryCalls(GraphCore):
         )
 
     def tag_create(
-        self, name: str, target: ReadTarget | None = None, *, actor_id: str | None = None
+        self, name: str, target: ReadTarget | Snapshot | None = None, *, actor_id: str | None = None
     ) -> Tag:
         """Name a commit, by default the head of the bound branch, and keep its versions."""
         self._require_writable("tag create")

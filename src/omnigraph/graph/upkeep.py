@@ -12,6 +12,7 @@ from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest.errors import GraphNotFoundError
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.repository import assemble
+from omnigraph.names import choice
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.recovery import (
     BrokenManifest,
@@ -104,7 +105,8 @@ class UpkeepCalls(GraphCore):
         Large tables are rewritten and indexed by Spark tasks; the commit is the same.
         """
         self._require_writable("optimize")
-        chosen = choose_by_size(EngineChoice(engine), self._upkeep.work_bytes, session=spark)
+        asked = choice(EngineChoice, engine, "engine")
+        chosen = choose_by_size(asked, self._upkeep.work_bytes, session=spark)
         note(chosen)
         if chosen.engine is EngineChoice.LOCAL:
             return self._upkeep.optimize()

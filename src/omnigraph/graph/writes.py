@@ -13,7 +13,7 @@ from omnigraph.engine import (
     run_load,
 )
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.names import BranchName
+from omnigraph.names import BranchName, choice
 from omnigraph.query import QueryText
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embeddings_table import EmbeddingsTable
@@ -27,7 +27,6 @@ from omnigraph.write.load import (
     LoadResult,
     OnDuplicate,
     OnError,
-    choice,
 )
 from omnigraph.write.load_source import RecordSource
 from omnigraph.write.load_tables import table_source

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +33,7 @@ from omnigraph.spark.source_pin import open_pinned
 from omnigraph.spark.source_tables import find_type
 from omnigraph.store import StoreSettings
 from omnigraph.store.connect import open_objects
-from omnigraph.store.durability import Durability
+from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.store.gather import bytes_of, gathered
 from omnigraph.values import Scalar
 from omnigraph.write.delta import WriteMode
@@ -154,12 +154,12 @@ def _mode(options: SourceOptions, *, overwrite: bool) -> WriteMode:
 
 def _durability(options: SourceOptions) -> Durability:
     asked = options["durability"]
-    for known in get_args(Durability):
+    for known in DURABILITIES:
         if asked == known:
             found: Durability = known
             return found
     if asked is not None:
-        known_ones = " or ".join(get_args(Durability))
+        known_ones = " or ".join(DURABILITIES)
         raise SourceOptionError("durability", f"is {known_ones}, found '{asked}'")
     return "full"
 

@@ -66,6 +66,7 @@ class LanceRefs:
             # Files of another version: Lance looks among them for the one that is wanted.
             is_left_elsewhere = is_not_found(error) and lineage_path(location, name) in str(error)
             if not (is_left_whole or is_left_torn or is_left_elsewhere):
+                self._require_version(source.at, error)
                 raise _ref_error(error, location, kind="branch", name=name) from error
             # Lance makes the files first and the ref last; whoever made these died in between.
             self._objects.delete_prefix(lineage_path(location, name))
@@ -122,6 +123,7 @@ class LanceRefs:
         try:
             handle.private_dataset().tags.create(checked_path(name), (branch, version))
         except lance_failures() as error:
+            self._require_version(handle.at, error)
             raise _ref_error(error, location, kind="tag", name=name) from error
         self._flusher.files([tag_ref_path(location, name)])
 
@@ -155,6 +157,12 @@ class LanceRefs:
                 if not _is_race(error) or attempt == _ATTEMPTS_MAX:
                     raise read_error(error, location) from error
         raise AssertionError("the last attempt returns or raises")
+
+    def _require_version(self, at: DatasetVersion, error: BaseException) -> None:
+        """Say so when a ref cannot be made because its version is gone: a handle outlives it."""
+        missing = self._opener.missing_version(at)
+        if missing is not None:
+            raise missing from error
 
     def _files_of_branch(self, location: str, name: str) -> list[str]:
         if not self._is_local:

@@ -118,25 +118,36 @@ def _compact(
     earlier: TableUpkeep | None,
 ) -> tuple[CompactionResult, ...]:
     datasets = chain.datasets
-    if earlier is not None and earlier.results:
-        try:
-            chain.add(datasets.stage_compaction(chain.handle.at, earlier.results))
-        except StaleBaseError:
-            pass  # Their fragments have changed: plan again.
-        else:
-            return earlier.results
+    if earlier is not None and _staged_again(chain, earlier.results):
+        return earlier.results
     if request.with_indexes:
         # Lance rewrites covered and uncovered fragments apart. Covering all of them first makes
         # one run enough.
         work = only_stored(plan_indexes(chain.handle, declared), chain.handle)
         if not work.is_empty:
             chain.add(stage_indexes(datasets, chain.handle, work, chain.workers))
+            # The earlier attempt planned on a version that was covered in the same way.
+            if earlier is not None and _staged_again(chain, earlier.results):
+                return earlier.results
     at = chain.handle.at
     tasks = datasets.plan_compaction(at, request.compaction)
     results = tuple(chain.workers.compact(tasks)) if tasks else ()
     if results:
         chain.add(datasets.stage_compaction(at, results))
     return results
+
+
+def _staged_again(chain: _Chain, results: tuple[CompactionResult, ...]) -> bool:
+    """Stage what an earlier attempt has rewritten; False when it no longer fits."""
+    at = chain.handle.at
+    lineages = {(result.base.location, result.base.branch) for result in results}
+    if lineages != {(at.location, at.branch)}:
+        return False
+    try:
+        chain.add(chain.datasets.stage_compaction(at, results))
+    except StaleBaseError:
+        return False
+    return True
 
 
 class _Chain:

@@ -47,7 +47,8 @@ class Violation:
 
     `position` counts from 1 in the units of the operation (lines, records, rows, statements); it
     is None for a stored row that the operation would leave behind broken. `source` is the file, if
-    there is one.
+    there is one. `table_key` is there where rows of a table were checked: `type` alone may name a
+    node type and an edge type.
     """
 
     position: int | None
@@ -58,6 +59,7 @@ class Violation:
     code: str
     message: str
     source: str | None = None
+    table_key: str | None = None
 
     def text(self, place: str) -> str:
         """Return the message with its position; `place` names the unit.
@@ -72,7 +74,7 @@ class Violation:
 
     def to_json(self) -> dict[str, object]:
         """Return the record as JSON."""
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "table_key"}
 
     def located(self, inputs: Sequence[str | None]) -> Violation:
         """Return the violation with the number of its record and the name of its input."""
