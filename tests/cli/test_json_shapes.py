@@ -86,7 +86,7 @@ OTHERS = """
 ingest URI --data people.jsonl
 mutate age --query people.gq --params '{"n": "bob", "a": 4}' --branch draft --store URI
 mutate age --query people.gq --params '{"n": "bob", "a": 5}' --store URI
-branch merge draft --dry-run --uri URI
+branch merge draft --dry-run --uri URI  # exit 1
 branch merge draft --uri URI  # exit 1
 branch conflicts draft --out conflicts.jsonl --uri URI
 branch merge draft --prefer source --delete-branch --uri URI
