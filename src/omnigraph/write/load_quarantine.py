@@ -94,9 +94,8 @@ class Quarantine:
             line["text"] = record.decode(errors="backslashreplace")
         else:
             line["record"] = record
-        options = orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
         with _writing(self._directory):
-            self._file(key).write(orjson.dumps(line, default=_plain, option=options))
+            self._file(key).write(json_record(line) + b"\n")
 
     def keep(self) -> None:
         """Make sure that what was written stays, before the other rows are committed."""
@@ -119,6 +118,11 @@ class Quarantine:
             name = key.replace(":", "-") + ".jsonl"
             self._files[key] = (self._directory / name).open("wb")
         return self._files[key]
+
+
+def json_record(record: object) -> bytes:
+    """Return a record that was read from any kind of input as JSON; what JSON lacks is text."""
+    return orjson.dumps(record, default=_plain, option=orjson.OPT_NON_STR_KEYS)
 
 
 @contextmanager
