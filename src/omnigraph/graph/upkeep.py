@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
+from omnigraph.names import check_actor
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.recovery import PendingRecovery, RecoveryRecord
 from omnigraph.schema import plan_schema, read_ir
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from omnigraph.query import LintReport
     from omnigraph.schema import PlannedSchema
     from omnigraph.syntax import SourceText
-from omnigraph.graph.core import GraphCore, check_actor
+from omnigraph.graph.core import GraphCore
 
 
 class UpkeepCalls(GraphCore):

@@ -19,6 +19,7 @@ from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.store.errors import InvalidLocationError
+from omnigraph.texts import is_encodable
 
 Scheme = Literal["file", "s3", "gs", "az"]
 
@@ -135,7 +136,7 @@ def parse_root(text: str | os.PathLike[str]) -> Root:
     if not parts.netloc or "@" in parts.netloc:
         raise InvalidLocationError(path=spelled, reason="expected a bucket after `://`")
     prefix = parts.path.strip("/")
-    if prefix and not _is_clean(prefix):
+    if prefix and not is_clean_path(prefix):
         raise InvalidLocationError(path=spelled, reason=_UNCLEAN)
     return Root(scheme, parts.netloc, prefix)
 
@@ -155,14 +156,17 @@ def checked_path(path: str) -> str:
     >>> checked_path("nodes/00ff")
     'nodes/00ff'
     """
-    if not _is_clean(path):
+    if not is_clean_path(path):
         raise InvalidLocationError(path=path, reason=f"{_UNCLEAN}, relative to the root")
     return path
 
 
 @lru_cache(maxsize=_KNOWN_PATHS)
-def _is_clean(path: str) -> bool:
-    return "\0" not in path and not any(part in {"", ".", ".."} for part in path.split("/"))
+def is_clean_path(path: str) -> bool:
+    """Whether a path is made of names joined by single slashes, none of them `.` or `..`."""
+    if "\0" in path or not is_encodable(path):
+        return False
+    return not any(part in {"", ".", ".."} for part in path.split("/"))
 
 
 def join_path(*parts: str) -> str:
