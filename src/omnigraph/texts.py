@@ -17,7 +17,7 @@ _UNFIT: Final = re.compile(
 """Control characters, marks that turn the direction of what follows, halves of surrogate pairs."""
 
 _USER: Final = re.compile(
-    r"(?i)\b([a-z][a-z0-9+.-]{0,31}:/{1,3})"
+    r"(:/{1,3})"
     # Secrets may hold slashes. A number between a colon and a slash is a port.
     r"(?:[^\s/@:]{0,1024}:(?!\d{1,5}(?:[/?#]|$))[^\s@]{0,1024}|[^\s/@]{1,1024})@"
 )
