@@ -7,9 +7,10 @@ r"""Text from outside, as it may be shown and kept.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from typing import Final
+from typing import Final, NoReturn
 
 _UNFIT: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -107,12 +108,55 @@ def _is_ignorable(mark: str) -> bool:
     return is_filler or is_selector or is_formatting
 
 
+def read_json(text: str) -> object:
+    """Read a JSON value that a person has written, or raise a `ValueError` that says what is wrong.
+
+    Names that repeat in an object, numbers that JSON has not and deep nesting are wrong.
+
+    >>> read_json('{"a": [1]}')
+    {'a': [1]}
+    """
+    if nests_too_deep(text):
+        raise ValueError(f"lists and objects nest deeper than {JSON_DEPTH_MAX}")
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeats)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _refuse_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members: dict[str, object] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"the name {name!r} stands twice in one object")
+        members[name] = value
+    return members
+
+
+def without_depths(value: object, depth_max: int = JSON_DEPTH_MAX) -> object:
+    """Return a value of lists and dictionaries with `…` for what nests deeper.
+
+    >>> without_depths([[[1]]], 2)
+    [['…']]
+    """
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not depth_max:
+        return "…"
+    if isinstance(value, dict):
+        return {name: without_depths(inner, depth_max - 1) for name, inner in value.items()}
+    return [without_depths(inner, depth_max - 1) for inner in value]
+
+
 def nests_too_deep(json_text: str, depth_max: int = JSON_DEPTH_MAX) -> bool:
     """Whether a JSON text nests deeper than readers take; the text may be wrong otherwise.
 
     >>> nests_too_deep('[["[["]]', 2), nests_too_deep("[[[]]]", 2)
     (False, True)
     """
+    if json_text.count("[") + json_text.count("{") <= depth_max:
+        return False
     depth = 0
     for found in _JSON_MARK.finditer(json_text):
         mark = found[0]

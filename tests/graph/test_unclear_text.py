@@ -5,7 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import unicodedata
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph, OmnigraphError, ReadTarget
+from omnigraph.changes import tokens
 from omnigraph.graph import FeedRequest, InvalidActorError, InvalidTextError, Selection
 from omnigraph.wire import error_json
 
@@ -159,6 +163,49 @@ def test_any_parameters_are_taken_or_refused_with_a_typed_error(
     succeeds_or_says_why(lambda: graph.query(FIND, params=params))
 
 
+# -- deep nesting ---------------------------------------------------------------------------------
+
+DEPTHS = (100, 200, 300, 990, 1020, 1100, 3_000, 50_000)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_values_that_nest_deep_are_refused_with_a_typed_error(
+    graph: Graph, tmp_path: Path, depth: int
+) -> None:
+    value: Any = "x"
+    for _ in range(depth):
+        value = [value] if depth % 200 else {"a": value}
+    body = b"[" * depth + b"1" + b"]" * depth
+    token = body[: tokens.TOKEN_CHARACTERS_MAX // 2]
+    sealed = urlsafe_b64encode(token + sha256(token).digest()).decode().rstrip("=")
+    record = b'{"type":"P","data":{"k":"deep","t":%s}}' % body
+    decisions = tmp_path / "decisions.jsonl"
+    decisions.write_bytes(b'{"type":"P","id":"a","data":{"k":%s}}' % body)
+    calls: list[Callable[[], object]] = [
+        lambda: graph.query(FIND, params={"s": value}),
+        lambda: graph.mutate(ADD, params={"s": value}),
+        lambda: graph.load(ROW, mode="merge", properties={"a": value}),
+        lambda: graph.load(record, mode="merge"),
+        lambda: graph.load(body, mode="merge"),
+        lambda: graph.branch_merge("dev", resolve_file=decisions),
+        lambda: graph.commit_changes(graph.snapshot().commit_id, page_token=sealed),
+        lambda: graph.query(f"query q() {{ match {{ $p: P {{ k: {body.decode()} }} }} }}"),
+        lambda: graph.plan_schema(f"node P {{ k: {body.decode()} }}"),
+    ]
+    for call in calls:
+        with pytest.raises(OmnigraphError) as caught:
+            call()
+        require_shown(str(caught.value))
+    for number, bad in enumerate((record, body)):
+        aside = tmp_path / f"aside{number}"
+        graph.load(bad, mode="merge", on_error="quarantine", quarantine=aside)
+    for number, bad in enumerate((record, body)):
+        place = {"on_error": "quarantine", "quarantine": tmp_path / f"other{number}"}
+        load = partial(graph.load, bad, mode="merge", reader="compatible")
+        succeeds_or_says_why(load)
+        succeeds_or_says_why(partial(load, **place))
+
+
 # -- actors and what commits say ------------------------------------------------------------------
 
 REQUIRED: dict[str, Any] = {
@@ -247,7 +294,9 @@ def test_every_call_refuses_an_actor_that_is_none(
 
 @pytest.mark.parametrize("actor", ["ann", "omnigraph", "Ann B.", "svc/etl@host", "å", "x" * 256])
 def test_other_actors_are_kept(graph: Graph, actor: str) -> None:
-    graph.load(json.dumps({"type": "P", "data": {"k": actor}}).encode(), mode="merge", actor_id=actor)
+    graph.load(
+        json.dumps({"type": "P", "data": {"k": actor}}).encode(), mode="merge", actor_id=actor
+    )
     assert graph.list_commits(limit=1)[0].actor_id == actor
 
 

@@ -20,6 +20,7 @@ from omnigraph.merge.resolve import Take
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.ids import derive_ids
+from omnigraph.texts import is_encodable, read_json
 
 if TYPE_CHECKING:
     from omnigraph.changes.table_changes import RowRefs
@@ -94,11 +95,14 @@ def _read_line(
     number: int, line: str, catalog: Catalog
 ) -> tuple[NodeType | EdgeType, str, Mapping[str, Any]]:
     try:
-        shape = json.loads(line)
+        shape = read_json(line)
     except ValueError as error:
         raise DecisionFileError(number, f"it is not JSON ({error})") from None
     if not isinstance(shape, dict) or not isinstance(shape.get("id"), str):
         raise DecisionFileError(number, "it needs type and id")
+    for member in ("id", "from", "to"):
+        if not is_encodable(str(shape.get(member))):
+            raise DecisionFileError(number, f"{member} holds half of a surrogate pair")
     name = shape.get("type")
     owner = catalog.node_types.get(str(name)) or catalog.edge_types.get(str(name))
     if owner is None:
