@@ -71,6 +71,7 @@ _PATH_STYLE: Final = "aws_s3_force_path_style"
 _VIRTUAL_HOSTED: Final = "aws_virtual_hosted_style_request"
 _KNOWN_PATHS: Final = 1_024
 _UNCLEAN: Final = "expected names joined by single slashes"
+_HALF_URL: Final = re.compile(r"(?:file|s3a?|gs|az|https?):/(?!/)", re.IGNORECASE)
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 
@@ -124,6 +125,8 @@ def parse_root(text: str | os.PathLike[str]) -> Root:
         raise InvalidLocationError(path=spelled, reason="it is empty")
     if "\0" in spelled or not is_encodable(spelled):
         raise InvalidLocationError(path=spelled, reason="it has a character that no path can have")
+    if _HALF_URL.match(spelled):
+        raise InvalidLocationError(path=spelled, reason="a URL has two slashes after its colon")
     if "://" not in spelled:
         return Root("file", "", os.path.abspath(Path(spelled).expanduser()))  # noqa: PTH100 - Path.resolve would follow links and rename the user's root
     if has_control(spelled):

@@ -11,6 +11,7 @@ from omnigraph.cli.consent import require_consent
 from omnigraph.cli.durations import Duration
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, json_option, type_label
+from omnigraph.cli.streams import say
 
 if TYPE_CHECKING:
     from omnigraph.graph import DatasetCleanup
@@ -50,12 +51,12 @@ def command(
             keep_versions=keep, older_than_s=older_than, orphan_age_s=orphan_age, confirm=confirm
         )
         if result.warning:
-            click.echo(f"warning: {result.warning}", err=True)
+            say(f"warning: {result.warning}", err=True)
         lines = [_line(each, confirm=confirm) for each in result.datasets]
         if not confirm:
             what = result.policy.describe()
             click.echo(f"would remove {what}; --confirm removes them", err=True)
-            click.echo("\n".join(lines), err=True)
+            say("\n".join(lines), err=True)
             return
         out.result("\n".join(lines), {"uri": graph.uri, **result.to_json()})
 
