@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from omnigraph.changes.selection import Op
 from omnigraph.errors import InvalidInputError
+from omnigraph.texts import read_json
 
 TOKEN_CHARACTERS_MAX: Final = 4_096
 TOKEN_VERSION: Final = 1
@@ -86,7 +87,7 @@ def decode(token: str, *kinds: TokenKind) -> dict[str, Any]:
     if hashlib.sha256(text).digest() != checksum:
         raise CursorRejectedError("it is damaged")
     try:
-        fields = json.loads(text)
+        fields = read_json(text.decode())
     except ValueError:
         raise CursorRejectedError("it is damaged") from None
     if not isinstance(fields, dict) or fields.get("version") != TOKEN_VERSION:

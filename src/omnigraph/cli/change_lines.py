@@ -6,10 +6,12 @@ dates, and the size of what is too long to read. What the schema does not know i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+from omnigraph.cli.json_writer import json_text
+from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
@@ -52,7 +54,8 @@ class ChangeText:
         before, after = change.get("before"), change.get("after")
         owner = change["type"]["name"]
         key = f"{change['kind']}:{owner}"
-        yield f"{change['op']} {change['kind']} {owner} {change['id']}{_ends(change)}"
+        subject = on_one_line(f"{change['id']}{_ends(change)}")
+        yield f"{change['op']} {change['kind']} {owner} {subject}"
         old = {} if before is None else before["properties"]
         new = {} if after is None else after["properties"]
         for name in sorted(old.keys() | new.keys()):
@@ -84,7 +87,7 @@ def _shown(values: Mapping[str, Any], name: str, kind: str | None) -> str:
         return NULL
     spelled = [_spelled(each, kind) for each in value] if isinstance(value, list) else None
     value = _spelled(value, kind) if spelled is None else spelled
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return on_one_line(value) if isinstance(value, str) else json_text(value)
 
 
 def _spelled(value: object, kind: str | None) -> object:

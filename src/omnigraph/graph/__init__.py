@@ -21,6 +21,7 @@ from omnigraph.manifest import (
     Tag,
 )
 from omnigraph.merge.merger import MergeResult
+from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.query.stored import QueryKindError
 from omnigraph.read.blobs import Blob, ByteRange
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from omnigraph.query import LintReport
 from omnigraph.graph.changes import ChangeCalls
 from omnigraph.graph.cluster_guard import require_outside_cluster
-from omnigraph.graph.core import ReadOnlyGraphError, ReservedActorError
+from omnigraph.graph.core import ReadOnlyGraphError
 from omnigraph.graph.history import HistoryCalls
 from omnigraph.graph.reads import ReadCalls
 from omnigraph.graph.upkeep import UpkeepCalls
@@ -85,6 +86,8 @@ __all__ = [
     "Graph",
     "GraphCommit",
     "Health",
+    "InvalidActorError",
+    "InvalidTextError",
     "LoadResult",
     "MergeResult",
     "MutationResult",
@@ -96,7 +99,6 @@ __all__ = [
     "ReadTarget",
     "RecoveryRecord",
     "RepairReport",
-    "ReservedActorError",
     "SchemaApplied",
     "Selection",
     "Selector",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError
@@ -18,7 +18,7 @@ from omnigraph.manifest import (
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
-from omnigraph.names import MAIN, BranchName, choice, one_of
+from omnigraph.names import MAIN, BranchName, check_actor, choice, one_of
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema, compile_stored, read_ir
@@ -43,23 +43,6 @@ if TYPE_CHECKING:
     from omnigraph.schema import Catalog
     from omnigraph.store.durability import Durability
     from omnigraph.syntax import SourceText
-
-
-SYSTEM_ACTOR_PREFIX: Final = "omnigraph:"
-
-
-class ReservedActorError(InvalidInputError):
-    """A caller used an actor id that belongs to the system."""
-
-    code = "OG-ACTOR"
-    hint = "`--as NAME` with a name of your own"
-
-    def __init__(self, actor_id: str) -> None:
-        self.actor_id = actor_id
-        super().__init__(
-            f"actor id '{actor_id}' is reserved: ids starting with '{SYSTEM_ACTOR_PREFIX}' belong"
-            " to the system"
-        )
 
 
 class ReadOnlyGraphError(InvalidInputError):
@@ -255,9 +238,3 @@ class GraphCore:
     def _require_writable(self, operation: str) -> None:
         if self._mode is OpenMode.READ_ONLY:
             raise ReadOnlyGraphError(operation)
-
-
-def check_actor(actor_id: str | None) -> None:
-    """Refuse an actor id that belongs to the system."""
-    if actor_id is not None and actor_id.startswith(SYSTEM_ACTOR_PREFIX):
-        raise ReservedActorError(actor_id)

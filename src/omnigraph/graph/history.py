@@ -16,13 +16,13 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
-from omnigraph.names import MAIN, BranchName, choice
+from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
 from omnigraph.write.blob_bases import blob_bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-from omnigraph.graph.core import GraphCore, check_actor
+from omnigraph.graph.core import GraphCore
 
 
 class HistoryCalls(GraphCore):
@@ -78,6 +78,7 @@ class HistoryCalls(GraphCore):
         if not dry_run:
             self._require_writable("branch merge")
         check_actor(actor_id)
+        check_commit_texts(message=message)
         resolve = self._repository.branches.resolve
         request = MergeRequest(
             source=resolve(BranchName.parse(source)),

@@ -12,7 +12,7 @@ from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest.errors import GraphNotFoundError
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.repository import assemble
-from omnigraph.names import choice
+from omnigraph.names import check_actor, choice
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.recovery import (
     BrokenManifest,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.query import LintReport
     from omnigraph.schema import PlannedSchema
     from omnigraph.syntax import SourceText
-from omnigraph.graph.core import GraphCore, check_actor
+from omnigraph.graph.core import GraphCore
 
 
 class UpkeepCalls(GraphCore):

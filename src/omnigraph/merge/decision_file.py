@@ -23,6 +23,7 @@ from omnigraph.merge.resolve import Take
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.ids import derive_ids
+from omnigraph.texts import is_encodable, read_json
 
 if TYPE_CHECKING:
     from omnigraph.changes.table_changes import RowRefs
@@ -108,11 +109,14 @@ def read_decisions(
 
 def _read_shape(number: int, line: str) -> Mapping[str, Any]:
     try:
-        shape = json.loads(line)
+        shape = read_json(line)
     except ValueError as error:
         raise DecisionFileError(number, f"it is not JSON ({error})") from None
     if not isinstance(shape, dict) or "id" not in shape or "type" not in shape:
         raise DecisionFileError(number, "it needs type and id")
+    for member in ("id", "from", "to"):
+        if not is_encodable(str(shape.get(member))):
+            raise DecisionFileError(number, f"{member} holds half of a surrogate pair")
     return shape
 
 

@@ -25,7 +25,8 @@ class StoreSettings:
     """What it takes to reach a graph's storage: picklable, so that workers open their own."""
 
     root: Root
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    # Options hold credentials, and settings are shown in plans and stack traces.
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     durability: Durability = "full"
 
 

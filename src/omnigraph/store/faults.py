@@ -136,6 +136,10 @@ class FaultyObjectStore:
             "objects.delete_prefix", prefix, lambda: self._inner.delete_prefix(prefix)
         )
 
+    def leftovers(self) -> tuple[ObjectInfo, ...]:
+        """Describe temporary files."""
+        return self._inner.leftovers()
+
 
 class FaultyDatasetStore:
     """A `DatasetStore` under a plan. Handles that it gives out read without faults."""

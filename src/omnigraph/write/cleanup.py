@@ -2,7 +2,8 @@
 
 First old versions of `__manifest`, so that no snapshot can be found which cannot be read; then, per
 dataset, forks that nothing refers to, old versions, and files of dead attempts; datasets of which
-nothing is needed go as a whole; last the topology files of old edge states.
+nothing is needed go as a whole; last the topology files of old edge states, and temporary files of
+writers that died.
 `omnigraph.write.cleanup_plan` says what is needed.
 
 Whatever is younger than the orphan age is left alone, be it a file, a fork or a dataset: a running
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 _TABLE_FOLDERS: Final = ("nodes", "edges")
 _DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 _PIN_PREFIX: Final = "omnigraph."
+TEMPORARY_FILES: Final = "temporary files"
+"""Stands in reports for what dead writers have left beside objects, wherever that is."""
 
 
 @dataclass
@@ -69,6 +72,7 @@ class DatasetCleanup:
     files_removed: int = 0
     dataset_removed: bool = False
     error: str | None = None
+    error_code: str | None = None
 
     def to_json(self) -> JsonObject:
         """Return the dataset as the command line shows it."""
@@ -80,6 +84,7 @@ class DatasetCleanup:
             "files_removed": self.files_removed,
             "dataset_removed": self.dataset_removed,
             "error": self.error,
+            "error_code": self.error_code,
         }
 
 
@@ -90,6 +95,11 @@ class CleanupResult:
     policy: CleanupPolicy
     confirmed: bool
     datasets: tuple[DatasetCleanup, ...]
+
+    @property
+    def failed(self) -> tuple[DatasetCleanup, ...]:
+        """The datasets of which not everything could be removed."""
+        return tuple(dataset for dataset in self.datasets if dataset.error is not None)
 
     @property
     def warning(self) -> str | None:
@@ -147,9 +157,10 @@ class Cleanup:
         plan = self._plan(policy, now)
         work = _Work(self._repository, policy, plan, now, confirm=confirm)
         datasets = [work.manifest(), *work.tables()]
-        work.derived()
+        datasets += work.derived()
         datasets += work.topologies()
-        work.records()
+        datasets += work.records()
+        datasets += work.temporary_files()
         return CleanupResult(policy, confirm, tuple(datasets))
 
     # -- deciding ---------------------------------------------------------------------------------
@@ -283,6 +294,7 @@ class _Work:
     ) -> None:
         self._datasets = repository.store.datasets
         self._objects = repository.store.objects
+        self._ulid = repository.clock.ulid
         self._policy = policy
         self._plan = plan
         self._now = now
@@ -308,8 +320,11 @@ class _Work:
                     self._remove_dataset(report, location, objects)
             yield report
 
-    def derived(self) -> None:
-        """Remove old versions of the derived tables; they hold nothing that a snapshot needs."""
+    def derived(self) -> Iterator[DatasetCleanup]:
+        """Remove old versions of the derived tables; they hold nothing that a snapshot needs.
+
+        Only failures are reported.
+        """
         for location in _DERIVED:
             report = DatasetCleanup(location)
             with _reporting(report):
@@ -318,7 +333,12 @@ class _Work:
                         keep_versions=self._policy.keep_versions,
                         older_than_s=self._policy.older_than_s,
                     )
-                    self._datasets.cleanup(location, request, preview=False)
+                    due = self._datasets.cleanup(location, request, preview=True)
+                    removed = self._datasets.cleanup(location, request, preview=False)
+                    if removed.versions_removed < due.versions_removed:
+                        self._require_changeable(location)
+            if report.error is not None:
+                yield report
 
     def topologies(self) -> list[DatasetCleanup]:
         """Remove old files of edges as they were; whoever wants such a state builds it again."""
@@ -327,19 +347,26 @@ class _Work:
             for info in self._plan.stale_topologies:
                 if not self._is_old(info.modified_us):
                     continue
-                report.files_removed += 1
-                report.bytes_removed += info.size
-                if self._confirm:
-                    self._objects.delete(info.path)
+                self._remove_file(report, info)
         return [report] if report.files_removed or report.error else []
 
-    def records(self) -> None:
-        """Remove the records of dead bulk jobs, after what they named."""
-        if not self._confirm:
-            return
-        with _reporting(DatasetCleanup(STAGING)):
-            for path in self._plan.dead_records:
+    def records(self) -> list[DatasetCleanup]:
+        """Remove the records of dead bulk jobs, after what they named; only failures are told."""
+        report = DatasetCleanup(STAGING)
+        with _reporting(report):
+            for path in self._plan.dead_records if self._confirm else ():
                 self._objects.delete(path)
+        return [] if report.error is None else [report]
+
+    def temporary_files(self) -> list[DatasetCleanup]:
+        """Remove what writers that died have left of small objects."""
+        report = DatasetCleanup(TEMPORARY_FILES)
+        with _reporting(report):
+            for info in self._objects.leftovers():
+                if not self._is_old(info.modified_us):
+                    continue
+                self._remove_file(report, info)
+        return [report] if report.files_removed or report.error else []
 
     def _stored_datasets(self) -> dict[str, list[ObjectInfo]]:
         found: dict[str, list[ObjectInfo]] = defaultdict(list)
@@ -361,12 +388,12 @@ class _Work:
             return
         if any(path.startswith(f"{location}/") for path in self._plan.declared):
             return
-        report.dataset_removed = True
-        report.bytes_removed += sum(info.size for info in objects)
-        report.files_removed += len(objects)
         if self._confirm:
             self._objects.delete_prefix(location)
             self._datasets.forget(location)
+        report.dataset_removed = True
+        report.bytes_removed += sum(info.size for info in objects)
+        report.files_removed += len(objects)
 
     def _clean(self, report: DatasetCleanup, location: str) -> None:
         self._remove_torn_refs(location)
@@ -411,9 +438,9 @@ class _Work:
                 return list(forks.values())
             for name in free:
                 del forks[name]
-                report.forks_removed += 1
                 if self._confirm:
                     self._delete_fork(location, name)
+                report.forks_removed += 1
 
     def _is_free(self, location: str, name: str) -> bool:
         made = ulid_time_us(name)
@@ -437,9 +464,24 @@ class _Work:
             branch=branch,
             preview=not self._confirm,
         )
+        if self._confirm and removed.versions_removed < len(versions):
+            self._require_changeable(location)
         report.old_versions_removed += removed.versions_removed
         report.bytes_removed += removed.bytes_removed
         report.files_removed += removed.files_removed
+
+    def _remove_file(self, report: DatasetCleanup, info: ObjectInfo) -> None:
+        """Remove a file, then count it: what stays was not removed."""
+        if self._confirm:
+            self._objects.delete(info.path)
+        report.files_removed += 1
+        report.bytes_removed += info.size
+
+    def _require_changeable(self, location: str) -> None:
+        """Raise what the storage says about a change: Lance is silent about files that stay."""
+        path = f"{location}/probe-{self._ulid()}"
+        self._objects.put(path, b"")
+        self._objects.delete(path)
 
     def _remove_dead_files(self, report: DatasetCleanup, location: str) -> None:
         if location in self._plan.busy:
@@ -448,10 +490,7 @@ class _Work:
         for info in self._datasets.unreferenced_files(location):
             if not self._is_old(info.modified_us) or info.path in self._plan.declared:
                 continue
-            report.bytes_removed += info.size
-            report.files_removed += 1
-            if self._confirm:
-                self._objects.delete(info.path)
+            self._remove_file(report, info)
 
 
 @contextmanager
@@ -460,7 +499,7 @@ def _reporting(report: DatasetCleanup) -> Iterator[None]:
     try:
         yield
     except OmnigraphError as error:
-        report.error = str(error)
+        report.error, report.error_code = str(error), error.code
 
 
 __all__ = ["Cleanup", "CleanupPolicy", "CleanupResult", "DatasetCleanup"]

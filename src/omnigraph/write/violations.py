@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.errors import ConflictError, InvalidInputError
+from omnigraph.texts import shown
 
 VIOLATIONS_MAX: Final = 20
 """So many are kept in full; the others are only counted."""
@@ -173,7 +174,7 @@ class ValidationError(InvalidInputError):
         if self.total > 1:
             rules = ", ".join(f"{rule} {count}" for rule, count in self.totals.items())
             lines.append(f"{self.total} violations, nothing was written ({rules})")
-        return "\n".join(lines)
+        return shown("\n".join(lines))
 
     @property
     def details(self) -> dict[str, object]:
@@ -247,7 +248,7 @@ class KeyConflictError(ConflictError):
 
     def render(self) -> str:
         """Return all that was kept, one per line."""
-        return "\n".join(rendered(self.lines or (self.first.text,), self.total))
+        return shown("\n".join(rendered(self.lines or (self.first.text,), self.total)))
 
     @property
     def is_stored(self) -> bool:

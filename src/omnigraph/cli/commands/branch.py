@@ -14,6 +14,7 @@ from omnigraph.cli.consent import require_consent
 from omnigraph.cli.engine_options import engine_option
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output, json_option, type_label
+from omnigraph.cli.streams import say
 from omnigraph.errors import OmnigraphError
 from omnigraph.wire.outcomes import EXIT_FAILURE
 
@@ -124,9 +125,7 @@ def merge(
             text += f"\ndeleted branch {source}"
         else:
             shape["branch_delete_error"] = problem
-            click.echo(
-                f"warning: merged, but could not delete branch '{source}': {problem}", err=True
-            )
+            say(f"warning: merged, but could not delete branch '{source}': {problem}", err=True)
     out.result(text, shape)
 
 

@@ -15,7 +15,7 @@ from omnigraph.cli.formats import FILE_FORMATS, READ_FORMATS, TableStyle, read_l
 from omnigraph.cli.output import Output
 from omnigraph.cli.query_input import QueryInput, query_input
 from omnigraph.cli.read_target import read_target, target_options
-from omnigraph.cli.streams import terminal_width
+from omnigraph.cli.streams import say, terminal_width
 from omnigraph.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ def _write(
 ) -> None:
     result.write(path, "arrow" if form == "arrow" else "parquet")
     if analyze:
-        click.echo(result.explanation_text(), err=True)
+        say(result.explanation_text(), err=True)
     if not flags().quiet:
-        click.echo(f"wrote {result.row_count} rows to {path}", err=True)
+        say(f"wrote {result.row_count} rows to {path}", err=True)
 
 
 def _default_form() -> ReadFormat:
@@ -175,6 +175,10 @@ def _print(result: QueryResult, form: ReadFormat, *, explain: bool, analyze: boo
     if analyze and form == "json":
         shape |= result.explanation()
     elif analyze:
-        click.echo(result.explanation_text(), err=True)
+        say(result.explanation_text(), err=True)
     for line in read_lines(shape, form, _style()):
-        click.echo(line)
+        if form == "csv" and sys.stdout.isatty():
+            say(line)
+        else:
+            # Without the flag, what looks like a colour would be taken out of the values.
+            click.echo(line, color=True)
