@@ -36,7 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-cases", action="store_true", help="rewrite the expected text of failing cases"
     )
     parser.addoption("--kills", type=int, help="how many processes the runs in tests/crash kill")
-    parser.addoption("--seed", help="the episode that the runs in tests/crash repeat")
+    parser.addoption(
+        "--schedules", type=int, help="how many schedules each test in tests/sim plays"
+    )
+    parser.addoption(
+        "--seed", help="the episode that tests/crash repeats, or the schedule of tests/sim"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,6 +26,7 @@ SHARDS: Final[dict[str, tuple[str, ...]]] = {
         "tests/write",
     ),
     "faults": ("tests/faults",),
+    "sim": ("tests/sim",),
     "crash": ("tests/crash",),
     "spark": ("tests/spark",),
 }

@@ -8,6 +8,8 @@ record, so that a test can kill it in the phases that come then.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import traceback
 from collections.abc import Mapping
 from typing import IO, Any
@@ -15,7 +17,9 @@ from typing import IO, Any
 from crash.nursery import say
 from omnigraph.errors import OutcomeUnknownError
 from omnigraph.graph import Graph
+from omnigraph.manifest.layout import MANIFEST
 from omnigraph.recovery import failpoints
+from omnigraph.store.records import CommittedRange, StagedTransaction
 
 Form = Mapping[str, Any]
 """An operation as JSON."""
@@ -37,6 +41,10 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
             case "arm":
                 failpoints.arm_all(message["points"])
                 say(answers, armed=True)
+            case "stop_at_publish":
+                assert graph is not None
+                _stop_at_publish(graph)
+                say(answers, armed=True)
             case "tell":
                 failpoints.arm("recovery.sidecar_write", lambda: say(answers, record=True))
             case "run":
@@ -47,6 +55,22 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
 
                 assert graph is not None
                 race(graph, message, answers)
+
+
+def _stop_at_publish(graph: Graph) -> None:
+    """Stop once, when a publish has looked at the head and is about to replace it."""
+    from support.places import repository_of
+
+    datasets = repository_of(graph).store.datasets
+    inner = datasets.commit_staged
+
+    def commit(staged: StagedTransaction, *, exact: bool = True) -> CommittedRange:
+        if staged.base.location == MANIFEST:
+            datasets.commit_staged = inner  # type: ignore[method-assign]  # once
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return inner(staged, exact=exact)
+
+    datasets.commit_staged = commit  # type: ignore[method-assign]  # no failpoint is so late
 
 
 def open_graph(message: Form) -> Graph:

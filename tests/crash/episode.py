@@ -2,12 +2,17 @@
 
 The seed fixes the operations and, in shares of what an operation takes, the moments of the kills.
 The moments themselves depend on the machine, so a replay may need several rounds.
+
+The process of the test is another one than those that work. It pins versions, optimizes and cleans
+up by clocks of other days, between the kills and while a child is idle. One of its handles is
+opened once and used now and then: it lives through everything.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from crash.checks import (
@@ -17,11 +22,14 @@ from crash.checks import (
     check_sound,
     pending_records,
     read_content,
+    snapshot_content,
 )
 from crash.child import run_operation
 from crash.nursery import Child, ChildDiedError, Nursery
-from crash.world import DAY_S, Operation, Workload, World
+from crash.world import DAY_S, Content, Operation, Workload, World
 from omnigraph.graph import Graph
+from omnigraph.manifest import GraphCommit, ReadTarget
+from support.clocks import WrongClock
 from support.places import Place
 
 KILLS_PER_EPISODE = 10
@@ -64,16 +72,26 @@ class Episode:
         self.settled: set[str] = set()
         self.commits: dict[str, set[str]] = {"main": set()}
         """Acknowledged commits by branch, those that it inherited included."""
+        self.tags: dict[str, Content] = {}
+        """What tagged commits of `main` show."""
 
     def run(self, kills: int) -> None:
         """Kill a child so many times, and look after each."""
         self.place.init(self.world.shape.text()).close()
+        with closing(self.place.open()) as self.idle:
+            self._run(kills)
+
+    def _run(self, kills: int) -> None:
         while self.kills < kills:
             in_flight = self._kill_at_work()
             pending = self._pending()
             if pending and self.kills < kills and self.chance.random() < 0.4:
                 self._kill_while_opening()
             self._look(in_flight)
+            if self.chance.random() < 0.4:
+                self._keep_up(self.world)
+            if self.chance.random() < 0.4:
+                self._use_idle()
         last = self.workload.operation(self.world)
         with self.place.open() as graph:
             run_operation(graph, last.form)
@@ -86,17 +104,23 @@ class Episode:
         auto_optimize = self.chance.random() < 0.3
         orphan_age_s = DAY_S if auto_optimize or self.chance.random() < 0.5 else 0
         planned = self.workload.operations(self.world, _AHEAD, orphan_age_s=orphan_age_s)
-        victim, share = self.chance.randint(0, 5), self.chance.random()
+        # What a child has prepared in the background would be removed with the rest.
+        pauses = not auto_optimize and self.chance.random() < 0.5
+        victim, share = self.chance.randint(1 if pauses else 0, 5), self.chance.random()
         waits_for_record = self.chance.random() < 0.6
         with self.nursery.child() as child:
             child.send({"do": "tell"}, self._opening(auto_optimize=auto_optimize))
-            child.send(
-                *(
-                    {"do": "run", "number": number, "operation": operation.form}
-                    for number, operation in enumerate(planned)
-                )
-            )
-            heard = self._listen(child, planned, victim, waits_for_record=waits_for_record)
+            runs = [
+                {"do": "run", "number": number, "operation": operation.form}
+                for number, operation in enumerate(planned)
+            ]
+            heard: list[dict[str, object]] = []
+            if pauses:
+                child.send(runs.pop(0))
+                heard += self._listen(child, planned, 0, waits_for_done=True)
+                self._keep_up(planned[0].after)
+            child.send(*runs)
+            heard += self._listen(child, planned, victim, waits_for_record=waits_for_record)
             kind = str(planned[victim].form["kind"])
             usual_s = self.durations.of("phases" if waits_for_record else kind)
             time.sleep(share * 1.2 * usual_s)
@@ -106,9 +130,15 @@ class Episode:
         return self._understand(heard, planned)
 
     def _listen(
-        self, child: Child, planned: list[Operation], victim: int, *, waits_for_record: bool
+        self,
+        child: Child,
+        planned: list[Operation],
+        victim: int,
+        *,
+        waits_for_record: bool = False,
+        waits_for_done: bool = False,
     ) -> list[dict[str, object]]:
-        """Hear the child out until it begins with the operation that it dies of."""
+        """Hear the child out until it begins with the operation that it dies of, or has done it."""
         heard: list[dict[str, object]] = []
         began = recorded = time.monotonic()
         while True:
@@ -126,9 +156,13 @@ class Episode:
                 self.durations.note(str(planned[number].form["kind"]), time.monotonic() - began)
                 if recorded > began:
                     self.durations.note("phases", time.monotonic() - recorded)
-            is_victim = {"begin": victim} == message and not waits_for_record
-            is_recorded = "record" in message and {"begin": victim} in heard
-            if is_victim or is_recorded or number > victim or "failed" in message:
+            if waits_for_done:
+                is_reached = "done" in message
+            elif waits_for_record:
+                is_reached = "record" in message and {"begin": victim} in heard
+            else:
+                is_reached = {"begin": victim} == message
+            if is_reached or number > victim or "failed" in message:
                 return heard
 
     def _understand(
@@ -160,6 +194,9 @@ class Episode:
             self.commits[form["name"]] = set(self.commits[form["source"]])
         elif form["kind"] == "branch_delete":
             del self.commits[form["name"]]
+        elif form["kind"] == "schema" and form["allow_data_loss"]:
+            # What it has dropped is gone from older commits too.
+            self.tags.clear()
         self.world = operation.after
 
     def _kill_while_opening(self) -> None:
@@ -181,6 +218,38 @@ class Episode:
             "options": dict(self.place.options),
             "auto_optimize": auto_optimize,
         }
+
+    # -- other handles ----------------------------------------------------------------------------
+
+    def _keep_up(self, world: World) -> None:
+        """Let another process tag the head, optimize and clean up, maybe days later."""
+        days = self.chance.choice((0, 0, 2, 10))
+        orphan_age_s = DAY_S if days else 0
+        clock = WrongClock(days * DAY_S)
+        with self.place.open(clock=clock) as other:
+            if self.chance.random() < 0.6:
+                name = f"tag{self.kills}-{len(self.story)}"
+                other.tag_create(name)
+                self.tags[name] = world.content()["main"]
+            if self.chance.random() < 0.3:
+                self._acknowledge_upkeep(other.optimize().commit)
+            keep = self.chance.choice((1, 2, 10))
+            other.cleanup(keep_versions=keep, orphan_age_s=orphan_age_s, confirm=True)
+        self.story.append(f"cleaned up by another process, keep {keep}, {days} days on")
+
+    def _acknowledge_upkeep(self, commit: GraphCommit | None) -> None:
+        if commit is not None:
+            self.commits["main"].add(commit.graph_commit_id)
+
+    def _use_idle(self) -> None:
+        """Read and write with the handle that has seen nothing of what happened since."""
+        self.let_leases_go()
+        assert read_content(self.idle) == self.world.content(), self._told("an old read", [])
+        operation = self.workload.operation(self.world)
+        commit = run_operation(self.idle, operation.form)
+        self._acknowledge(operation, commit)
+        assert read_content(self.idle) == self.world.content(), self._told("a lost write", [])
+        self.story.append("… by the idle handle")
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -210,6 +279,9 @@ class Episode:
         check_sound(graph)
         check_audit(graph, self.settled)
         check_derived(graph)
+        for name, content in self.tags.items():
+            found_there = snapshot_content(graph.snapshot_of(ReadTarget.tag(name)))
+            assert found_there == content, f"tag {name} shows something else"
         for branch, commits in self.commits.items():
             listed = {commit.graph_commit_id for commit in graph.list_commits(branch)}
             assert commits <= listed, f"an acknowledged commit on {branch} is gone"

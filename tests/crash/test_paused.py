@@ -4,6 +4,9 @@ settled what it left and written on. Then it is resumed.
 It is refused by the fence, or it tells that its write is there because it is. Nothing that it does
 late becomes visible, and the graph converges.
 
+Whoever takes over may also clean up: then the versions are gone that the paused one started from,
+except that a tag or a branch pins them.
+
 On an object store the lease of a silent holder runs out; a clock that counts every wait as a long
 one lets that happen soon. On a local disk the operating system keeps the lock of a paused process,
 so nobody takes over: others wait.
@@ -24,6 +27,8 @@ from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
 from omnigraph.manifest.turn import TurnTimeoutError
 from support.places import Place
+
+AT_PUBLISH = "between the look at the head and its replacement"
 
 
 class ImpatientClock(SystemClock):
@@ -94,13 +99,42 @@ def check_converged(place: Place, world: World) -> None:
         assert "node:After" in graph.snapshot().entries
 
 
-def pause_and_take_over(place: Place, nursery: Nursery, case: Case, point: str) -> None:
+def pin_head(place: Place, world: World, pin: str) -> None:
+    """Keep the version that a paused process starts from through every cleanup."""
+    with place.open() as graph:
+        if pin == "tag":
+            graph.tag_create("pinned")
+        elif pin == "branch":
+            graph.branch_create("pinned")
+            world.branches["pinned"] = world.branches["main"].copy()
+
+
+def clean_up(graph: Graph) -> None:
+    """Remove every version that nothing needs; nobody is writing who has not been overtaken."""
+    result = graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert [each.error for each in result.datasets if each.error] == []
+
+
+def arm(child: Child, point: str) -> None:
+    """Let a child stop at a point."""
+    if point == AT_PUBLISH:
+        child.ask({"do": "stop_at_publish"})
+    else:
+        child.ask({"do": "arm", "points": f"{point}=stop"})
+
+
+def pause_and_take_over(
+    place: Place, nursery: Nursery, case: Case, point: str, pin: str = ""
+) -> None:
+    """Pause a writer; others write, and clean up if the head is pinned, before it is resumed."""
     world = prepare(place, case)
+    pin_head(place, world, pin)
     landed = world.copy()
     case.change(landed)
+    idle = opened(place)
     with nursery.child() as child:
         child.ask(message(place))
-        child.ask({"do": "arm", "points": f"{point}=stop"})
+        arm(child, point)
         child.send({"do": "run", "number": 0, "operation": case.form})
         child.wait_until_stopped()
         other = opened(place)
@@ -108,6 +142,8 @@ def pause_and_take_over(place: Place, nursery: Nursery, case: Case, point: str) 
             for each in (world, landed):
                 each.branches[case.branch].people[f"other{number}"] = (None, None)
             add_person(other, world.copy(), f"other{number}", case.branch)
+        if pin:
+            clean_up(other)
         answer = resume(child)
         # Whoever opens the graph now settles what the child could not finish.
         found = read_content(opened(place))
@@ -121,33 +157,43 @@ def pause_and_take_over(place: Place, nursery: Nursery, case: Case, point: str) 
         final = landed if is_there else world
         touch_everything(other, final, "later", case.branch)
         touch_everything(opened(place), final, "last", case.branch)
+        touch_everything(idle, final, "idle", case.branch)
     check_converged(place, final)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pin", ["", "tag"], ids=["versions stay", "versions are removed"])
 @pytest.mark.parametrize(
     ("case", "point"),
-    [(case, point) for case in CASES for point in case.points],
+    [(case, point) for case in CASES for point in (*case.points, AT_PUBLISH)],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_a_paused_writer_that_was_taken_over_is_refused_or_tells_the_truth(
-    s3_place: Place, nursery: Nursery, case: Case, point: str
+    s3_place: Place, nursery: Nursery, case: Case, point: str, pin: str
 ) -> None:
-    pause_and_take_over(s3_place, nursery, case, point)
+    pause_and_take_over(s3_place, nursery, case, point, pin)
 
 
 @pytest.mark.parametrize(
-    "point", ["write.after_first_table", "write.post_phase_b_pre_manifest_commit"]
+    ("point", "pin"),
+    [
+        ("write.after_first_table", ""),
+        ("write.post_phase_b_pre_manifest_commit", ""),
+        ("write.after_first_table", "tag"),
+        (AT_PUBLISH, "branch"),
+        (AT_PUBLISH, "tag"),
+    ],
 )
 def test_a_paused_insert_that_was_taken_over_is_refused_or_tells_the_truth(
-    s3_place: Place, nursery: Nursery, point: str
+    s3_place: Place, nursery: Nursery, point: str, pin: str
 ) -> None:
-    pause_and_take_over(s3_place, nursery, CASES[0], point)
+    pause_and_take_over(s3_place, nursery, CASES[0], point, pin)
 
 
-def pause_a_recovery(place: Place, nursery: Nursery, crash: str, point: str) -> None:
+def pause_a_recovery(place: Place, nursery: Nursery, crash: str, point: str, pin: str = "") -> None:
     """Stop a process that settles a dead one's write; another one settles it and writes on."""
     world = prepare(place, CASES[0])
+    pin_head(place, world, pin)
     with nursery.child() as dying:
         dying.ask(message(place))
         dying.ask({"do": "arm", "points": f"{crash}=die"})
@@ -164,6 +210,8 @@ def pause_a_recovery(place: Place, nursery: Nursery, crash: str, point: str) -> 
         other = opened(place)
         for number in range(2):
             touch_everything(other, world, f"other{number}", "main")
+        if pin:
+            clean_up(other)
         resume(sweeper)
         assert read_content(other) == world.content()
         touch_everything(other, world, "later", "main")
@@ -174,14 +222,15 @@ def pause_a_recovery(place: Place, nursery: Nursery, crash: str, point: str) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pin", ["", "tag"], ids=["versions stay", "versions are removed"])
 @pytest.mark.parametrize(
     ("crash", "point"),
     [(crash, point) for crash, points in RECOVERY_POINTS.items() for point in points],
 )
 def test_a_paused_recovery_that_was_taken_over_does_no_harm(
-    s3_place: Place, nursery: Nursery, crash: str, point: str
+    s3_place: Place, nursery: Nursery, crash: str, point: str, pin: str
 ) -> None:
-    pause_a_recovery(s3_place, nursery, crash, point)
+    pause_a_recovery(s3_place, nursery, crash, point, pin)
 
 
 def test_a_paused_roll_back_that_was_taken_over_does_no_harm(

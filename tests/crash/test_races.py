@@ -1,7 +1,8 @@
 """Two writers that must not both have their way, many times: as threads and as processes.
 
-Never a dangling edge, never a type that comes back, never a branch that is stuck. A write against a
-schema apply that keeps its type is in `tests/write/test_schema_apply.py`.
+Never a dangling edge, never a type that comes back, never a branch that is stuck. Between meetings
+somebody else optimizes and cleans up, while both handles are idle. A write against a schema apply
+that keeps its type is in `tests/write/test_schema_apply.py`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from support.places import Place, ids
 QUICK = 10
 MANY = 200
 ROUNDS = [pytest.param(QUICK, id="quick"), pytest.param(MANY, id="slow", marks=pytest.mark.slow)]
+UPKEEP_EVERY = 4
 Meet = Callable[[Form, Form], tuple[str, str]]
 """Runs two operations at the same moment; `done` or the name of the error for each."""
 
@@ -117,6 +119,17 @@ class Rivals:
             assert {outcome[number] for outcome in self.outcomes} <= names, self.outcomes
 
 
+def keep_up(place: Place, number: int) -> None:
+    """Let somebody else pin a version, optimize and remove what nothing needs, now and then."""
+    if number % UPKEEP_EVERY:
+        return
+    with place.open() as other:
+        other.tag_create(f"round{number}")
+        mutate(other, f'insert City {{ name: "round{number}" }}')
+        other.optimize()
+        other.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+
+
 def mutation(statement: str, branch: str = "main") -> Form:
     return {"kind": "mutate", "branch": branch, "text": f"query q() {{ {statement} }}"}
 
@@ -133,6 +146,7 @@ def test_an_edge_against_the_delete_of_its_node_never_dangles(
     with local_place.init(Shape().text()) as graph, WAYS[way](local_place, nursery) as meet:
         rivals = Rivals(meet)
         for number in range(rounds):
+            keep_up(local_place, number)
             a, b = f"a{number}", f"b{number}"
             mutate(graph, f'insert Person {{ name: "{a}" }} insert Person {{ name: "{b}" }}')
             inserted, deleted = rivals.meet(
@@ -155,6 +169,7 @@ def test_a_first_write_against_the_delete_of_its_branch_leaves_no_branch_stuck(
     with local_place.init(Shape().text()) as graph, WAYS[way](local_place, nursery) as meet:
         rivals = Rivals(meet)
         for number in range(rounds):
+            keep_up(local_place, number)
             graph.branch_create("draft")
             name = f"p{number}"
             _, deleted = rivals.meet(
@@ -185,7 +200,8 @@ def test_a_load_against_the_drop_of_its_type_does_not_bring_it_back(
     record = {"type": "Extra0", "data": {"code": "x"}}
     with local_place.init(without.text()) as graph, WAYS[way](local_place, nursery) as meet:
         rivals = Rivals(meet)
-        for _ in range(rounds):
+        for number in range(rounds):
+            keep_up(local_place, number)
             graph.apply_schema(within.text())
             assert ids(graph.snapshot(), "node:Extra0") == [], "rows of another life"
             _, dropped = rivals.meet(

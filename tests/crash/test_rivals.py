@@ -1,6 +1,7 @@
 """Two processes write the same branch; one of them is killed and started again, over and over.
 
-No update is lost, no write happens twice, and the branch is one chain of commits.
+No update is lost, no write happens twice, and the branch is one chain of commits. Somebody else
+pins versions and cleans up meanwhile, and a handle that was idle all the time goes on in the end.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import pytest
 
 from crash.checks import check_opening_changes_nothing, check_sound
 from crash.nursery import ANSWER_MAX_S, Child, Nursery
-from crash.rivals import SCHEMA, counter_value
+from crash.rivals import SCHEMA, counter_value, insert
 from support.places import Place
 
 FOREVER_S = 3_600
+ORPHAN_AGE_S = 20
+"""Longer than any write of a process that is not stopped takes, and short enough to remove much."""
 
 
 @dataclass
@@ -99,6 +102,7 @@ def run_rivals(place: Place, nursery: Nursery, *, seconds: float, kills_min: int
         told.add(listener.messages)
 
     kills = 0
+    idle = place.open()
     with nursery.child() as steady:
         patient = let_race(steady, "steady")
         while time.monotonic() < end or kills < kills_min:
@@ -108,10 +112,22 @@ def run_rivals(place: Place, nursery: Nursery, *, seconds: float, kills_min: int
                 time.sleep(chance.uniform(0.0, 2.0))
                 kill(mortal, listener)
                 kills += 1
+            clean_up(place, f"kill{kills}", orphan_age_s=ORPHAN_AGE_S)
         kill(steady, patient)
+    clean_up(place, "end", orphan_age_s=0)
+    insert(idle, "idle")
+    told.inserts.add("idle")
     check_told(place, told)
     assert told.inserts
     assert told.increments
+
+
+def clean_up(place: Place, tag: str, *, orphan_age_s: int) -> None:
+    """Pin the head and remove what is old, as a process of its own would."""
+    with place.open() as other:
+        other.tag_create(tag)
+        result = other.cleanup(keep_versions=1, orphan_age_s=orphan_age_s, confirm=True)
+    assert [each.error for each in result.datasets if each.error] == []
 
 
 def check_told(place: Place, told: Told) -> None:

@@ -1,13 +1,24 @@
-"""A clock that a test turns by hand."""
+"""Clocks that a test turns by hand, and clocks that are wrong."""
 
 from __future__ import annotations
 
 import threading
 import uuid
 
-from omnigraph.clock import encode_ulid
+from omnigraph.clock import SystemClock, encode_ulid
 
 START_US = 1_750_000_000_000_000
+
+
+class WrongClock(SystemClock):
+    """The machine's clock, set to another time: of a machine that is wrong, or of a later day."""
+
+    def __init__(self, ahead_s: float) -> None:
+        super().__init__()
+        self._ahead_us = round(ahead_s * 1_000_000)
+
+    def now_us(self) -> int:
+        return super().now_us() + self._ahead_us
 
 
 class ManualClock:

@@ -1,20 +1,38 @@
 """A real S3 protocol server on loopback, with its access log.
 
-Requests of every client are counted where they arrive, so Lance's and obstore's alike.
+Requests of every client are counted where they arrive, so Lance's and obstore's alike. The server
+is moto, in this process; or MinIO, as a process of its own behind the same front, where the
+variable `OMNIGRAPH_MINIO` names its binary.
 """
 
 from __future__ import annotations
 
+import http.client
+import os
 import signal
+import socket
+import subprocess
+import tempfile
 import threading
-import urllib.request
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from wsgiref.types import StartResponse, WSGIEnvironment
+from pathlib import Path
+from typing import Final
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+import boto3
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.wsgi import get_input_stream
+
+MINIO_VARIABLE: Final = "OMNIGRAPH_MINIO"
+ACCESS_KEY: Final = "omnigraph"
+SECRET_KEY: Final = "omnigraph-tests"  # noqa: S105 - of a server on loopback
+"""MinIO demands eight characters."""
+START_MAX_S: Final = 30.0
+_ONE_HOP: Final = frozenset({"connection", "expect", "keep-alive", "transfer-encoding"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +61,7 @@ class _Interruption:
 class _Front:
     """Stands before the server: writes the access log and refuses what a test wants refused."""
 
-    inner: DomainDispatcherApplication
+    inner: WSGIApplication
     lock: threading.Lock = field(default_factory=threading.Lock)
     log: list[Request] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -101,8 +119,8 @@ class S3Server:
         self.endpoint = f"http://127.0.0.1:{server.server_port}"
         self.options = {
             "aws_endpoint": self.endpoint,
-            "aws_access_key_id": "test",
-            "aws_secret_access_key": "test",
+            "aws_access_key_id": ACCESS_KEY,
+            "aws_secret_access_key": SECRET_KEY,
             "aws_region": "us-east-1",
         }
 
@@ -112,15 +130,22 @@ class S3Server:
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "AWS_REGION": "us-east-1",
         }
 
     def make_bucket(self, name: str = bucket) -> None:
         """Create a bucket."""
-        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")  # noqa: S310 - loopback
-        urllib.request.urlopen(request).close()  # noqa: S310 - loopback
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket=name)
+        client.close()
 
     @contextmanager
     def requests(self) -> Iterator[list[Request]]:
@@ -168,10 +193,101 @@ class S3Server:
             del self._front.refused[part_of_path]
 
 
+class _Forward:
+    """Hands requests on to a server behind this one, as they came: they are signed."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port)
+        try:
+            connection.putrequest(
+                environ["REQUEST_METHOD"],
+                environ["RAW_URI"],
+                skip_host=True,
+                skip_accept_encoding=True,
+            )
+            body = get_input_stream(environ).read()
+            for name, value in _headers(environ):
+                connection.putheader(name, value)
+            connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        headers = [(n, v) for n, v in response.getheaders() if n.lower() not in _ONE_HOP]
+        start_response(f"{response.status} {response.reason}", headers)
+        return [content]
+
+
+def _headers(environ: WSGIEnvironment) -> Iterator[tuple[str, str]]:
+    for name, value in environ.items():
+        if name == "CONTENT_TYPE":
+            yield "Content-Type", value
+        elif name.startswith("HTTP_"):
+            spelled = name.removeprefix("HTTP_").replace("_", "-").lower()
+            if spelled not in _ONE_HOP:
+                yield spelled, value
+
+
+@contextmanager
+def _minio(binary: str) -> Iterator[_Forward]:
+    """Run MinIO with a folder of its own, and forward to it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY}
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        (Path(folder) / "data").mkdir()
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [binary, "server", f"{folder}/data", "--address", f"127.0.0.1:{port}"],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            _wait_for(process, port, log)
+            yield _Forward(port)
+        finally:
+            process.terminate()
+            process.wait(START_MAX_S)
+
+
+def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    give_up = time.monotonic() + START_MAX_S
+    while process.poll() is None and time.monotonic() < give_up:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError(f"{MINIO_VARIABLE}: the server does not start:\n{log.read_text()}")
+
+
+@contextmanager
+def _backend() -> Iterator[WSGIApplication]:
+    binary = os.environ.get(MINIO_VARIABLE)
+    if not binary:
+        yield DomainDispatcherApplication(create_backend_app)
+        return
+    with _minio(binary) as forward:
+        yield forward
+
+
 @contextmanager
 def serve_s3() -> Iterator[S3Server]:
     """Run a server for the length of the block."""
-    front = _Front(DomainDispatcherApplication(create_backend_app))
+    with _backend() as inner:
+        yield from _serve(inner)
+
+
+def _serve(inner: WSGIApplication) -> Iterator[S3Server]:
+    front = _Front(inner)
     server = make_server("127.0.0.1", 0, front, threaded=True, request_handler=_QuietHandler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -59,12 +59,12 @@ class Repository:
     commit_tables: CommitTables
 
 
-def assemble(store: Store, clock: Clock) -> Repository:
-    """Put the parts together; touches no storage."""
+def assemble(store: Store, clock: Clock, *, turns: Turns | None = None) -> Repository:
+    """Put the parts together; touches no storage. Turns are by default what the storage allows."""
     root = str(store.settings.root)
     datasets = store.datasets
     reader = ManifestReader(root=root, datasets=datasets)
-    turns = _turns(store, clock)
+    turns = turns or _turns(store, clock)
     branches = Branches(datasets=datasets, reader=reader, turns=turns, clock=clock)
     publisher = Publisher(datasets=datasets, reader=reader, clock=clock, beside=store.beside)
     history = History(reader=reader, branches=branches, datasets=datasets)
@@ -124,13 +124,14 @@ def open_repository(
     mode: OpenMode,
     mend: Callable[[Repository], object] | None = None,
     heal: Callable[[Repository], object] | None = None,
+    turns: Turns | None = None,
 ) -> Repository:
     """Open a graph, check that schema and tables agree, and bring derived files up to date.
 
     `mend` makes readable what a power failure has cut off; `heal` settles what dead writers left,
     and runs before anything else reads branch state.
     """
-    repository = assemble(store, clock)
+    repository = assemble(store, clock, turns=turns)
     if not store.datasets.exists(MANIFEST):
         raise GraphNotFoundError(repository.root)
     if mode is OpenMode.READ_ONLY:

@@ -213,15 +213,15 @@ class Cleanup:
                 plan.names[each.entry.location] = key
             need_published(plan.needs, published, retained=retained, policy=policy, now=now)
 
-    def _kept_commits(self, states: Mapping[Incarnation, ManifestState]) -> set[str]:
-        """Return the commits of heads, tags and merge bases."""
+    def _kept_commits(self, states: Mapping[Incarnation, ManifestState]) -> list[str]:
+        """Return the commits of heads, tags and merge bases, in an order that can be repeated."""
         commits = {tag.commit_id for tag in states[MAIN_INCARNATION].tags.values()}
         commits |= {state.head.commit_id for state in states.values()}
         for one, other in combinations(states, 2):
             base = self._repository.history.merge_base(one, other)
             if base is not None:
                 commits.add(base.graph_commit_id)
-        return commits
+        return sorted(commits)
 
     def _needed_manifest_versions(
         self, kept_commits: Iterable[str]

@@ -1,0 +1,630 @@
+"""What handles do, and which errors each step may raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from omnigraph.errors import OmnigraphError, OutcomeUnknownError
+from omnigraph.manifest import OpenMode, ReadTarget
+from omnigraph.manifest.commits import GraphCommit
+from omnigraph.manifest.errors import (
+    BranchConflictError,
+    BranchGoneError,
+    BranchNotFoundError,
+    CommitNotFoundError,
+    CommitSettledError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+    PublishTimeoutError,
+    SchemaApplyInProgressError,
+    SchemaMovedError,
+    TagNotFoundError,
+    VersionRemovedError,
+)
+from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError
+from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
+from omnigraph.store.errors import (
+    DatasetNotFoundError,
+    DatasetVersionNotFoundError,
+    RefNotFoundError,
+    StagedFilesLostError,
+    StaleBaseError,
+    StorageUnavailableError,
+)
+from omnigraph.store.faults import SimulatedDeath
+from omnigraph.syntax.diagnostics import SourceError
+from omnigraph.write.optimize import UncleanRecoveryError
+from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
+from omnigraph.write.strays import DriftNeedsRepairError
+from omnigraph.write.violations import ValidationError
+from sim.changes import (
+    E,
+    P,
+    Q,
+    all_of,
+    deleted,
+    inserted,
+    lines,
+    overwritten,
+    reshaped,
+    shape_of,
+    updated,
+    with_property,
+    with_type,
+)
+from sim.life import open_graph
+from sim.model import Change, Write, WrongError, read_content
+from sim.schedule import BranchFact, Handle, TagFact
+
+Kinds = tuple[type[OmnigraphError], ...]
+OPENING: Final[Kinds] = (TurnTimeoutError, TurnLostError)
+RACES: Final[Kinds] = (
+    CommitSettledError,
+    ExpectedVersionMismatchError,
+    PublishTimeoutError,
+    SchemaApplyInProgressError,
+    SchemaMovedError,
+    TurnLostError,
+    TurnTimeoutError,
+)
+CLEANED: Final[Kinds] = (DatasetVersionNotFoundError, StagedFilesLostError, VersionRemovedError)
+"""Legal only where a cleanup ran meanwhile."""
+PAUSED: Final[Kinds] = (DriftNeedsRepairError, StaleBaseError)
+"""Legal only where the handle was paused meanwhile: somebody else has its turn now."""
+GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
+"""Legal only where somebody has begun to delete the branch."""
+MERGING: Final[Kinds] = (MergeConflictError, PreconditionFailedError, ReadSetConflictError)
+RESHAPING: Final[Kinds] = (BranchesInTheWayError, SchemaApplyRunningError)
+READING_BACK: Final[Kinds] = (
+    *GONE,
+    CommitNotFoundError,
+    DatasetVersionNotFoundError,
+    VersionRemovedError,
+)
+BRANCHES_MAX: Final = 3
+
+
+@contextmanager
+def legal(
+    handle: Handle, what: str, kinds: Kinds = (), *, branches: tuple[str, ...] = ()
+) -> Iterator[list[OmnigraphError]]:
+    """Allow some errors; the list that is yielded holds the one that was raised, at the end."""
+    schedule, life = handle.schedule, handle.life
+    cleanups, pauses = schedule.cleanups, life.pauses
+    is_cleaning = schedule.cleaning > 0
+    raised: list[OmnigraphError] = []
+    try:
+        yield raised
+    except OmnigraphError as error:
+        allowed = (*kinds, OutcomeUnknownError)
+        if is_cleaning or schedule.cleanups > cleanups:
+            allowed += CLEANED
+        if life.pauses > pauses:
+            allowed += PAUSED
+        if any(not schedule.is_surely_there(branch) for branch in branches):
+            allowed += GONE
+        if not isinstance(error, allowed):
+            raise WrongError(f"{what}: {type(error).__name__} {error.code} {error}") from error
+        schedule.scheduler.note(f"{life.name} {what}: {type(error).__name__} {error}")
+        raised.append(error)
+
+
+@contextmanager
+def writing(handle: Handle) -> Iterator[None]:
+    """Mark a handle as having prepared what must not be removed."""
+    life = handle.life
+    life.is_writing = True
+    try:
+        yield
+    finally:
+        life.is_writing = False
+
+
+def write(
+    handle: Handle,
+    what: str,
+    branch: str,
+    *,
+    change: Change | None,
+    call: Callable[[str], GraphCommit | None],
+    kinds: Kinds = (),
+    branches: tuple[str, ...] = (),
+) -> Write:
+    """Run a call that makes at most one commit, and note what came of it."""
+    chronicle = handle.chronicle
+    required = handle.schedule.required(branch)
+    actor = f"w{handle.schedule.number()}"
+    noted = chronicle.begin(actor, f"{what} on {branch}", change)
+    handle.schedule.scheduler.note(f"{handle.life.name} begins {actor}: {what} on {branch}")
+    commit: GraphCommit | None = None
+    try:
+        with (
+            writing(handle),
+            legal(handle, what, (*RACES, *kinds), branches=(branch, *branches)) as raised,
+        ):
+            commit = call(actor)
+    except SimulatedDeath:
+        chronicle.end(noted, "unknown")
+        raise
+    if raised:
+        is_unknown = isinstance(raised[0], OutcomeUnknownError)
+        chronicle.end(noted, "unknown" if is_unknown else "refused")
+        return noted
+    chronicle.end(noted, "done", commit)
+    if commit is not None and branch == "main":
+        handle.schedule.acknowledged_s = handle.schedule.scheduler.now_s
+    handle.schedule.scheduler.note(f"{handle.life.name} has done {actor}: {noted.commit_id}")
+    if commit is not None and handle.chance.random() < 0.4:
+        with legal(handle, "look", branches=(branch,)):
+            handle.look(handle.graph, branch)
+            chronicle.check_fresh(actor, commit.graph_commit_id, required)
+    return noted
+
+
+# -- mutations and loads ---------------------------------------------------------------------------
+
+
+def branch_to_write(handle: Handle) -> str:
+    names = handle.schedule.live_branches()
+    return handle.chance.choice(["main", *names])
+
+
+def own_keys(handle: Handle, branch: str, table: str) -> list[str]:
+    """Return the keys that a branch may change."""
+    content = handle.schedule.head_content(branch)
+    found = content[table].rows if table in content else {}
+    return sorted(str(key) for key in found if str(key).startswith(f"{branch}:"))
+
+
+def new_key(handle: Handle, branch: str) -> str:
+    return f"{branch}:{handle.schedule.number()}"
+
+
+def mutate(handle: Handle, branch: str, statement: str, change: Change, kinds: Kinds = ()) -> None:
+    write(
+        handle,
+        statement,
+        branch,
+        change=change,
+        call=lambda actor: (
+            handle.graph.mutate(
+                f"query q() {{ {statement} }}", branch=branch, actor_id=actor
+            ).commit
+        ),
+        kinds=kinds,
+    )
+
+
+def insert(handle: Handle) -> None:
+    branch, number = branch_to_write(handle), handle.schedule.number()
+    one, other = new_key(handle, branch), new_key(handle, branch)
+    statement = f'insert P {{ k: "{one}", n: {number} }}'
+    change = inserted(P, {one: (number,)})
+    if handle.chance.random() < 0.5:
+        statement += f' insert Q {{ k: "{other}" }}'
+        change = all_of(change, inserted(Q, {other: ()}))
+    mutate(handle, branch, statement, change)
+
+
+def insert_edge(handle: Handle) -> None:
+    branch, number = branch_to_write(handle), handle.schedule.number()
+    keys = own_keys(handle, branch, P)
+    if not keys:
+        return insert(handle)
+    source, target = handle.chance.choice(keys), handle.chance.choice(keys)
+    statement = f'insert E {{ from: "{source}", to: "{target}", no: {number} }}'
+    # Somebody may have deleted an end of it.
+    return mutate(
+        handle, branch, statement, inserted(E, {number: (source, target)}), (ValidationError,)
+    )
+
+
+def upsert(handle: Handle) -> None:
+    branch, number = branch_to_write(handle), handle.schedule.number()
+    key = handle.chance.choice([new_key(handle, branch), *own_keys(handle, branch, P)])
+    change = inserted(P, {key: (number,)})
+    mutate(handle, branch, f'upsert P {{ k: "{key}", n: {number} }}', change)
+
+
+def update(handle: Handle) -> None:
+    branch, number = branch_to_write(handle), handle.schedule.number()
+    key = handle.chance.choice([new_key(handle, branch), *own_keys(handle, branch, P)])
+    change = updated(key, number)
+    statement = f'update P set {{ n: {number} }} where k = "{key}"'  # noqa: S608 - no SQL
+    mutate(handle, branch, statement, change)
+
+
+def delete(handle: Handle) -> None:
+    branch = branch_to_write(handle)
+    table = handle.chance.choice((P, Q))
+    key = handle.chance.choice([new_key(handle, branch), *own_keys(handle, branch, table)])
+    statement = f'delete {table.removeprefix("node:")} where k = "{key}"'
+    mutate(handle, branch, statement, deleted(table, key))
+
+
+def load(
+    handle: Handle,
+    mode: str,
+    branch: str,
+    records: list[dict[str, object]],
+    *,
+    change: Change,
+    kinds: Kinds = (),
+) -> None:
+    write(
+        handle,
+        f"load {mode} of {len(records)}",
+        branch,
+        change=change,
+        call=lambda actor: (
+            handle.graph.load(lines(records), mode=mode, branch=branch, actor_id=actor).commit
+        ),
+        kinds=kinds,
+    )
+
+
+def load_append(handle: Handle) -> None:
+    branch, number = branch_to_write(handle), handle.schedule.number()
+    people = {new_key(handle, branch): (number,) for _ in range(3)}
+    thing = new_key(handle, branch)
+    records: list[dict[str, object]] = [
+        {"type": "P", "data": {"k": key, "n": number}} for key in people
+    ]
+    records.append({"type": "Q", "data": {"k": thing}})
+    change = all_of(inserted(P, dict(people)), inserted(Q, {thing: ()}))
+    load(handle, "append", branch, records, change=change)
+
+
+def load_merge(handle: Handle) -> None:
+    branch, number = branch_to_write(handle), handle.schedule.number()
+    known = own_keys(handle, branch, P)
+    keys = [*handle.chance.sample(known, min(2, len(known))), new_key(handle, branch)]
+    records: list[dict[str, object]] = [
+        {"type": "P", "data": {"k": key, "n": number}} for key in keys
+    ]
+    change = inserted(P, dict.fromkeys(keys, (number,)))
+    load(handle, "merge", branch, records, change=change)
+
+
+def load_overwrite(handle: Handle) -> None:
+    keys = [new_key(handle, "main") for _ in range(2)]
+    columns = shape_of(handle.graph.schema_source())[Q] - {"k"}
+    records: list[dict[str, object]] = [
+        {"type": "Q", "data": {"k": key, **dict.fromkeys(sorted(columns))}} for key in keys
+    ]
+    change = overwritten(Q, dict.fromkeys(keys, ()))
+    # Another schema may have been accepted since its columns were read.
+    kinds = (SourceError, ValidationError)
+    load(handle, "overwrite", "main", records, change=change, kinds=kinds)
+
+
+def insert_extra(handle: Handle) -> None:
+    """Write to a type that a schema change has made."""
+    known = [key for key in handle.schedule.head_content("main") if key.startswith("node:X")]
+    if not known:
+        return insert(handle)
+    table, key = handle.chance.choice(known), new_key(handle, "main")
+    statement = f'insert {table.removeprefix("node:")} {{ k: "{key}" }}'
+    return mutate(handle, "main", statement, inserted(table, {key: ()}), (SourceError,))
+
+
+# -- schema, branches, tags ------------------------------------------------------------------------
+
+
+def apply_schema(handle: Handle) -> None:
+    with legal(handle, "schema") as raised:
+        source = handle.graph.schema_source()
+    if raised:
+        return
+    number = handle.schedule.number()
+    is_type = handle.chance.random() < 0.5
+    desired = with_type(source, f"X{number}") if is_type else with_property(source, f"x{number}")
+    write(
+        handle,
+        f"schema apply {number}",
+        "main",
+        change=reshaped(shape_of(desired)),
+        call=lambda actor: handle.graph.apply_schema(desired, actor_id=actor).commit,
+        kinds=RESHAPING,
+    )
+
+
+def branch_create(handle: Handle) -> None:
+    schedule, graph = handle.schedule, handle.graph
+    live = schedule.live_branches()
+    if len(live) > BRANCHES_MAX:
+        return branch_delete(handle)
+    source, name = handle.chance.choice(["main", *live]), f"b{schedule.number()}"
+    required = schedule.required(source)
+    schedule.branches[name] = fact = BranchFact()
+    schedule.scheduler.note(f"{handle.life.name} cuts {name} from {source}")
+    kinds = (*RACES, BranchConflictError)
+    with (
+        writing(handle),
+        legal(handle, "branch create", kinds, branches=(source,)) as raised,
+    ):
+        graph.branch_create_from(source, name)
+        fact.is_sure = True
+    if raised:
+        fact.is_gone = not isinstance(raised[0], OutcomeUnknownError)
+        return None
+    with legal(handle, "look", branches=(name,)):
+        snapshot = graph.snapshot_of(ReadTarget.branch(name))
+        handle.chronicle.see(snapshot)
+        handle.chronicle.check_fresh(f"branch {name}", snapshot.commit_id, required)
+    return None
+
+
+def branch_delete(handle: Handle) -> None:
+    schedule = handle.schedule
+    live = schedule.live_branches()[1:]
+    if not live:
+        return branch_create(handle)
+    name = handle.chance.choice(live)
+    fact = schedule.branches[name]
+    was_going, fact.is_going = fact.is_going, True
+    schedule.scheduler.note(f"{handle.life.name} deletes {name}")
+    kinds = (*RACES, BranchConflictError)
+    with writing(handle), legal(handle, "branch delete", kinds, branches=(name,)) as raised:
+        handle.graph.branch_delete(name)
+    if not raised:
+        fact.is_gone = True
+    elif not isinstance(raised[0], OutcomeUnknownError):
+        fact.is_going = was_going or isinstance(raised[0], GONE)
+    return None
+
+
+def branch_merge(handle: Handle) -> None:
+    schedule, graph, chronicle = handle.schedule, handle.graph, handle.chronicle
+    live = schedule.live_branches()
+    if len(live) == 1:
+        return branch_create(handle)
+    source = handle.chance.choice(live[1:])
+    target = handle.chance.choice(["main", "main", *(name for name in live if name != source)])
+    with legal(handle, "look", branches=(source,)) as raised:
+        handle.look(graph, source)
+    if raised:
+        return None
+    required = schedule.required(source)
+    commits: list[GraphCommit | None] = []
+
+    def merge(actor: str) -> GraphCommit | None:
+        commits.append(graph.branch_merge(source, target, actor_id=actor).commit)
+        return commits[0]
+
+    write(
+        handle,
+        f"merge of {source}",
+        target,
+        change=None,
+        call=merge,
+        kinds=MERGING,
+        branches=(source,),
+    )
+    if commits and commits[0] is not None:
+        merged_commit = str(commits[0].merged_parent_commit_id)
+        chronicle.check_fresh(f"merge of {source}", merged_commit, required)
+    return None
+
+
+def tag_create(handle: Handle) -> None:
+    schedule = handle.schedule
+    branch, name = handle.chance.choice(schedule.live_branches()), f"t{schedule.number()}"
+    required = schedule.required(branch)
+    schedule.scheduler.note(f"{handle.life.name} tags {branch} as {name}")
+    # What it is about to pin may be removed, or deleted with its branch.
+    kinds = (*RACES, CommitNotFoundError, RefNotFoundError)
+    with writing(handle), legal(handle, "tag create", kinds, branches=(branch,)) as raised:
+        tag = handle.graph.tag_create(name, ReadTarget.branch(branch))
+    if not raised:
+        schedule.tags[name] = TagFact(tag.commit_id)
+        with legal(handle, "look", branches=(branch,)):
+            handle.chronicle.see(handle.graph.snapshot_of(ReadTarget.branch(branch)))
+            handle.chronicle.check_fresh(f"tag {name}", tag.commit_id, required)
+
+
+def tag_delete(handle: Handle) -> None:
+    names = sorted(handle.schedule.tags)
+    if not names:
+        return tag_create(handle)
+    name = handle.chance.choice(names)
+    fact = handle.schedule.tags[name]
+    was_going, fact.is_going = fact.is_going, True
+    kinds = (*RACES, TagNotFoundError) if was_going else RACES
+    with writing(handle), legal(handle, "tag delete", kinds) as raised:
+        handle.graph.tag_delete(name)
+    if raised and not isinstance(raised[0], (OutcomeUnknownError, TagNotFoundError)):
+        fact.is_going = was_going
+    return None
+
+
+# -- upkeep ----------------------------------------------------------------------------------------
+
+
+def optimize(handle: Handle) -> None:
+    # Rows that are appended while it prepares can make the storage refuse what it has prepared.
+    kinds = (*RACES, UncleanRecoveryError, StorageUnavailableError)
+    with writing(handle), legal(handle, "optimize", kinds):
+        handle.graph.optimize()
+
+
+def ensure_indices(handle: Handle) -> None:
+    branch = branch_to_write(handle)
+    kinds = (*RACES, UncleanRecoveryError)
+    with writing(handle), legal(handle, "ensure indices", kinds, branches=(branch,)):
+        handle.graph.ensure_indices(branch)
+
+
+def cleanup(handle: Handle) -> None:
+    """Remove old versions: those of days, or what is younger if nobody is writing."""
+    schedule, chance = handle.schedule, handle.chance
+    keep, orphan_age_s = chance.choice((1, 1, 1, 2, 3, 10)), 24 * 3600
+    is_alone = schedule.fate.alone is None and schedule.may_remove_all(handle)
+    if is_alone:
+        if not schedule.is_reckless:
+            schedule.fate.alone = handle.life
+        if chance.random() < 0.4:
+            schedule.let_days_pass()
+        orphan_age_s = chance.choice((0, 0, 24 * 3600))
+    schedule.scheduler.note(f"{handle.life.name} cleans up, keeps {keep}, age {orphan_age_s}")
+    schedule.cleanups += 1
+    schedule.cleaning += 1
+    try:
+        # A branch may be deleted between two looks at it.
+        kinds = (*RACES, *GONE, DatasetNotFoundError)
+        with writing(handle), legal(handle, "cleanup", kinds):
+            result = handle.graph.cleanup(
+                keep_versions=keep, orphan_age_s=orphan_age_s, confirm=True
+            )
+            problems = [(each.type_key, each.error) for each in result.datasets if each.error]
+            schedule.scheduler.note(
+                f"{handle.life.name} has removed"
+                f" {sum(each.old_versions_removed for each in result.datasets)} {problems}"
+            )
+    finally:
+        schedule.cleaning -= 1
+        if schedule.fate.alone is handle.life:
+            schedule.fate.alone = None
+
+
+def repair_preview(handle: Handle) -> None:
+    with legal(handle, "repair preview", RACES):
+        handle.graph.repair()
+
+
+def refresh(handle: Handle) -> None:
+    required = handle.schedule.required("main")
+    with writing(handle), legal(handle, "refresh", RACES):
+        snapshot = handle.graph.refresh()
+        handle.chronicle.see(snapshot)
+        handle.chronicle.check_fresh("refresh", snapshot.commit_id, required)
+
+
+# -- reads -----------------------------------------------------------------------------------------
+
+
+def read_branch(handle: Handle) -> None:
+    branch = branch_to_write(handle)
+    with legal(handle, "read", branches=(branch,)):
+        handle.look(handle.graph, branch)
+
+
+def query(handle: Handle) -> None:
+    branch = branch_to_write(handle)
+    required = handle.schedule.required(branch)
+    with legal(handle, "query", branches=(branch,)):
+        result = handle.graph.query(
+            "query q() { match { $p: P } return { $p.k as k, $p.n as n } }",
+            target=ReadTarget.branch(branch),
+        )
+        handle.chronicle.learn(handle.graph.list_commits(branch))
+        commit_id = result.graph_commit_id
+        handle.chronicle.check_fresh(f"a query of {branch}", commit_id, required)
+        content = handle.chronicle.content(commit_id)
+        found = {row["k"]: (row["n"],) for row in result.to_pylist()}
+        if content is not None and found != content[P].rows:
+            raise WrongError(f"a query at {commit_id} found {found}, not {content[P].rows}")
+
+
+def read_commit(handle: Handle) -> None:
+    """Read an old commit: what it showed, or an error that says that it is gone."""
+    chronicle = handle.chronicle
+    known = sorted(write.commit_id for write in chronicle.writes.values() if write.commit_id)
+    if not known:
+        return read_branch(handle)
+    commit_id = handle.chance.choice(known)
+    with legal(handle, "read commit", READING_BACK):
+        snapshot = handle.graph.snapshot_of(ReadTarget.commit(commit_id))
+        chronicle.learn(snapshot.state.commits())
+        chronicle.check_content("a read", commit_id, read_content(snapshot))
+    return None
+
+
+def read_tag(handle: Handle) -> None:
+    names = sorted(handle.schedule.tags)
+    if not names:
+        return read_branch(handle)
+    name = handle.chance.choice(names)
+    fact = handle.schedule.tags[name]
+    with legal(handle, "read tag", (TagNotFoundError, CommitNotFoundError)) as raised:
+        snapshot = handle.graph.snapshot_of(ReadTarget.tag(name))
+        content = read_content(snapshot)
+        handle.chronicle.learn(snapshot.state.commits())
+        handle.chronicle.check_content(f"tag {name}", fact.commit_id, content)
+    if raised and not fact.is_going:
+        raise WrongError(f"tag {name} is lost: {raised[0]}")
+    return None
+
+
+def read_afresh(handle: Handle) -> None:
+    """Let somebody open the graph for reading only, and look at every branch."""
+    own = handle._life
+    handle._life = handle.new_life()
+    try:
+        with legal(handle, "read afresh", GONE):
+            graph = open_graph(
+                handle.life, handle.schedule.root, handle.schedule.kind, mode=OpenMode.READ_ONLY
+            )
+            for branch in graph.branch_list():
+                handle.look(graph, branch)
+    except SimulatedDeath:
+        if handle.life.is_dead:
+            return
+        raise
+    finally:
+        handle._life = own
+
+
+def reopen(handle: Handle) -> None:
+    handle.graph.close()
+    handle.life.end()
+    handle.open()
+
+
+def idle(handle: Handle) -> None:
+    handle.life.wait(handle.chance.uniform(5.0, 40.0))
+
+
+STEPS: Final[tuple[tuple[int, Callable[[Handle], None]], ...]] = (
+    (10, insert),
+    (3, insert_edge),
+    (5, upsert),
+    (5, update),
+    (4, delete),
+    (4, load_append),
+    (4, load_merge),
+    (2, load_overwrite),
+    (2, insert_extra),
+    (4, apply_schema),
+    (6, branch_create),
+    (4, branch_delete),
+    (5, branch_merge),
+    (6, tag_create),
+    (2, tag_delete),
+    (3, optimize),
+    (2, ensure_indices),
+    (9, cleanup),
+    (2, repair_preview),
+    (2, refresh),
+    (6, read_branch),
+    (4, query),
+    (3, read_commit),
+    (3, read_tag),
+    (2, read_afresh),
+    (2, reopen),
+    (6, idle),
+)
+
+
+def draw_step(handle: Handle) -> Callable[[], None]:
+    """Draw what a handle does next."""
+    weights = [weight for weight, _ in STEPS]
+    step = handle.chance.choices([step for _, step in STEPS], weights)[0]
+
+    def run() -> None:
+        step(handle)
+
+    run.__name__ = step.__name__
+    return run
