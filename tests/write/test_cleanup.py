@@ -388,6 +388,22 @@ def test_what_a_pending_record_needs_stays(place: Place) -> None:
     assert ids(place.open().snapshot()) == ["ann", "bob", "cas"]
 
 
+def test_what_an_unsettled_write_has_prepared_stays(place: Place) -> None:
+    """Its writer may only be paused, and goes on to commit these files."""
+    graph, cleaner = place.init(), place.open(clock=LaterClock())
+    failpoints.arm("recovery.sidecar_write")
+    try:
+        with pytest.raises(failpoints.FailpointError):
+            graph.mutate('query q() { insert Person { name: "ann" } insert City { name: "rome" } }')
+    finally:
+        failpoints.disarm()
+    prepared = [p for p in tree(Path(place.uri)) if "/data/" in p]
+    assert any(path.startswith("nodes/") for path in prepared)
+    assert any(path.startswith(f"{MANIFEST}/") for path in prepared)
+    cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert [p for p in tree(Path(place.uri)) if "/data/" in p] == prepared
+
+
 def test_a_problem_with_one_dataset_stops_nothing_else(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ class _Plan:
     declared: frozenset[str] = frozenset()
     """Files that running bulk jobs have set aside."""
     busy: frozenset[str] = frozenset()
-    """Locations of tables that running bulk jobs write to."""
+    """Locations that running bulk jobs and unsettled writes have written files to."""
     dead_records: tuple[str, ...] = ()
     """Records of bulk jobs that are no longer alive."""
     stale_topologies: tuple[ObjectInfo, ...] = ()
@@ -173,7 +173,13 @@ class Cleanup:
         states = {each: self._repository.reader.latest(each) for each in branches}
         plan = _Plan(Needs(), {}, dead_records=tuple(dead))
         plan.declared = frozenset(file for record in live for file in record.files)
-        plan.busy = frozenset(base.table_path for record in live for base in record.bases)
+        plan.busy = frozenset(
+            (
+                *(base.table_path for record in live for base in record.bases),
+                *(table.table_path for record in pending for table in record.tables),
+                *(MANIFEST for _ in pending),
+            )
+        )
         plan.stale_topologies = self._stale_topologies(states.values())
         kept_commits = self._kept_commits(states)
         needed = self._needed_manifest_versions(kept_commits)
@@ -485,7 +491,8 @@ class _Work:
 
     def _remove_dead_files(self, report: DatasetCleanup, location: str) -> None:
         if location in self._plan.busy:
-            # Tasks of a running job write here, and have told nobody of their files yet.
+            # Tasks of a running job have told nobody of their files yet, and a writer that is only
+            # paused commits what it has written here when it goes on.
             return
         for info in self._datasets.unreferenced_files(location):
             if not self._is_old(info.modified_us) or info.path in self._plan.declared:
