@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import NotFoundError, OmnigraphError
 from omnigraph.manifest.layout import (
+    CHECKSUMS,
     COMMIT_ACTORS,
     COMMITS,
     MAIN_INCARNATION,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from omnigraph.store.records import BranchInfo
 
 _TABLE_FOLDERS: Final = ("nodes", "edges")
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
 _PIN_PREFIX: Final = "omnigraph."
 
 

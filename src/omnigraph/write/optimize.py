@@ -20,6 +20,7 @@ from omnigraph.errors import ConflictError, CorruptError, OmnigraphError
 from omnigraph.manifest import CommitDraft
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.layout import (
+    CHECKSUMS,
     COMMIT_ACTORS,
     COMMITS,
     MAIN_INCARNATION,
@@ -56,7 +57,7 @@ CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 CONCURRENCY_DEFAULT: Final = 8
 _ATTEMPTS_MAX: Final = 4
 """How often a run is prepared outside the turn before it is prepared inside."""
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
 
 _log = logging.getLogger(__name__)
 
@@ -168,7 +169,9 @@ class Upkeep:
         report = self._run(MAIN_INCARNATION, run)
         manifest = self._tidy_manifest()
         reconcile_commits(self._repository)
+        self._repository.checksums.record()
         self._tidy_derived()
+        self._repository.checksums.record()
         return UpkeepReport((*report.tables, manifest), report.commit, workers.name)
 
     def work_bytes(self) -> int:
