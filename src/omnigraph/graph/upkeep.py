@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
+from omnigraph.manifest import OpenMode
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.recovery import PendingRecovery, RecoveryRecord
 from omnigraph.schema import plan_schema, read_ir
@@ -16,6 +17,8 @@ from omnigraph.write.health import Finding, examine
 from omnigraph.write.optimize import UpkeepReport
 from omnigraph.write.repair import Repair, RepairReport
 from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
+from omnigraph.write.scrub import scrub
+from omnigraph.write.scrub_report import ScrubReport, ScrubRequest
 
 if TYPE_CHECKING:
     from omnigraph.query import LintReport
@@ -81,6 +84,11 @@ class UpkeepCalls(GraphCore):
         self._require_writable("ensure_indices")
         return self._upkeep.ensure_indices(self._incarnation_of(branch))
 
+    def rebuild_indexes(self, *table_keys: str, branch: str | None = None) -> UpkeepReport:
+        """Build the declared indexes of some tables (`node:Person`) anew, without reading them."""
+        self._require_writable("rebuild_indexes")
+        return self._upkeep.rebuild_indexes(self._incarnation_of(branch), table_keys)
+
     def optimize(
         self, *, engine: str = "auto", spark: object | None = None, progress: bool = False
     ) -> UpkeepReport:
@@ -102,6 +110,25 @@ class UpkeepCalls(GraphCore):
     def examine(self, *, try_writing: bool = True) -> list[Finding]:
         """Look for what is wrong or slow, and say what helps; see `omnigraph doctor`."""
         return examine(self._repository, self._recovery, self.snapshot(), try_writing=try_writing)
+
+    def scrub(
+        self,
+        *,
+        branch: str | None = None,
+        share: float = 1.0,
+        seed: str | None = None,
+        adopt: bool = False,
+    ) -> ScrubReport:
+        """Compare the files of the graph, or of one branch, with their checksums.
+
+        `share` reads only so much of them, chosen by path and `seed`: by default the day. `adopt`
+        gives a checksum to files that have none. What is damaged is in the report, not an error.
+        """
+        if adopt:
+            self._require_writable("scrub with adopt")
+        if self._mode is OpenMode.READ_WRITE:
+            self._repository.checksums.record()
+        return scrub(self._repository, ScrubRequest(branch, share, seed, adopt))
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
         """Show versions that came from outside; `confirm` publishes upkeep, `force` the rest."""

@@ -30,7 +30,7 @@ from omnigraph.store.errors import CorruptObjectError, InvalidScanError
 from omnigraph.store.lance_commit import LanceCommitter
 from omnigraph.store.lance_errors import lance_failures, read_failures, write_error
 from omnigraph.store.lance_handle import LanceHandle
-from omnigraph.store.lance_layout import is_torn, manifest_path
+from omnigraph.store.lance_layout import VERSIONS_DIR, is_torn, lineage_path, manifest_path
 from omnigraph.store.lance_needed import needed_files
 from omnigraph.store.lance_opener import HANDLES_MAX, IoCounts, LanceOpener
 from omnigraph.store.lance_orphans import unreferenced_files
@@ -59,7 +59,7 @@ from omnigraph.store.records import (
     WrittenFragment,
     WrittenIndexSegment,
 )
-from omnigraph.store.uri import Root, checked_path
+from omnigraph.store.uri import Root, checked_path, join_path
 
 _LISTINGS_MAX: Final = 8
 """Listing versions is tried so often before it is believed that one of them is damaged."""
@@ -415,6 +415,7 @@ class LanceStore:
     ) -> CleanupReport:
         """Remove old versions and the files that only they need."""
         dataset = self._opener.open(location, branch=branch).dataset
+        before: frozenset[str] = frozenset() if preview else self._version_files(location, branch)
         options: dict[str, Any] = {
             "older_than": None
             if request.older_than_s is None
@@ -433,6 +434,7 @@ class LanceStore:
             raise write_error(error, location) from error
         if not preview:
             self._opener.forget_lineage(location, branch)
+            self._ledger.note_gone(before - self._version_files(location, branch))
         return CleanupReport(
             versions_removed=removed.old_versions,
             bytes_removed=removed.bytes_removed,
@@ -497,6 +499,10 @@ class LanceStore:
     def io_counts(self) -> IoCounts:
         """Say what Lance has asked of the storage since the store was opened."""
         return self._opener.io_counts()
+
+    def _version_files(self, location: str, branch: str | None) -> frozenset[str]:
+        directory = join_path(lineage_path(location, branch), VERSIONS_DIR)
+        return frozenset(info.path for info in self._objects.list(directory))
 
     def _finished(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
         """Make new files durable, and hash them while their bytes are in memory."""

@@ -33,6 +33,7 @@ from omnigraph.search.states import TableState
 from omnigraph.search.topology_store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology_store import stale_topologies
 from omnigraph.store.errors import RefNotFoundError
+from omnigraph.store.lance_layout import manifest_path
 from omnigraph.store.records import CleanupRequest, DatasetVersion
 from omnigraph.write.cleanup_plan import (
     CleanupPolicy,
@@ -148,6 +149,7 @@ class Cleanup:
         plan = self._plan(policy, now)
         work = _Work(self._repository, policy, plan, now, confirm=confirm)
         datasets = [work.manifest(), *work.tables()]
+        work.checksums()
         work.derived()
         datasets += work.topologies()
         work.records()
@@ -284,6 +286,7 @@ class _Work:
     ) -> None:
         self._datasets = repository.store.datasets
         self._objects = repository.store.objects
+        self._checksums = repository.checksums
         self._policy = policy
         self._plan = plan
         self._now = now
@@ -293,10 +296,28 @@ class _Work:
         """Remove old versions of `__manifest`, lineage by lineage, and files of dead attempts."""
         report = DatasetCleanup(MANIFEST)
         with _reporting(report):
+            self._announce()
             for lineage, versions in self._plan.manifest.items():
                 self._remove_versions(report, MANIFEST, lineage, versions)
             self._remove_dead_files(report, MANIFEST)
         return report
+
+    def _announce(self) -> None:
+        """Say which versions of `__manifest` go: one that vanishes otherwise counts as lost."""
+        if self._confirm:
+            self._checksums.forget(
+                manifest_path(MANIFEST, lineage, version)
+                for lineage, versions in self._plan.manifest.items()
+                for version in versions
+            )
+
+    def checksums(self) -> None:
+        """Take out the checksums of files that are gone."""
+        if not self._confirm:
+            return
+        with _reporting(DatasetCleanup(CHECKSUMS)):
+            self._checksums.record()
+            self._checksums.drop_gone()
 
     def tables(self) -> Iterator[DatasetCleanup]:
         """Clean up every dataset of a node or edge type, known or not."""
