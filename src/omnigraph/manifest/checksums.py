@@ -53,7 +53,7 @@ BATCH_FILES: Final = 512
 _ATTEMPTS_MAX: Final = 5
 _ASKED_ONE_BY_ONE_MAX: Final = 16
 _REQUESTS_AT_ONCE_MAX: Final = 8
-_TABLE_FOLDERS: Final = ("nodes", "edges")
+TABLE_FOLDERS: Final = ("nodes", "edges")
 _COLUMNS: Final = ("path", "size", "digest", "recorded_at", "check")
 
 SCHEMA: Final = pa.schema(
@@ -269,7 +269,7 @@ def home_of(path: str) -> str:
     ('nodes/00ff', '__manifest')
     """
     parts = path.split("/")
-    return "/".join(parts[:2]) if parts[0] in _TABLE_FOLDERS else parts[0]
+    return "/".join(parts[:2]) if parts[0] in TABLE_FOLDERS else parts[0]
 
 
 def _is_lost_version(path: str, present: frozenset[str]) -> bool:

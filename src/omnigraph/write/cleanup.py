@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from omnigraph.store.records import BranchInfo
 
 _TABLE_FOLDERS: Final = ("nodes", "edges")
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 _PIN_PREFIX: Final = "omnigraph."
 
 
@@ -149,8 +149,8 @@ class Cleanup:
         plan = self._plan(policy, now)
         work = _Work(self._repository, policy, plan, now, confirm=confirm)
         datasets = [work.manifest(), *work.tables()]
-        work.checksums()
         work.derived()
+        work.checksums()
         datasets += work.topologies()
         work.records()
         return CleanupResult(policy, confirm, tuple(datasets))
@@ -318,6 +318,7 @@ class _Work:
         with _reporting(DatasetCleanup(CHECKSUMS)):
             self._checksums.record()
             self._checksums.drop_gone()
+            self._remove_old_versions(CHECKSUMS)
 
     def tables(self) -> Iterator[DatasetCleanup]:
         """Clean up every dataset of a node or edge type, known or not."""
@@ -335,12 +336,15 @@ class _Work:
         for location in _DERIVED:
             report = DatasetCleanup(location)
             with _reporting(report):
-                if self._confirm and self._datasets.exists(location):
-                    request = CleanupRequest(
-                        keep_versions=self._policy.keep_versions,
-                        older_than_s=self._policy.older_than_s,
-                    )
-                    self._datasets.cleanup(location, request, preview=False)
+                if self._confirm:
+                    self._remove_old_versions(location)
+
+    def _remove_old_versions(self, location: str) -> None:
+        if self._datasets.exists(location):
+            request = CleanupRequest(
+                keep_versions=self._policy.keep_versions, older_than_s=self._policy.older_than_s
+            )
+            self._datasets.cleanup(location, request, preview=False)
 
     def topologies(self) -> list[DatasetCleanup]:
         """Remove old files of edges as they were; whoever wants such a state builds it again."""

@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.checksums import Sums
+from omnigraph.manifest.checksums import TABLE_FOLDERS, Sums, home_of
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import (
     CHECKSUMS,
@@ -330,8 +330,21 @@ class _Scrub:
             for key, at in line.needed():
                 needed[at.location][at.branch].add(at.version)
                 self._names[at.location] = key
+        if any(line.state is None for line in self._lines):
+            # Nobody can say what that branch needs: whatever is stored may be it.
+            for at in self._stored_versions():
+                needed[at.location][at.branch].add(at.version)
         for location in sorted(needed):
             self._table(location, needed[location])
+
+    def _stored_versions(self) -> Iterator[DatasetVersion]:
+        for folder in TABLE_FOLDERS:
+            paths = [info.path for info in self._objects.list(folder)]
+            for location in sorted({home_of(path) for path in paths}):
+                own = [path for path in paths if home_of(path) == location]
+                for branch in (None, *self._datasets.branch_names(location)):
+                    for version in _version_numbers(own, location, branch):
+                        yield DatasetVersion(location, branch, version)
 
     def _table(self, location: str, wanted: Mapping[str | None, set[int]]) -> None:
         place = self._place(location)
@@ -355,11 +368,12 @@ class _Scrub:
                 del self._places[location]
                 continue
             head = max(place.versions(None), default=0)
-            newest = {head, *(version for version in place.lost_versions(None) if version > head)}
-            versions = {
-                manifest_path(location, None, version): FileKind.VERSION for version in newest
-            }
-            self._check(place, versions)
+            newest = {head}
+            if location == RECOVERIES:
+                # The others are brought up to date, or made anew, from the manifest.
+                newest |= {version for version in place.lost_versions(None) if version > head}
+            paths = (manifest_path(location, None, version) for version in newest)
+            self._check(place, dict.fromkeys(paths, FileKind.VERSION))
             self._names[location] = location
             self._lineages[location] = {None: place.sound(None, [head])}
             self._check(place, self._needed(place, self._lineages[location]))
