@@ -168,3 +168,16 @@ def test_an_unreadable_record_names_the_file_and_the_branch_if_it_can(
     assert "__recovery/01OP.json" in str(caught.value)
     assert "omnigraph recovery quarantine 01OP --confirm" in str(caught.value.hint)
     assert caught.value.branch == branch
+
+
+def test_no_flipped_bit_is_taken_for_what_was_written() -> None:
+    record = full_record()
+    data = record.to_json()
+    for place in range(len(data)):
+        for bit in range(8):
+            flipped = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+            try:
+                read = read_sidecar(record.path, flipped)
+            except UnreadableSidecarError:
+                continue
+            assert read == record, f"byte {place}, bit {bit}"

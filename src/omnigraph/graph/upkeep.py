@@ -21,6 +21,8 @@ from omnigraph.write.scrub import scrub
 from omnigraph.write.scrub_report import ScrubReport, ScrubRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omnigraph.query import LintReport
     from omnigraph.schema import PlannedSchema
     from omnigraph.syntax import SourceText
@@ -84,10 +86,12 @@ class UpkeepCalls(GraphCore):
         self._require_writable("ensure_indices")
         return self._upkeep.ensure_indices(self._incarnation_of(branch))
 
-    def rebuild_indexes(self, *table_keys: str, branch: str | None = None) -> UpkeepReport:
+    def rebuild_indexes(
+        self, table_keys: Sequence[str], *, branch: str | None = None
+    ) -> UpkeepReport:
         """Build the declared indexes of some tables (`node:Person`) anew, without reading them."""
         self._require_writable("rebuild_indexes")
-        return self._upkeep.rebuild_indexes(self._incarnation_of(branch), table_keys)
+        return self._upkeep.rebuild_indexes(self._incarnation_of(branch), tuple(table_keys))
 
     def optimize(
         self, *, engine: str = "auto", spark: object | None = None, progress: bool = False

@@ -3,9 +3,10 @@
 Lance keeps no checksums, so a flipped bit in a data page becomes a wrong row. Whoever makes a file
 part of the graph notes it here, and `omnigraph.manifest.checksums` stores the notes.
 
-1. On a local disk the sum is the XXH3 hash of the bytes, 128 bits. Files of rows, deletions and
-   indexes are hashed by the call that wrote them, on whichever worker it ran, while their bytes are
-   in the page cache; the few small files of a commit are hashed when the notes are stored.
+1. On a local disk the sum is the XXH3 hash of the bytes, 128 bits. Files of bulk work are hashed by
+   the call that wrote them, on whichever worker it ran, while their bytes are in the page cache, so
+   the driver of a load never reads them again. Small files are hashed when the notes are stored,
+   off the caller's path.
 2. On an object store no bytes are read back: the sum is the entity tag, which the storage itself
    gives to the bytes that it has accepted.
 3. A note is a hint for later and costs a write next to nothing. Losing it loses a sum, never data:
@@ -19,7 +20,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import xxhash
@@ -32,6 +33,9 @@ CHECKSUMS: Final = "_checksums.lance"
 """Where the sums are stored, under the root of a graph."""
 NOTES_MAX: Final = 200_000
 """A process that stores no notes keeps the newest ones."""
+HASHED_AT_ONCE_BYTES: Final = 64 * 1024
+"""Files from this size on are hashed by the call that wrote them."""
+_SMALL_BYTES: Final = 16 * 1024
 _BUFFER_BYTES: Final = 256 * 1024
 _HASHED: Final = "xxh3:"
 _TAGGED: Final = "etag:"
@@ -62,8 +66,8 @@ class Ledger:
 
     def note(self, files: Iterable[StagedFile], paths: Iterable[str] = ()) -> None:
         """Note files that are part of the graph from now on."""
-        self._add([Note(file.path, file.size, file.digest) for file in files])
-        self._add([Note(path) for path in paths])
+        noted = [Note(file.path, file.size, file.digest) for file in files]
+        self._add(noted + [Note(path) for path in paths])
 
     def note_gone(self, paths: Iterable[str]) -> None:
         """Note files that were removed on purpose and may come back under the same name."""
@@ -100,10 +104,10 @@ def hash_file(root: Root, path: str) -> tuple[int, str]:
         raise os_failure(path, error) from error
     try:
         # Most files are small: one read and no buffer. A short read is the end of a plain file.
-        first = os.read(descriptor, _BUFFER_BYTES)
+        first = os.read(descriptor, _SMALL_BYTES)
         hasher.update(first)
         size = len(first)
-        if size == _BUFFER_BYTES:
+        if size == _SMALL_BYTES:
             buffer = bytearray(_BUFFER_BYTES)
             view = memoryview(buffer)
             while count := os.readv(descriptor, [buffer]):
@@ -132,13 +136,16 @@ def check_word(text: str) -> int:
 
 
 def hashed(root: Root, files: Iterable[StagedFile]) -> tuple[StagedFile, ...]:
-    """Return local files with their digests; one that cannot be read now stays without."""
+    """Return local files, the large ones with digests; what cannot be read now stays without."""
     found = []
     for file in files:
+        if file.size is None or file.size < HASHED_AT_ONCE_BYTES:
+            found.append(file)
+            continue
         try:
-            size, digest = hash_file(root, file.path)
+            _, digest = hash_file(root, file.path)
         except StorageError:
             found.append(file)
         else:
-            found.append(replace(file, size=file.size or size, digest=digest))
+            found.append(StagedFile(file.path, file.size, digest))
     return tuple(found)

@@ -40,7 +40,7 @@ def command(
         out = Output(as_json=as_json)
         out.write_target("optimize", graph.uri)
         if rebuild_indexes:
-            report = graph.rebuild_indexes(*rebuild_indexes, branch=branch)
+            report = graph.rebuild_indexes(rebuild_indexes, branch=branch)
         else:
             report = graph.optimize(engine=engine)
         text = "\n".join(_line(table) for table in report.tables)
