@@ -133,6 +133,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "lance": "store",
     "obstore": "store",
     "boto3": "store",
+    "xxhash": "store",
     "cedarpy": "policy",
     "pyspark": "spark",
     "fastapi": "server",

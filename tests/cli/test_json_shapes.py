@@ -125,6 +125,8 @@ profile show
 profile show good
 doctor URI --no-spark
 doctor nowhere.omni --no-spark  # exit 1
+doctor URI --scrub
+doctor URI --scrub --sample 5% --seed x
 snapshot nowhere.omni  # exit 1
 """
 

@@ -108,17 +108,21 @@ class GraphCore:
         durability: Durability = "full",
         clock: Clock | None = None,
         auto_optimize: bool = True,
+        checksums: bool = True,
     ) -> Self:
         """Make a new graph with this schema; the root must not hold one.
 
         `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
-        tidying after small writes to calls of `optimize`.
+        tidying after small writes to calls of `optimize`; `checksums=False` writes files without
+        the checksums that `scrub` compares.
         """
         check_actor(actor_id)
         one_of(DURABILITIES, durability, "durability")
         clock = clock or SystemClock()
         compiled = compile_schema(schema, domain=clock.ulid())
-        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        store = connect(
+            str(uri), storage_options=storage_options, durability=durability, checksums=checksums
+        )
         repository = init_repository(store, clock, compiled, actor_id=actor_id, force=force)
         return cls(
             repository,
@@ -138,11 +142,14 @@ class GraphCore:
         durability: Durability = "full",
         clock: Clock | None = None,
         auto_optimize: bool = True,
+        checksums: bool = True,
     ) -> Self:
         """Open a graph and bind to a branch."""
         mode = choice(OpenMode, mode, "mode")
         one_of(DURABILITIES, durability, "durability")
-        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        store = connect(
+            str(uri), storage_options=storage_options, durability=durability, checksums=checksums
+        )
         repository = open_repository(
             store,
             clock or SystemClock(),
@@ -158,6 +165,7 @@ class GraphCore:
                 Recovery(repository).mend_branch(incarnation)
             else:
                 reconcile_commits(repository, incarnation)
+            repository.checksums.record()
         return cls(repository, mode=mode, incarnation=incarnation, auto_optimize=auto_optimize)
 
     def close(self) -> None:
@@ -216,6 +224,7 @@ class GraphCore:
         check_contract(snapshot.state)
         if self._mode is OpenMode.READ_WRITE:
             reconcile_commits(self._repository, snapshot.incarnation)
+            self._repository.checksums.record()
         return snapshot
 
     def catalog(self) -> Catalog:

@@ -50,6 +50,7 @@ class HistoryCalls(GraphCore):
             bound=self._bound().branch,
             operation_id=self._repository.clock.ulid(),
         )
+        self._auto_optimize.record_files()
 
     def branch_merge(
         self,
@@ -185,12 +186,15 @@ class HistoryCalls(GraphCore):
         self._require_writable("tag create")
         check_actor(actor_id)
         snapshot = self.snapshot() if target is None else self.snapshot_of(target)
-        return self._repository.tags.create(name, snapshot, actor_id=actor_id)
+        tag = self._repository.tags.create(name, snapshot, actor_id=actor_id)
+        self._auto_optimize.record_files()
+        return tag
 
     def tag_delete(self, name: str) -> None:
         """Forget a tag."""
         self._require_writable("tag delete")
         self._repository.tags.delete(name)
+        self._auto_optimize.record_files()
 
     def tag_list(self) -> list[Tag]:
         """Return all tags, sorted by name."""
@@ -211,3 +215,4 @@ class HistoryCalls(GraphCore):
         self._repository.branches.create(
             name, source=source, operation_id=self._repository.clock.ulid()
         )
+        self._auto_optimize.record_files()

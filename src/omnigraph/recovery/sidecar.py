@@ -11,7 +11,10 @@
      additional_registrations?: [{table_key, table_path, type_id, table_incarnation_id}],
      adopted?: [{expected, entry}],
      commit: {graph_commit_id, merged_parent_commit_id?, operation, created_at, message?,
-              properties?}}
+              properties?}, check?}
+
+`check` is 64 bits over the other members: a record that was damaged on the disk must not be acted
+on. Records of releases that wrote none are taken as they are.
 
 After a crash this record and the storage are all there is: recovery never asks how the write was
 prepared.
@@ -38,9 +41,37 @@ from omnigraph.manifest import CommitDraft, Entry, Registration
 from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.names import BranchName, IllegalNameError
 from omnigraph.recovery.members import Members
+from omnigraph.store.digests import check_word
 
 SIDECAR_VERSION: Final = 2
 FOLDER: Final = "__recovery"
+
+_MEMBERS: Final = frozenset(
+    {
+        "schema_version",
+        "operation_id",
+        "owner_id",
+        "started_at",
+        "branch",
+        "branch_incarnation",
+        "schema_hash",
+        "expected_head",
+        "actor_id",
+        "writer_kind",
+        "settled",
+        "reads",
+        "recovery_commit_id",
+        "restore_transaction_ids",
+        "tables",
+        "merge_source_commit_id",
+        "merged_into",
+        "tombstones",
+        "schema",
+        "additional_registrations",
+        "adopted",
+        "commit",
+    }
+)
 
 
 class WriterKind(StrEnum):
@@ -188,7 +219,8 @@ class Sidecar:
 
     def to_json(self) -> bytes:
         """Return the stored form."""
-        return orjson.dumps(_sidecar_json(self), option=orjson.OPT_INDENT_2)
+        form = _sidecar_json(self)
+        return orjson.dumps({**form, "check": _check(form)}, option=orjson.OPT_INDENT_2)
 
 
 def read_sidecar(path: str, data: bytes) -> Sidecar:
@@ -205,6 +237,8 @@ def read_sidecar(path: str, data: bytes) -> Sidecar:
     if version not in (1, SIDECAR_VERSION):
         problem = f"its version is {version}, known are 1 and {SIDECAR_VERSION}"
         raise UnreadableSidecarError(path, problem, branch)
+    if version == SIDECAR_VERSION and not _is_whole(form):
+        raise UnreadableSidecarError(path, "its members are not what was written", branch)
     try:
         found = _sidecar(Members(form))
     except ValueError as error:
@@ -232,6 +266,17 @@ def _branch_in(data: bytes) -> str | None:
         return None if found is None else _legal_branch(orjson.loads(found[1]))
     except orjson.JSONDecodeError:
         return None
+
+
+def _is_whole(form: dict[str, Any]) -> bool:
+    """Whether the members are those that were written, as far as the record says."""
+    written = form.pop("check", None)
+    # Only a damaged record lacks it and has a member of no known name instead.
+    return _check(form) == written if written is not None else not form.keys() - _MEMBERS
+
+
+def _check(form: Mapping[str, Any]) -> str:
+    return f"{check_word(orjson.dumps(form, option=orjson.OPT_SORT_KEYS).decode()):016x}"
 
 
 # -- the stored form -------------------------------------------------------------------------------

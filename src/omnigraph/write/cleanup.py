@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import NotFoundError, OmnigraphError
 from omnigraph.manifest.layout import (
+    CHECKSUMS,
     COMMIT_ACTORS,
     COMMITS,
     MAIN_INCARNATION,
@@ -33,6 +34,7 @@ from omnigraph.search.states import TableState
 from omnigraph.search.topology_store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology_store import stale_topologies
 from omnigraph.store.errors import RefNotFoundError
+from omnigraph.store.lance_layout import manifest_path
 from omnigraph.store.records import CleanupRequest, DatasetVersion
 from omnigraph.write.cleanup_plan import (
     CleanupPolicy,
@@ -158,6 +160,7 @@ class Cleanup:
         work = _Work(self._repository, policy, plan, now, confirm=confirm)
         datasets = [work.manifest(), *work.tables()]
         datasets += work.derived()
+        datasets += work.checksums()
         datasets += work.topologies()
         datasets += work.records()
         datasets += work.temporary_files()
@@ -301,6 +304,7 @@ class _Work:
         self._datasets = repository.store.datasets
         self._objects = repository.store.objects
         self._ulid = repository.clock.ulid
+        self._checksums = repository.checksums
         self._policy = policy
         self._plan = plan
         self._now = now
@@ -310,10 +314,32 @@ class _Work:
         """Remove old versions of `__manifest`, lineage by lineage, and files of dead attempts."""
         report = DatasetCleanup(MANIFEST)
         with _reporting(report):
+            self._announce()
             for lineage, versions in self._plan.manifest.items():
                 self._remove_versions(report, MANIFEST, lineage, versions)
             self._remove_dead_files(report, MANIFEST)
         return report
+
+    def _announce(self) -> None:
+        """Say which versions of `__manifest` go: one that vanishes otherwise counts as lost."""
+        if self._confirm:
+            self._checksums.forget(
+                manifest_path(MANIFEST, lineage, version)
+                for lineage, versions in self._plan.manifest.items()
+                for version in versions
+            )
+
+    def checksums(self) -> Iterator[DatasetCleanup]:
+        """Take out the checksums of files that are gone."""
+        if not self._confirm:
+            return
+        report = DatasetCleanup(CHECKSUMS)
+        with _reporting(report):
+            self._checksums.record()
+            self._checksums.drop_gone()
+            self._remove_old_versions(CHECKSUMS)
+        if report.error is not None:
+            yield report
 
     def tables(self) -> Iterator[DatasetCleanup]:
         """Clean up every dataset of a node or edge type, known or not."""
@@ -334,17 +360,21 @@ class _Work:
         for location in _DERIVED:
             report = DatasetCleanup(location)
             with _reporting(report):
-                if self._confirm and self._datasets.exists(location):
-                    request = CleanupRequest(
-                        keep_versions=self._policy.keep_versions,
-                        older_than_s=self._policy.older_than_s,
-                    )
-                    due = self._datasets.cleanup(location, request, preview=True)
-                    removed = self._datasets.cleanup(location, request, preview=False)
-                    if removed.versions_removed < due.versions_removed:
-                        self._require_changeable(location)
+                if self._confirm:
+                    self._remove_old_versions(location)
             if report.error is not None:
                 yield report
+
+    def _remove_old_versions(self, location: str) -> None:
+        if not self._datasets.exists(location):
+            return
+        request = CleanupRequest(
+            keep_versions=self._policy.keep_versions, older_than_s=self._policy.older_than_s
+        )
+        due = self._datasets.cleanup(location, request, preview=True)
+        removed = self._datasets.cleanup(location, request, preview=False)
+        if removed.versions_removed < due.versions_removed:
+            self._require_changeable(location)
 
     def topologies(self) -> list[DatasetCleanup]:
         """Remove old files of edges as they were; whoever wants such a state builds it again."""

@@ -26,8 +26,13 @@ from omnigraph.errors import (
     OmnigraphError,
 )
 from omnigraph.manifest import CommitDraft
-from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
+from omnigraph.manifest.errors import (
+    ExpectedVersionMismatchError,
+    SchemaMovedError,
+    TypeNotFoundError,
+)
 from omnigraph.manifest.layout import (
+    CHECKSUMS,
     COMMIT_ACTORS,
     COMMITS,
     MAIN_INCARNATION,
@@ -72,7 +77,7 @@ _NOT_OF_A_MOVE: Final = (
     StorageTimeoutError,
 )
 """What fails again on any other version."""
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
 
 _log = logging.getLogger(__name__)
 
@@ -149,6 +154,7 @@ class _Run:
     workers: UpkeepWorkers
     wants: Callable[[Entry], bool] = lambda _: True
     with_indexes: bool = True
+    rebuilds_indexes: bool = False
     skips_drift: bool = True
     """Whether a table with versions from outside is left out; otherwise it refuses the run."""
     is_aside: bool = False
@@ -184,7 +190,9 @@ class Upkeep:
         report = self._run(MAIN_INCARNATION, run)
         manifest = self._tidy_manifest()
         reconcile_commits(self._repository)
+        self._repository.checksums.record()
         self._tidy_derived()
+        self._repository.checksums.record()
         return UpkeepReport((*report.tables, manifest), report.commit, workers.name)
 
     def work_bytes(self) -> int:
@@ -206,6 +214,32 @@ class Upkeep:
             compaction=None,
             workers=self._workers,
             wants=lambda entry: incarnation.is_main or entry.table_branch is not None,
+            skips_drift=False,
+        )
+        return self._run(incarnation, run)
+
+    def rebuild_indexes(
+        self, incarnation: Incarnation, table_keys: tuple[str, ...]
+    ) -> UpkeepReport:
+        """Build the declared indexes of some tables anew, whatever is stored of them.
+
+        On a branch, tables on the main lineage of their dataset are left alone.
+        """
+        self._recovery.sweep()
+        entries = self._repository.reader.latest(incarnation).entries
+        for key in table_keys:
+            if key not in entries:
+                raise TypeNotFoundError(key, self._repository.reader.head_version(incarnation))
+        run = _Run(
+            WriterKind.ENSURE_INDICES,
+            "ensure_indices",
+            compaction=None,
+            workers=self._workers,
+            wants=lambda entry: (
+                entry.table_key in table_keys
+                and (incarnation.is_main or entry.table_branch is not None)
+            ),
+            rebuilds_indexes=True,
             skips_drift=False,
         )
         return self._run(incarnation, run)
@@ -347,7 +381,9 @@ class Upkeep:
             if known is not None and known.entry.state == entry.state:
                 return known
             compaction = run.compaction if sizes is None else sizes[entry.table_key]
-            request = UpkeepRequest(incarnation, operation_id, compaction, run.with_indexes)
+            request = UpkeepRequest(
+                incarnation, operation_id, compaction, run.with_indexes, run.rebuilds_indexes
+            )
             declared = declared_type(catalog, entry.table_key)
             return prepare_table(
                 self._datasets, entry, declared, request, workers=run.workers, earlier=known

@@ -57,6 +57,8 @@ class UpkeepRequest:
     operation_id: str
     compaction: CompactionOptions | None
     with_indexes: bool = True
+    rebuilds_indexes: bool = False
+    """Whether indexes are built anew, whatever is stored."""
 
 
 def declared_type(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
@@ -80,7 +82,8 @@ def prepare_table(
     plans_compaction = request.compaction is not None and bool(
         datasets.plan_compaction(at, request.compaction)
     )
-    work = plan_indexes(handle, declared) if request.with_indexes else IndexWork()
+    anew = request.rebuilds_indexes
+    work = plan_indexes(handle, declared, anew=anew) if request.with_indexes else IndexWork()
     if not plans_compaction and work.is_empty:
         return TableUpkeep(entry, None, work.pending)
     base = write_base(datasets, request.incarnation, entry, operation_id=request.operation_id)
@@ -88,7 +91,7 @@ def prepare_table(
     try:
         results = _compact(chain, declared, request, earlier) if plans_compaction else ()
         if request.with_indexes:
-            work = plan_indexes(chain.handle, declared)
+            work = plan_indexes(chain.handle, declared, anew=anew)
             if not work.is_empty:
                 chain.add(stage_indexes(datasets, chain.handle, work, workers))
     finally:
