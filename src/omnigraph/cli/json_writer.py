@@ -29,7 +29,7 @@ def json_text(value: object, *, indent: int | None = None, is_compact: bool = Fa
 class JsonWriter:
     """Writes one document to stdout as its parts come.
 
-    What it writes is what `json.dumps(…, indent=2)` would have written. A failure in the middle
+    What it writes is what `json_text(…, indent=2)` would have returned. A failure in the middle
     leaves a document that is not complete, and so no JSON.
     """
 

@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph
+from omnigraph.names import check_actor, check_commit_texts
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.spark.options import SourceOptionError, SourceOptions, refuse_options, subject_of
 from omnigraph.spark.side_files import SideFiles
@@ -122,6 +123,8 @@ def write_target(
     if kind not in ("node", "edge"):
         raise SourceOptionError(kind, "can only be read: name a `node` or an `edge` type to write")
     refuse_options(options, "a write", _READ_ONLY)
+    check_actor(options["actor"])
+    check_commit_texts(message=options["message"])
     owner = find_type(open_pinned(pin), kind, name)
     problems = [problem.message for problem in column_problems(owner, schema.fieldNames())]
     if problems:
