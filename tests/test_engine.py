@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from omnigraph import engine
+from omnigraph.changes.selection import Selection
 from omnigraph.engine import (
     EngineChoice,
     EngineDeclinedError,
@@ -15,9 +17,12 @@ from omnigraph.engine import (
     LoadRequest,
     choose,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, ReadTarget
+from omnigraph.names import UnknownChoiceError
 from omnigraph.write.load_result import LoadOptionsError, LoadResult
 
+HEAD = ReadTarget.branch("main")
+ALL = "query q() { match { $a: A } return { $a.n } }"
 AUTO, LOCAL, SPARK = EngineChoice.AUTO, EngineChoice.LOCAL, EngineChoice.SPARK
 
 
@@ -113,3 +118,36 @@ def test_tables_may_be_given_by_the_name_of_their_type(tmp_path: Path) -> None:
         tables = {"node:A": pa.table({"k": ["x"]}), "e": pa.table({"src": ["x"], "dst": ["x"]})}
         result = graph.load(tables, mode="append")
         assert (result.nodes, result.edges) == ((("A", 1),), (("E", 1),))
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda g, _: g.branch_merge("draft", engine="sprak"), "engine 'sprak': expected auto,"),
+        (lambda g, _: g.optimize(engine="sprak"), "engine 'sprak': expected auto, local, spark"),
+        (lambda g, _: list(g.changes_between(HEAD, HEAD, engine="sprak")), "engine 'sprak'"),
+        (lambda g, _: list(g.diff(HEAD, HEAD).rows(engine="sprak")), "engine 'sprak'"),
+        (lambda g, out: g.export(out, engine="sprak"), "engine 'sprak'"),
+        (lambda g, _: g.load(b"", mode="append", engine="sprak"), "engine 'sprak'"),
+        (lambda g, _: Graph.open(g.uri, mode="ro"), "mode 'ro': expected read_write, read_only"),
+        (lambda g, _: Graph.open(g.uri, durability="fast"), "durability 'fast': expected full"),
+        (lambda g, out: Graph.init(out, "node A", durability="fast"), "durability 'fast'"),
+        (lambda *_: Selection.of(ops=["insrt"]), "operation 'insrt': expected insert, update"),
+        (lambda *_: Selection.of(kinds=["nodes"]), "kind of entity 'nodes': expected node, edge"),
+        (lambda g, out: g.query(ALL).write(out, "csv"), "file format 'csv': expected arrow"),
+    ],
+)
+def test_an_unknown_choice_is_refused_with_those_that_are_known(
+    tmp_path: Path, call: Callable[[Graph, Path], object], problem: str
+) -> None:
+    with Graph.init(str(tmp_path / "graph"), "node A { n: I32? }") as graph:
+        graph.branch_create("draft")
+        with pytest.raises(UnknownChoiceError, match=problem):
+            call(graph, tmp_path / "out")
+
+
+def test_a_mode_may_be_given_as_text(tmp_path: Path) -> None:
+    uri = str(tmp_path / "graph")
+    Graph.init(uri, "node A { n: I32? }").close()
+    with Graph.open(uri, mode="read_write") as graph:
+        assert graph.load(b'{"type": "A", "data": {"n": 1}}', mode="append").commit is not None

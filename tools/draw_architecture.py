@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("What a request does", "#dcfce7", ("read", "write", "merge", "changes", "recovery")),
     ("One graph, one history", "#fef9c3", ("manifest", "search")),
     ("Languages and policy", "#fae8ff", ("syntax", "schema", "query", "policy")),
-    ("Ground", "#f1f5f9", ("errors", "names", "values", "clock")),
+    ("Ground", "#f1f5f9", ("texts", "errors", "names", "values", "clock")),
     ("The only door to storage", "#ffedd5", ("store",)),
 )
 DISK = ("__manifest", "nodes/<type>", "edges/<type>", "__recovery/", "_topology/")
@@ -96,7 +96,9 @@ def draw() -> str:
 
 def imports_text(room: Room) -> str:
     """Spell what a room may import, the ground rooms as one word."""
-    ground = [name for name in room.may_import if name in ("errors", "names", "values", "clock")]
+    ground = [
+        name for name in room.may_import if name in ("texts", "errors", "names", "values", "clock")
+    ]
     others = [name for name in room.may_import if name not in ground]
     words = (["ground"] if len(ground) == 4 else ground) + others
     return ", ".join(words) or "nothing"

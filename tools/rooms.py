@@ -19,13 +19,14 @@ class Room:
     may_import: tuple[str, ...]
 
 
-_GROUND = ("errors", "names", "values", "clock")
+_GROUND = ("texts", "errors", "names", "values", "clock")
 
 ROOMS: tuple[Room, ...] = (
-    Room(1, "errors", "the error tree", ()),
+    Room(1, "texts", "text from outside, as it may be shown and kept", ()),
+    Room(1, "errors", "the error tree", ("texts",)),
     Room(1, "clock", "the only source of time, ids, waiting and chance", ()),
-    Room(1, "names", "checked names and ids", ("errors",)),
-    Room(1, "values", "property types and their Arrow form", ("errors",)),
+    Room(1, "names", "checked names and ids", ("texts", "errors")),
+    Room(1, "values", "property types and their Arrow form", ("texts", "errors")),
     Room(2, "syntax", "source text, spans, diagnostics, the parser library", _GROUND),
     Room(3, "schema", "the `.pg` language, from grammar to migration plan", (*_GROUND, "syntax")),
     Room(
@@ -132,6 +133,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "lance": "store",
     "obstore": "store",
     "boto3": "store",
+    "xxhash": "store",
     "cedarpy": "policy",
     "pyspark": "spark",
     "fastapi": "server",

@@ -13,12 +13,16 @@ The first level says what the caller should do next:
 | `CorruptError` | stored data breaks an invariant | stop, keep the files, look |
 | `UnavailableError` | something this machine lacks (Java, an extra, a network) | install it |
 
-Every leaf keeps its facts as fields, builds its own message and survives pickling.
+Every leaf keeps its facts as fields, builds its own message and survives pickling. Every text that
+an error keeps (its message, its hint, its facts) may be shown to anybody: secrets of addresses are
+hidden, and what would steer a terminal is escaped (`omnigraph.texts`).
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
+
+from omnigraph.texts import shown
 
 
 class OmnigraphError(Exception):
@@ -29,6 +33,13 @@ class OmnigraphError(Exception):
 
     hint: str | None = None
     """What to do next, as one sentence or command."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(shown(each) if isinstance(each, str) else each for each in args))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Keep a fact; a text in the form in which it may be shown."""
+        super().__setattr__(name, shown(value) if isinstance(value, str) else value)
 
     @property
     def details(self) -> dict[str, object] | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Literal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.texts import folded, has_control, is_encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 TypeKind = Literal["interface", "node", "edge"]
 """The three namespaces of a schema, in their canonical order."""
@@ -39,6 +41,42 @@ RESERVED_EDGE_PROPERTIES: Final = LANCE_COLUMNS | {"id", "src", "dst", "from", "
 
 _SUGGESTION_LENGTH_MAX: Final = 64
 _SUGGESTION_CANDIDATES_MAX: Final = 5_000
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class UnknownChoiceError(InvalidInputError):
+    """A setting has none of its values."""
+
+    code = "OG-CHOICE"
+    hint = "use one of those"
+
+    def __init__(self, what: str, found: str, known: tuple[str, ...]) -> None:
+        self.what = what
+        self.found = found
+        self.known = known
+        super().__init__(f"unknown {what} '{found}': expected {', '.join(known)}")
+
+
+def choice(kind: type[Choice], text: str, what: str) -> Choice:
+    """Read one of the values of a setting.
+
+    >>> choice(StrEnum("Mode", ["MERGE"]), "merge", "load mode")
+    <Mode.MERGE: 'merge'>
+    """
+    return kind(one_of(tuple(kind), text, what))
+
+
+def one_of(known: tuple[str, ...], text: str, what: str) -> str:
+    """Return a text that is one of the values of a setting.
+
+    >>> one_of(("node", "edge"), "edge", "kind of entity")
+    'edge'
+    """
+    if text not in known:
+        raise UnknownChoiceError(what, text, known)
+    return text
 
 
 def nearest_name(name: str, candidates: Iterable[str]) -> str | None:
@@ -86,7 +124,7 @@ class IllegalNameError(InvalidInputError):
         self.kind = kind
         self.name = name
         self.reason = reason
-        super().__init__(f"{kind} name {name!r} {reason}")
+        super().__init__(f"{kind} name {_abridged(name)} {reason}")
 
 
 @dataclass(frozen=True, order=True)
@@ -105,7 +143,7 @@ class BranchName:
     @classmethod
     def parse(cls, text: str) -> BranchName:
         """Trim and check a name that a caller gave."""
-        trimmed = text.strip()
+        trimmed = _trimmed("branch", text)
         _check_path_name("branch", trimmed)
         if trimmed.partition("/")[0] == SCHEMA_APPLY_LOCK:
             raise IllegalNameError("branch", trimmed, "is reserved for the system")
@@ -126,9 +164,15 @@ class BranchName:
 
 def check_tag_name(text: str) -> str:
     """Trim and check the name of a tag."""
-    trimmed = text.strip()
+    trimmed = _trimmed("tag", text)
     _check_path_name("tag", trimmed)
     return trimmed
+
+
+def _trimmed(kind: str, text: object) -> str:
+    if not isinstance(text, str):
+        raise IllegalNameError(kind, f"of type {type(text).__name__}", "is no text")
+    return text.strip()
 
 
 def _check_path_name(kind: str, name: str) -> None:
@@ -145,6 +189,116 @@ def _check_path_name(kind: str, name: str) -> None:
                 name,
                 "is not legal: parts between slashes use letters, digits, `_`, `-` and single dots",
             )
+
+
+# -- who commits, and what a commit says -----------------------------------------------------------
+
+SYSTEM_ACTOR_PREFIX: Final = "omnigraph:"
+ACTOR_LENGTH_MAX: Final = 256
+MESSAGE_LENGTH_MAX: Final = 65_536
+PROPERTIES_MAX: Final = 256
+PROPERTY_KEY_LENGTH_MAX: Final = 256
+_SHOWN_MAX: Final = 60
+_HALF: Final = "holds half of a surrogate pair and has no UTF-8 form"
+_LINE_MARKS: Final = str.maketrans("", "", "\t\r\n")
+
+
+class InvalidActorError(InvalidInputError):
+    """An actor id cannot be used: it belongs to the system, or is not one line of plain text."""
+
+    code = "OG-ACTOR"
+    hint = "`--as NAME` with a name of your own"
+
+    def __init__(self, actor_id: object, reason: str) -> None:
+        self.actor_id = _abridged(actor_id)
+        self.reason = reason
+        super().__init__(f"actor id {self.actor_id} {reason}")
+
+
+class InvalidTextError(InvalidInputError):
+    """A message, a property or an id cannot be kept as it is."""
+
+    code = "OG-TEXT"
+    hint = "give plain text, without control characters"
+
+    def __init__(self, what: str, text: object, reason: str) -> None:
+        self.what = what
+        self.text = _abridged(text)
+        self.reason = reason
+        super().__init__(f"{what} {self.text} {reason}")
+
+
+def check_actor(actor_id: str | None) -> None:
+    """Refuse an actor id that belongs to the system, or that a list could not show on a line."""
+    if actor_id is None:
+        return
+    reason = _actor_problem(actor_id)
+    if reason is not None:
+        raise InvalidActorError(actor_id, reason)
+
+
+def _actor_problem(actor_id: object) -> str | None:
+    if not isinstance(actor_id, str):
+        return "is no text"
+    if not actor_id.strip():
+        return "is empty"
+    reason = _text_problem(actor_id, ACTOR_LENGTH_MAX)
+    if reason is not None:
+        return reason
+    if actor_id != actor_id.strip():
+        return "has blanks around it"
+    if folded(actor_id).startswith(SYSTEM_ACTOR_PREFIX):
+        return f"is reserved: ids starting with '{SYSTEM_ACTOR_PREFIX}' belong to the system"
+    return None
+
+
+def check_commit_texts(
+    *, message: str | None = None, properties: Mapping[str, str] | None = None
+) -> None:
+    """Refuse a message or properties that a commit cannot keep; a message may have lines."""
+    if message is not None:
+        _check_text("the commit message", message, MESSAGE_LENGTH_MAX, has_lines=True)
+    if properties is None:
+        return
+    if len(properties) > PROPERTIES_MAX:
+        raise InvalidTextError(
+            "the list of properties", f"({len(properties)})", f"is longer than {PROPERTIES_MAX}"
+        )
+    for key, value in properties.items():
+        _check_text("the property name", key, PROPERTY_KEY_LENGTH_MAX)
+        if not key.strip():
+            raise InvalidTextError("the property name", key, "is empty")
+        _check_text(f"the value of property {key!r}", value, MESSAGE_LENGTH_MAX, has_lines=True)
+
+
+def check_id(what: str, text: str | None) -> None:
+    """Refuse a text that is no id for sure: one that is not plain text on one line."""
+    if text is not None:
+        _check_text(what, text, ACTOR_LENGTH_MAX)
+
+
+def _check_text(what: str, text: object, length_max: int, *, has_lines: bool = False) -> None:
+    if not isinstance(text, str):
+        raise InvalidTextError(what, text, "is no text")
+    reason = _text_problem(text.translate(_LINE_MARKS) if has_lines else text, length_max)
+    if reason is not None:
+        raise InvalidTextError(what, text, reason)
+
+
+def _text_problem(text: str, length_max: int) -> str | None:
+    if len(text) > length_max:
+        return f"is longer than {length_max} characters"
+    if not is_encodable(text):
+        return _HALF
+    return "holds a control character" if has_control(text) else None
+
+
+def _abridged(text: object) -> str:
+    """Return a text as a literal of bounded length, so that no part of it passes for ours."""
+    if not isinstance(text, str):
+        return f"of type {type(text).__name__}"
+    shown = ascii(text) if not is_encodable(text) else repr(text)
+    return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}…"
 
 
 def fnv1a64(text: str) -> str:

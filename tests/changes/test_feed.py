@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.changes.commit_changes import PageLimitError, ParentlessCommitError
 from omnigraph.changes.feed import FeedRequest, FeedStartError
 from omnigraph.changes.selection import Selection
-from omnigraph.changes.tokens import CursorRejectedError
+from omnigraph.changes.tokens import CursorRejectedError, decode, encode
 from omnigraph.graph import Graph, ReadTarget
 
 SCHEMA = """
@@ -241,3 +241,14 @@ def test_the_difference_of_two_states_names_what_differs(graph: Graph) -> None:
     }
     nothing = graph.diff_between(ReadTarget.branch("main"), ReadTarget.branch("main"))
     assert nothing.changes == ()
+
+
+def test_a_token_that_names_another_operation_of_a_row_is_rejected(graph: Graph) -> None:
+    """A checksum does not say who made a token, so every field of it is checked."""
+    load(graph, *(doc(f"d{number}") for number in range(3)))
+    page = graph.poll_changes(FeedRequest(start="beginning", limit=2)).to_json()
+    fields = decode(str(page["next_page_token"]), "feed-page")
+    assert fields["position"]["op"] == 0
+    forged = encode("feed-page", fields | {"position": fields["position"] | {"op": 1}})
+    with pytest.raises(CursorRejectedError, match="not in this commit"):
+        graph.poll_changes(FeedRequest(page_token=forged, limit=2))

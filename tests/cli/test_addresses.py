@@ -33,6 +33,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("snapshot", "--store=g.omni"),
         ("snapshot", "--profile", "here"),
         ("--profile", "here", "snapshot"),
+        ("query", "all", "--query", "q.gq", "--profile", "here"),
+        ("--profile", "here", "query", "all", "--query", "q.gq"),
     ],
 )
 def test_every_way_to_address_a_graph_reaches_it(

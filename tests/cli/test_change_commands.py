@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from support.terminal import Terminal
@@ -56,6 +58,23 @@ def test_conflicts_are_listed_and_a_preference_settles_them(
     assert read.out.splitlines()[1:] == ["ann,31", "bo,null"]
 
 
+def test_a_merge_that_leaves_an_edge_without_its_node_says_so(
+    omnigraph: Terminal, branched: str
+) -> None:
+    uri = ("--uri", branched)
+    mutate(omnigraph, branched, 'delete Person where name = "ann"', "draft")
+    mutate(omnigraph, branched, 'insert Knows { from: "ann", to: "ann" }')
+    refused = omnigraph("branch", "merge", "draft", *uri)
+    assert refused.code == 1
+    assert "edge type 'Knows'" in refused.err
+    assert "(orphan_edge)" in refused.err
+    planned = omnigraph("branch", "merge", "draft", "--dry-run", *uri)
+    assert planned.code == 1
+    assert planned.out.startswith("cannot merge draft into main: 2 conflicts\n")
+    listed = omnigraph("branch", "conflicts", "draft", "--out", "found.jsonl", *uri)
+    assert listed.out == "wrote 2 conflicts to found.jsonl\n"
+
+
 def test_a_branch_that_cannot_be_deleted_is_a_warning(omnigraph: Terminal, branched: str) -> None:
     uri = ("--uri", branched)
     assert omnigraph("branch", "create", "child", "--from", "draft", *uri).code == 0
@@ -95,3 +114,15 @@ def test_a_commit_and_the_feed_tell_the_same(omnigraph: Terminal, branched: str)
     assert text.startswith("(no new commits)\ncursor: ")
     both = omnigraph("changes", "poll", "--cursor", "x", "--start", "now", *uri)
     assert both.code == 2
+
+
+def test_a_value_is_spelled_by_its_own_type_when_an_edge_type_has_the_name_too(
+    omnigraph: Terminal, tmp_path: Path
+) -> None:
+    (tmp_path / "twin.pg").write_text(
+        "node Likes { name: String @key  at: Date? }\nedge Likes: Likes -> Likes { at: I64? }\n"
+    )
+    assert omnigraph("init", "--schema", "twin.pg", "twin.omni").code == 0
+    mutate(omnigraph, "twin.omni", 'insert Likes { name: "a", at: date("1970-01-02") }')
+    told = omnigraph("changes", "poll", "--start", "beginning", "--uri", "twin.omni")
+    assert "  + at: 1970-01-02" in told.out.splitlines()

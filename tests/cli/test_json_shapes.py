@@ -72,7 +72,7 @@ READS = """
 query all --query people.gq --store URI
 query all --query people.gq --snapshot HEAD --store URI
 query all --query people.gq --explain --store URI
-query all --query people.gq --profile --store URI
+query all --query people.gq --analyze --store URI
 snapshot URI
 commit list URI
 blob stat node Person ann photo --store URI
@@ -86,7 +86,7 @@ OTHERS = """
 ingest URI --data people.jsonl
 mutate age --query people.gq --params '{"n": "bob", "a": 4}' --branch draft --store URI
 mutate age --query people.gq --params '{"n": "bob", "a": 5}' --store URI
-branch merge draft --dry-run --uri URI
+branch merge draft --dry-run --uri URI  # exit 1
 branch merge draft --uri URI  # exit 1
 branch conflicts draft --out conflicts.jsonl --uri URI
 branch merge draft --prefer source --delete-branch --uri URI
@@ -125,6 +125,8 @@ profile show
 profile show good
 doctor URI --no-spark
 doctor nowhere.omni --no-spark  # exit 1
+doctor URI --scrub
+doctor URI --scrub --sample 5% --seed x
 snapshot nowhere.omni  # exit 1
 """
 

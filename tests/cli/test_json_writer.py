@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cli.json_writer import JsonWriter
+from omnigraph.cli.json_writer import JsonWriter, json_text
+from omnigraph.texts import has_control
 
 TEXTS = st.text(max_size=6) | st.sampled_from(["\u2028", "a\x85b", "\n", '"', "→"])
 LEAVES = st.none() | st.booleans() | st.integers() | TEXTS
@@ -40,4 +41,9 @@ def test_parts_make_the_whole(value: object, depth: int) -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         write(JsonWriter(), value, depth=depth)
-    assert printed.getvalue() == json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    assert printed.getvalue() == json_text(value, indent=2) + "\n"
+    assert json.loads(printed.getvalue()) == value
+    # Only what steers a terminal is spelled differently.
+    plain = json.dumps(value, indent=2, ensure_ascii=False)
+    if not any(has_control(mark) for mark in plain if mark != "\n"):
+        assert printed.getvalue() == plain + "\n"

@@ -97,8 +97,10 @@ def test_explain_shows_the_plan_only(store: str, capsys: pytest.CaptureFixture[s
     assert "ann" not in out
 
 
-def test_profile_speaks_on_stderr(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, err = outputs(capsys, "--store", store, "-e", ALL, "--profile")
+def test_what_was_measured_is_told_on_stderr(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, err = outputs(capsys, "--store", store, "-e", ALL, "--analyze")
     assert out.startswith("2 rows")
     assert "elapsed_ms" in err
 

@@ -198,3 +198,118 @@ def test_an_unreadable_record_can_be_set_aside(place: Place, call: Call) -> None
     assert shape(out)["path"] == "__recovery-quarantine/01BAD.json"
     with Graph.open(place.uri, durability="process") as graph:
         add(graph, "ann")
+
+
+# -- doctor --scrub --------------------------------------------------------------------------------
+
+
+def damage(place: Place, part: str) -> str:
+    """Flip a bit of the first file whose path has this part."""
+    objects = place.store().objects
+    path = next(info.path for info in objects.list() if part in info.path)
+    data = objects.get(path).data
+    objects.put(path, bytes([data[0] ^ 1]) + data[1:])
+    return path
+
+
+def test_a_sound_graph_passes_the_scrub(place: Place, call: Call) -> None:
+    with place.init() as graph:
+        add(graph, "ann")
+    code, out, _ = call("doctor", place.uri, "--scrub")
+    assert code == 0
+    assert "nothing is damaged" in out
+    code, out, _ = call("doctor", place.uri, "--scrub", "--sample", "5%", "--json")
+    found = shape(out)
+    assert (code, found["ok"], found["share"]) == (0, True, 0.05)
+    assert found["compared"] < found["files"]
+
+
+def test_a_damaged_file_is_named_and_ends_with_exit_code_1(place: Place, call: Call) -> None:
+    with place.init() as graph:
+        kept = graph.snapshot().commit_id
+        add(graph, "ann")
+        graph.branch_create("dev")
+    path = damage(place, "nodes/40d76f1f51639ec0/data/")
+    code, out, _ = call("doctor", place.uri, "--scrub")
+    assert code == 1
+    assert f"PROBLEM {path}: content, the bytes are not what was written" in out
+    assert "rows of node:Person: 1 rows of fragment 0, row ids 0 to 0" in out
+    assert f"branch main: 1 of 2 commits readable, newest {kept}" in out
+    assert f"restore `{path}` from a backup" in out
+    code, out, _ = call("doctor", place.uri, "--scrub", "--branch", "dev", "--json")
+    found = shape(out)
+    assert (code, found["ok"], len(found["damaged"])) == (1, False, 1)
+    assert set(found["damaged"][0]) == {
+        "path",
+        "kind",
+        "table",
+        "problem",
+        "detail",
+        "rows",
+        "commits",
+        "remedy",
+    }
+
+
+def test_files_without_a_checksum_are_adopted(place: Place, call: Call) -> None:
+    with Graph.init(place.uri, SCHEMA, checksums=False) as graph:
+        add(graph, "ann")
+    code, out, _ = call("doctor", place.uri, "--scrub")
+    assert code == 0
+    assert "files have no checksum" in out
+    assert "`omnigraph doctor --scrub --adopt`" in out
+    code, out, _ = call("doctor", place.uri, "--scrub", "--adopt")
+    assert code == 0
+    assert "files have got a checksum" in out
+    code, out, _ = call("doctor", place.uri, "--scrub")
+    assert "no checksum" not in out
+
+
+def test_a_scrub_works_on_a_graph_that_cannot_be_opened(place: Place, call: Call) -> None:
+    with place.init() as graph:
+        add(graph, "ann")
+    objects = place.store().objects
+    path = max(
+        info.path for info in objects.list("__manifest/_versions") if "hint" not in info.path
+    )
+    objects.put(path, b"x" * 100)
+    code, out, _ = call("doctor", place.uri, "--scrub")
+    assert code == 1
+    assert path in out
+
+
+@pytest.mark.parametrize("option", ["--adopt", "--sample=5%", "--branch=dev", "--seed=x"])
+def test_options_of_the_scrub_need_it(place: Place, call: Call, option: str) -> None:
+    place.init()
+    code, _, err = call("doctor", place.uri, "--no-spark", option)
+    assert code == 2
+    assert "need --scrub" in err
+
+
+@pytest.mark.parametrize("sample", ["0%", "5", "101%", "many"])
+def test_a_sample_is_a_percentage(place: Place, call: Call, sample: str) -> None:
+    place.init()
+    code, _, err = call("doctor", place.uri, "--scrub", "--sample", sample)
+    assert code == 2
+    assert "is not a share" in err
+
+
+def test_an_index_is_built_anew(place: Place, call: Call) -> None:
+    with place.init() as graph:
+        add(graph, "ann")
+        graph.optimize()
+    path = damage(place, "/_indices/")
+    code, out, _ = call("doctor", place.uri, "--scrub")
+    assert code == 1
+    assert f"`omnigraph optimize --rebuild-indexes {PERSON}`" in out
+    code, out, _ = call("optimize", place.uri, "--rebuild-indexes", PERSON)
+    assert code == 0
+    assert "indexes brought up to date" in out
+    uuids = {s.uuid for i in place.open().snapshot().open(PERSON).indexes() for s in i.segments}
+    assert path.split("/")[-2] not in uuids
+    code, _, err = call("optimize", place.uri, "--branch", "dev")
+    assert code == 2
+    assert "--branch needs --rebuild-indexes" in err
+    code, _, err = call("optimize", place.uri, "--rebuild-indexes", "node:Nobody")
+    assert code == 1
+    assert "node:Nobody" in err

@@ -17,11 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.cli.app import run
 from omnigraph.errors import DeniedError, OmnigraphError, OutcomeUnknownError
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode
+from omnigraph.manifest.layout import MANIFEST
 from omnigraph.recovery import failpoints
 from omnigraph.store.errors import StorageFullError, StoragePermissionError
+from omnigraph.write.cleanup import DatasetCleanup
 from omnigraph.write.protocol import WriteUnsettledError
 from support.places import Place
 from support.sweep_jobs import JOBS_BY_NAME, Job, prepare
@@ -216,3 +219,40 @@ def test_a_read_only_disk_can_be_opened_for_reading(
     assert caught.value.errno == errno.EROFS
     with pytest.raises(DeniedError):
         place.open().mutate('query q() { insert Person { name: "x" } }')
+
+
+@pytest.mark.parametrize("orphans", [False, True])
+def test_a_cleanup_of_a_disk_that_may_only_be_read_says_so_for_every_dataset(
+    template: Place, disk: Disk, capsys: pytest.CaptureFixture[str], *, orphans: bool
+) -> None:
+    place = Place(str(disk.root / "graph"))
+    shutil.copytree(template.uri, place.uri)
+    with place.open() as graph:
+        for number in range(3):
+            rows = b'{"type": "Person", "data": {"name": "%d"}}' % number
+            graph.load(rows, mode="merge")
+    if orphans:
+        for folder in ("nodes", "__recovery"):
+            (Path(place.uri) / folder).mkdir(exist_ok=True)
+            (Path(place.uri) / folder / ".og-put-0").touch()
+    disk.refuse()
+    with place.open() as graph:
+        due = {
+            d.type_key for d in graph.cleanup(keep_versions=1, orphan_age_s=0).datasets if goes(d)
+        }
+        result = graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert MANIFEST in due
+    assert ("temporary files" in due) is orphans
+    assert due <= {each.type_key for each in result.failed}
+    assert {each.error_code for each in result.failed} == {"OG-STORE-PERMISSION"}
+    assert not any(map(goes, result.failed))
+    words = ["cleanup", place.uri, "--keep", "1", "--orphan-age", "0s", "--confirm"]
+    for form in ([], ["--json"]):
+        assert run([*words, *form]) == 1
+        assert "OG-STORE-PERMISSION" in capsys.readouterr().out
+    disk.relent()
+    assert run(words) == 0
+
+
+def goes(dataset: DatasetCleanup) -> bool:
+    return dataset.old_versions_removed > 0 or dataset.files_removed > 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.graph import Graph, ReadOnlyGraphError, ReservedActorError
+from omnigraph.graph import Graph, InvalidActorError, ReadOnlyGraphError
 from omnigraph.manifest import OpenMode, ReadTarget
 from omnigraph.manifest.branches import Branches, Origin
 from omnigraph.manifest.errors import (
@@ -583,7 +583,7 @@ def test_branches_of_different_names_come_and_go_at_once(local_place: Place) -> 
 
 @pytest.mark.parametrize("actor_id", ["omnigraph:recovery", "omnigraph:", "omnigraph:me"])
 def test_actors_of_the_system_are_refused_from_callers(local_place: Place, actor_id: str) -> None:
-    with pytest.raises(ReservedActorError):
+    with pytest.raises(InvalidActorError):
         Graph.init(local_place.uri, "node Person { name: String @key }", actor_id=actor_id)
     assert not Path(local_place.uri).exists()
     graph = local_place.init()
@@ -594,7 +594,7 @@ def test_actors_of_the_system_are_refused_from_callers(local_place: Place, actor
         lambda: graph.branch_delete("dev", actor_id=actor_id),
         lambda: graph.tag_create("v1", actor_id=actor_id),
     ):
-        with pytest.raises(ReservedActorError, match="belong"):
+        with pytest.raises(InvalidActorError, match="belong"):
             call()
     assert graph.branch_list() == ["main", "dev"]
     assert graph.tag_list() == []

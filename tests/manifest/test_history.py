@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.graph.core import ForeignSnapshotError
 from omnigraph.manifest import CommitDraft, ReadTarget, Requirements, Updates
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
@@ -203,6 +206,31 @@ def test_a_manifest_version_is_read_where_it_was_made(graph: Graph) -> None:
         graph.snapshot_at_version(6)
 
 
+def test_a_snapshot_is_a_target_of_every_read(place: Place, tmp_path: Path) -> None:
+    graph = place.init()
+    add(graph, "ann")
+    version = graph.snapshot().manifest_version
+    add(graph, "bob")
+    old = graph.snapshot_at_version(version)
+    text = "query q() { match { $p: Person } return { $p.name } order { $p.name } }"
+    found = graph.query(text, target=old)
+    assert found.to_pylist() == [{"p.name": "ann"}]
+    assert found.target.snapshot == old.commit_id
+    assert len(list(graph.export_lines(target=old))) == 1
+    assert graph.export(tmp_path / "out", target=old).rows == 1
+    changes = graph.diff_between(old, ReadTarget.branch("main"))
+    assert [change["id"] for change in changes.changes] == ["bob"]
+    assert graph.tag_create("then", old).commit_id == old.commit_id
+
+
+def test_a_snapshot_of_another_handle_is_refused(place: Place) -> None:
+    graph, other = place.init(), place.open()
+    with pytest.raises(ForeignSnapshotError, match="another handle"):
+        graph.query(
+            "query q() { match { $p: Person } return { $p.name } }", target=other.snapshot()
+        )
+
+
 def test_one_entity_at_one_version(place: Place) -> None:
     graph = place.init()
     add(graph, "ann")
@@ -296,6 +324,26 @@ def test_a_manifest_version_that_cleanup_removed_says_so(local_place: Place) -> 
     with pytest.raises(VersionRemovedError):
         fresh.entity_at(PERSON, "p0", 2)
     assert ids(fresh.snapshot()) == ["p0", "p1", "p2"]
+
+
+@pytest.mark.parametrize("location", [MANIFEST, PERSON])
+def test_a_handle_that_has_read_a_removed_commit_cannot_name_it(
+    place: Place, location: str
+) -> None:
+    graph = place.init()
+    for number in range(3):
+        add(graph, f"p{number}")
+    target = ReadTarget.commit(graph.list_commits()[1].graph_commit_id)
+    assert ids(graph.snapshot_of(target)) == ["p0", "p1"]
+    entry = graph.snapshot().entries[PERSON]
+    forget_old_versions(place.open(), MANIFEST if location == MANIFEST else entry.location)
+    what = "the manifest of branch 'main'" if location == MANIFEST else PERSON
+    with pytest.raises(VersionRemovedError, match=f"of {what} .* cleanup has removed it"):
+        graph.tag_create("then", target)
+    assert graph.tag_list() == []
+    datasets = repository_of(graph).store.datasets
+    assert datasets.list_tags(MANIFEST) == ()
+    assert graph.tag_create("now").commit_id == graph.head_commit_id_for_branch()
 
 
 def test_a_table_version_that_cleanup_removed_says_so(local_place: Place) -> None:

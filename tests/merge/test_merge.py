@@ -15,7 +15,12 @@ from omnigraph.graph import Graph, ReadTarget
 from omnigraph.manifest import Snapshot
 from omnigraph.manifest.history import History
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.merge.conflicts import ConflictKind, MergeConflictError, ReadSetConflictError
+from omnigraph.merge.conflicts import (
+    ConflictKind,
+    Conflicts,
+    MergeConflictError,
+    ReadSetConflictError,
+)
 from omnigraph.merge.decision_file import DecisionFileError
 from omnigraph.merge.merger import SameBranchError
 from omnigraph.merge.resolve import NotInConflictError
@@ -196,6 +201,128 @@ def test_an_edge_to_a_node_that_the_target_deleted_is_an_orphan(graph: Graph) ->
     with pytest.raises(MergeConflictError) as caught:
         graph.branch_merge("main", "draft")
     assert [each.kind for each in caught.value.conflicts] == [ConflictKind.ORPHAN_EDGE]
+
+
+@pytest.mark.parametrize("strategy", ["row", "property"])
+def test_an_edge_that_only_the_target_has_is_an_orphan_when_its_node_goes(
+    graph: Graph, strategy: str
+) -> None:
+    """The merge does not write to the table of the edge, and its conflict is in that table."""
+    put(graph, "main", doc("a"), doc("b"))
+    graph.branch_create("draft")
+    delete(graph, "draft", "b")
+    put(graph, "main", cites("e1", "a", "b"), cites("e2", "b", "b"))
+    expected = [
+        ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e1", "dst 'b' not found in Doc"),
+        ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e2", "dst 'b' not found in Doc"),
+        ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e2", "src 'b' not found in Doc"),
+    ]
+
+    def told(found: Conflicts) -> list[tuple[str, ConflictKind, str | None, str]]:
+        return [(each.table_key, each.kind, each.entity_id, each.message) for each in found]
+
+    with pytest.raises(MergeConflictError) as caught:
+        graph.branch_merge("draft", strategy=strategy)
+    assert told(caught.value.conflicts) == expected
+    planned = graph.branch_merge("draft", strategy=strategy, dry_run=True)
+    assert told(planned.conflicts) == expected
+
+
+def test_undoing_a_commit_whose_node_is_linked_since_names_the_edge(graph: Graph) -> None:
+    put(graph, "main", doc("a"))
+    put(graph, "main", doc("b"))
+    commit = graph.head_commit_id_for_branch()
+    put(graph, "main", cites("e1", "a", "b"))
+    with pytest.raises(MergeConflictError) as caught:
+        graph.commit_revert(commit)
+    found = [(each.table_key, each.kind, each.entity_id) for each in caught.value.conflicts]
+    assert found == [("edge:Cites", ConflictKind.ORPHAN_EDGE, "e1")]
+
+
+NAMESAKES = """
+node Doc { slug: String @key }
+node Likes { slug: String @key  code: String? @unique }
+edge Likes: Doc -> Doc { code: String? @unique }
+"""
+
+
+@pytest.fixture
+def namesakes(tmp_path: Path) -> Graph:
+    """A graph in which a node type and an edge type have one name, and a branch of it."""
+    root = str(tmp_path / "namesakes.omni")
+    graph = Graph.init(root, NAMESAKES, durability="process", auto_optimize=False)
+    put(graph, "main", doc("a"), doc("b"), likes("n", code="old"), liked("e", code="old"))
+    graph.branch_create("draft")
+    return graph
+
+
+def likes(slug: str, **values: Any) -> Values:
+    return {"type": "Likes", "data": {"slug": slug, **values}}
+
+
+def liked(edge_id: str, **values: Any) -> Values:
+    return {"edge": "Likes", "from": "a", "to": "b", "data": {"id": edge_id, **values}}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "table_key", "entity_id"),
+    [
+        ([liked("e1", code="x"), likes("n1")], liked("e2", code="x"), "edge:Likes", "e1"),
+        ([likes("n1", code="x"), liked("e1")], likes("n2", code="x"), "node:Likes", "n1"),
+    ],
+    ids=["edge", "node"],
+)
+def test_a_conflict_names_the_table_also_when_a_node_and_an_edge_type_have_one_name(
+    namesakes: Graph, mine: list[Values], theirs: Values, table_key: str, entity_id: str
+) -> None:
+    put(namesakes, "draft", *mine)
+    put(namesakes, "main", theirs)
+    with pytest.raises(MergeConflictError) as caught:
+        namesakes.branch_merge("draft")
+    found = [(each.table_key, each.kind, each.entity_id) for each in caught.value.conflicts]
+    assert found == [(table_key, ConflictKind.UNIQUE_VIOLATION, entity_id)]
+
+
+def test_a_file_settles_rows_of_namesakes(namesakes: Graph, tmp_path: Path) -> None:
+    put(namesakes, "draft", likes("n", code="mine"), liked("e", code="mine"))
+    put(namesakes, "main", likes("n", code="theirs"), liked("e", code="theirs"))
+    lines = [json.loads(line) for line in namesakes.merge_conflicts("draft")]
+    kinds = [(line["entity_kind"], line["type"], line["id"]) for line in lines]
+    assert kinds == [("edge", "Likes", "e"), ("node", "Likes", "n")]
+    path = tmp_path / "decisions.jsonl"
+    path.write_text("\n".join(json.dumps(line | {"take": "source"}) for line in lines))
+    namesakes.branch_merge("draft", resolve_file=path)
+    stored = [json.loads(line) for line in stream_lines(namesakes.snapshot(), ["Likes"])]
+    assert [each["data"]["code"] for each in stored] == ["mine", "mine"]
+
+
+def test_a_line_that_may_mean_two_types_is_refused(namesakes: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_text('{"type": "Likes", "id": "e", "take": "source"}')
+    with pytest.raises(DecisionFileError, match="give entity_kind too"):
+        namesakes.branch_merge("draft", resolve_file=path)
+
+
+def test_broken_rules_are_listed_where_no_row_is_in_conflict(graph: Graph, tmp_path: Path) -> None:
+    put(graph, "main", doc("a"), doc("b"), doc("c"), doc("d"))
+    graph.branch_create("draft")
+    delete(graph, "draft", "b")
+    put(graph, "draft", cites("e2", "a", "c"), cites("e3", "a", "d"))
+    put(graph, "main", cites("e1", "a", "b"), cites("e4", "a", "a"))
+    text = "\n".join(graph.merge_conflicts("draft"))
+    found = [json.loads(line) for line in text.splitlines()]
+    assert [(line["type"], line["id"], line["kind"]) for line in found] == [
+        ("Cites", "e1", "orphan_edge"),
+        ("Cites", None, "cardinality_violation"),
+    ]
+    assert found[0]["message"] == "dst 'b' not found in Doc"
+    path = tmp_path / "decisions.jsonl"
+    path.write_text(text)
+    with pytest.raises(MergeConflictError):
+        graph.branch_merge("draft", resolve_file=path)
+    path.write_text(json.dumps(found[0] | {"take": "delete"}))
+    with pytest.raises(NotInConflictError):
+        graph.branch_merge("draft", resolve_file=path)
 
 
 def test_merging_main_into_a_branch_points_at_what_main_has(graph: Graph) -> None:

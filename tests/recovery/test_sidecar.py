@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import orjson
 import pytest
 
@@ -15,6 +18,7 @@ from omnigraph.recovery.sidecar import (
     WriterKind,
     read_sidecar,
 )
+from support.json_damage import exchanged, places
 
 FORK = ForkOrigin(None, 7)
 ENTRY = Entry("node:Person", "nodes/a", "draft.01J", 7, 12, 100, "draft.01X")
@@ -155,7 +159,7 @@ def test_a_record_of_the_first_version_is_read() -> None:
         (b'{"schema_version": 3, "branch": "draft"}', "its version is 3", "draft"),
         (b'{"schema_version": 2, "branch": "draft"}', "a member is wrong", "draft"),
         (b'{"schema_version": 2, "branch": 7}', "a member is wrong", None),
-        (b'{"schema_version": 2, "branch": "a\\"b", "tab', "not JSON", 'a"b'),
+        (b'{"schema_version": 2, "branch": "a\\/b", "tab', "not JSON", "a/b"),
         (b'{"schema_version": 2, "branch": "dra', "not JSON", None),
     ],
 )
@@ -168,3 +172,64 @@ def test_an_unreadable_record_names_the_file_and_the_branch_if_it_can(
     assert "__recovery/01OP.json" in str(caught.value)
     assert "omnigraph recovery quarantine 01OP --confirm" in str(caught.value.hint)
     assert caught.value.branch == branch
+
+
+def unchecked(record: Sidecar) -> dict[str, Any]:
+    """Return the stored form as releases wrote it whose records had no check."""
+    form: dict[str, Any] = orjson.loads(record.to_json())
+    del form["check"]
+    return form
+
+
+WRONG: tuple[object, ...] = (None, 3, -1, 1.5, True, "", "../x", "/x", "x\0", [], [3], {}, {"a": 3})
+
+
+def test_a_record_with_a_member_of_another_shape_is_unreadable_or_still_a_record() -> None:
+    record = full_record()
+    form = unchecked(record)
+    for place in places(form):
+        for wrong in WRONG:
+            data = orjson.dumps(exchanged(form, place, wrong))
+            with suppress(UnreadableSidecarError):
+                found = read_sidecar(record.path, data)
+                assert read_sidecar(record.path, found.to_json()).tables == found.tables
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *(("tables", 0, name) for name in ("table_path", "table_branch")),
+        ("tables", 0, "entry", "location"),
+        ("tables", 1, "fork_of", "branch"),
+        ("additional_registrations", 0, "table_path"),
+        ("branch_incarnation",),
+    ],
+)
+@pytest.mark.parametrize("path", ["../x", "/etc", "a//b", "", ".", "a/../b", "x\0", 3])
+def test_a_path_that_is_none_of_a_dataset_makes_a_record_unreadable(
+    place: tuple[Any, ...], path: object
+) -> None:
+    record = full_record()
+    data = orjson.dumps(exchanged(unchecked(record), place, path))
+    with pytest.raises(UnreadableSidecarError, match=str(place[-1])) as caught:
+        read_sidecar(record.path, data)
+    assert record.path in str(caught.value)
+    assert caught.value.branch == "draft"
+
+
+def test_a_record_under_the_name_of_another_operation_is_unreadable() -> None:
+    with pytest.raises(UnreadableSidecarError, match="another operation"):
+        read_sidecar("__recovery/01OTHER.json", full_record().to_json())
+
+
+def test_no_flipped_bit_is_taken_for_what_was_written() -> None:
+    record = full_record()
+    data = record.to_json()
+    for place in range(len(data)):
+        for bit in range(8):
+            flipped = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+            try:
+                read = read_sidecar(record.path, flipped)
+            except UnreadableSidecarError:
+                continue
+            assert read == record, f"byte {place}, bit {bit}"

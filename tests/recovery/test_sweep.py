@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.manifest import Entry, OpenMode, Repository
 from omnigraph.manifest.errors import CommitSettledError, ExpectedVersionMismatchError
@@ -35,6 +37,7 @@ from omnigraph.store.errors import StaleBaseError
 from omnigraph.write.optimize import UncleanRecoveryError
 from omnigraph.write.strays import DriftNeedsRepairError
 from support.jobs import append_job, committer
+from support.json_damage import exchanged, places
 from support.writer import people
 
 pytestmark = pytest.mark.usefixtures("disarmed")
@@ -497,6 +500,68 @@ def test_an_unreadable_record_of_another_branch_blocks_nobody_else(root: str) ->
     repository.store.objects.put(f"{FOLDER}/01BAD.json", b'{"schema_version": 9, "branch": "x"}')
     write_both(repository)
     assert stored(repository) == FULL
+
+
+SHAPES: list[object] = [
+    [],
+    [1],
+    3,
+    "x",
+    None,
+    {},
+    {"schema_version": 2},
+    {"schema_version": 2, "branch": "main"},
+    {"schema_version": 1, "branch": "main", "operation_id": "01BAD"},
+    {"schema_version": 2, "branch": ["main"], "operation_id": "01BAD"},
+    {"schema_version": 2, "branch": "../x", "operation_id": "01BAD", "tables": []},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=orjson.dumps)
+def test_a_record_of_another_shape_is_unreadable_as_one_that_is_no_json(
+    root: str, shape: object
+) -> None:
+    repository = repository_at(root)
+    repository.store.objects.put(f"{FOLDER}/01BAD.json", orjson.dumps(shape))
+    names_branch = isinstance(shape, dict) and shape.get("branch") == "main"
+    (pending,) = Recovery(repository).status()
+    assert (pending.operation_id, pending.verdict) == ("01BAD", Verdict.STOP)
+    if not names_branch:
+        with pytest.raises(UnreadableSidecarError, match=r"__recovery/01BAD\.json"):
+            Graph.open(root)
+    with pytest.raises(UnreadableSidecarError, match=r"__recovery/01BAD\.json"):
+        write_both(repository)
+    assert Graph.open(root, mode=OpenMode.READ_ONLY).branch_list() == ["main"]
+    Recovery(repository).quarantine("01BAD")
+    write_both(repository)
+    assert stored(repository) == FULL
+
+
+@pytest.mark.slow
+def test_whatever_one_member_of_a_record_becomes_opening_says_which_record_it_is(
+    root: str, tmp_path: Path
+) -> None:
+    repository = repository_at(root)
+    failpoints.arm("write.post_phase_b_pre_manifest_commit")
+    with pytest.raises(FailpointError):
+        write_both(repository)
+    failpoints.disarm()
+    (info,) = repository.store.objects.list(FOLDER)
+    operation_id = info.path.partition("/")[2].removesuffix(".json")
+    form = orjson.loads(repository.store.objects.get(info.path).data)
+    nameless: list[tuple[object, ...]] = []
+    for number, place in enumerate(places(form)):
+        for turn, wrong in enumerate((None, 3, "x", "../x", [], {})):
+            here = tmp_path / f"{number}-{turn}"
+            shutil.copytree(root, here)
+            (here / info.path).write_bytes(orjson.dumps(exchanged(form, place, wrong)))
+            try:
+                Graph.open(here, durability="process").refresh()
+            except OmnigraphError as error:
+                if operation_id not in str(error):
+                    nameless.append((place, wrong, str(error)))
+            shutil.rmtree(here)
+    assert nameless == []
 
 
 def test_every_declared_failpoint_is_used_by_these_tests() -> None:

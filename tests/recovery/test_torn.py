@@ -14,7 +14,7 @@ from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, ReadTarget, open_repository
-from omnigraph.manifest.layout import COMMITS, MANIFEST, RECOVERIES
+from omnigraph.manifest.layout import CHECKSUMS, COMMITS, MANIFEST, RECOVERIES
 from omnigraph.recovery import Recovery, RecoveryKind, failpoints
 from omnigraph.recovery.failpoints import FailpointError
 from omnigraph.recovery.torn import TornHeadError
@@ -298,3 +298,37 @@ def open_under(place: Place, plan: FaultPlan) -> None:
         mend=lambda repository: Recovery(repository).mend(),
         heal=lambda repository: Recovery(repository).sweep(),
     )
+
+
+def test_a_version_whose_checksum_is_stored_was_whole_and_is_not_removed(place: Place) -> None:
+    with place.open() as graph:
+        graph.tag_create("kept")
+        head = graph.snapshot().manifest_version
+    objects = place.store().objects
+    path = manifest_path(MANIFEST, None, head)
+    objects.put(path, objects.get(path).data[:40])
+    with pytest.raises(TornHeadError, match="checksum"):
+        place.open()
+
+
+def test_a_torn_table_of_checksums_is_made_readable(place: Place) -> None:
+    with place.open() as graph:
+        add(graph, "ann")
+    datasets, objects = place.store().datasets, place.store().objects
+    path = manifest_path(CHECKSUMS, None, datasets.head_version(CHECKSUMS))
+    objects.put(path, objects.get(path).data[:40])
+    with place.open() as graph:
+        add(graph, "bob")
+    assert place.open().scrub().is_sound
+
+
+def test_a_damaged_table_of_checksums_stops_nobody(place: Place) -> None:
+    with place.open() as graph:
+        add(graph, "dora")
+    datasets, objects = place.store().datasets, place.store().objects
+    path = manifest_path(CHECKSUMS, None, datasets.head_version(CHECKSUMS))
+    objects.put(path, b"\x07" * 100 + b"LANC")
+    with place.open() as graph:
+        add(graph, "emil")
+    assert {"dora", "emil"} <= set(ids(place.open().snapshot()))
+    assert [damage.path for damage in place.open().scrub().damaged] == [CHECKSUMS]

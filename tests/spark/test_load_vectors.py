@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,17 @@ from omnigraph.search.errors import (
     EmbeddingKeyMissingError,
     EmbeddingModelMismatchError,
     EmbeddingRequestError,
+    EmbeddingResponseError,
+    EmbeddingUnreachableError,
+    EmbeddingVectorError,
+    LocalModelError,
+    UnknownEmbeddingProviderError,
 )
 from omnigraph.spark.load import Tuning
+from omnigraph.spark.rejected_file import decode_rejected
 from omnigraph.spark.side_files import SideFiles
 from omnigraph.spark.vector_cache import SharedVectors
+from omnigraph.store.errors import CorruptObjectError
 from omnigraph.write import embed
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.violations import ValidationError
@@ -192,6 +201,78 @@ def test_a_task_that_is_run_again_finds_the_vectors_that_it_has_paid_for(graph: 
     assert [*found] == ["b"]
     assert found["b"].tolist() == made[1].tolist()
     assert SharedVectors(files).known("Note", "other", ["b"]) == {}
+
+
+class Trap:
+    """Runs code when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._mark),)
+
+
+def test_what_somebody_leaves_among_the_side_files_runs_no_code(
+    graph: Graph, tmp_path: Path
+) -> None:
+    files = SideFiles(graph._repository.store.settings, "operation")
+    mark = tmp_path / "code has run"
+    trap = pickle.dumps(Trap(mark))
+    files.write_bytes("embedding/failure/error", trap)
+    with pytest.raises(EmbeddingResponseError, match="cannot be read"):
+        SharedVectors(files).known("Note", "vec", ["text"])
+    with pytest.raises(CorruptObjectError, match="no file of rejected records"):
+        list(decode_rejected("rejected", trap))
+    assert not mark.exists()
+    pickle.loads(trap)
+    assert mark.exists(), "the trap is one"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownEmbeddingProviderError("x", ("a", "b")),
+        EmbeddingKeyMissingError("openai", ("KEY",)),
+        EmbeddingModelMismatchError("vec", recorded="a", resolved="b"),
+        EmbeddingRequestError(400, "no"),
+        EmbeddingUnreachableError("http://x", "refused"),
+        EmbeddingDeadlineError(20, provider="openai", model="m"),
+        EmbeddingResponseError("it is no JSON"),
+        EmbeddingVectorError("too short"),
+        LocalModelError("m", "absent"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_the_failure_of_a_provider_reaches_other_tasks_as_it_was(
+    graph: Graph, error: OmnigraphError
+) -> None:
+    files = SideFiles(graph._repository.store.settings, "operation")
+    SharedVectors(files).fail(error)
+    with pytest.raises(type(error)) as caught:
+        SharedVectors(files).known("Note", "vec", ["text"])
+    assert (str(caught.value), caught.value.hint) == (str(error), error.hint)
+    assert vars(caught.value) == vars(error)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        b"",
+        b"[]",
+        b"3",
+        b'{"code": 3}',
+        b'{"code": "OG-EMBED-REQUEST", "facts": []}',
+        b'{"code": "OG-EMBED-REQUEST", "facts": {"status": {}, "message": null}}',
+    ],
+)
+def test_an_unreadable_note_of_a_failure_is_an_error_that_says_so(
+    graph: Graph, note: bytes
+) -> None:
+    files = SideFiles(graph._repository.store.settings, "operation")
+    files.write_bytes("embedding/failure/error", note)
+    with pytest.raises(EmbeddingResponseError, match="cannot be read"):
+        SharedVectors(files).known("Note", "vec", ["text"])
 
 
 @pytest.mark.spark

@@ -199,6 +199,7 @@ READS = {
     "plan_compaction",
     "verify_staged_files",
     "list_branches",
+    "needed_files",
     "branch_names",
     "has_branch",
     "unreferenced_files",

@@ -390,3 +390,24 @@ def apply(objects: ObjectStore, tags: dict[str, str], act: str, path: str, data:
     except (ObjectExistsError, ObjectChangedError) as error:
         return type(error).__name__
     return "done"
+
+
+def test_a_write_that_is_done_leaves_nothing_behind(objects: ObjectStore) -> None:
+    objects.put("a/x", b"1")
+    objects.put_if_absent("a/y", b"1")
+    assert objects.leftovers() == ()
+
+
+def test_temporary_files_are_leftovers_and_can_be_deleted(tmp_path: Path) -> None:
+    objects = LocalObjectStore(parse_root(tmp_path))
+    objects.put("a/b/x", b"1")
+    for name in (".og-put-1", "a/b/.og-put-2", "a/b/.og-lock-x", "a/other"):
+        (tmp_path / name).write_bytes(b"half")
+    assert [(info.path, info.size) for info in objects.leftovers()] == [
+        (".og-put-1", 4),
+        ("a/b/.og-put-2", 4),
+    ]
+    assert [info.path for info in objects.list()] == ["a/b/x", "a/other"]
+    for info in objects.leftovers():
+        objects.delete(info.path)
+    assert objects.leftovers() == ()

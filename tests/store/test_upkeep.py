@@ -189,6 +189,30 @@ def test_a_compaction_over_changed_fragments_is_refused(store: Store) -> None:
         store.datasets.commit_staged(still_fits)
 
 
+def test_a_compaction_over_fragments_that_an_index_covers_in_part_is_refused(store: Store) -> None:
+    at = create(store, numbered(10))
+    at = append(store, at, people(["a"])).at
+    tasks = store.datasets.plan_compaction(at, CompactionOptions(target_rows=1_000))
+    results = [store.datasets.run_compaction(task) for task in tasks]
+    first, second = (f.fragment_id for f in store.datasets.open(LOCATION).fragments())
+    spec = IndexSpec("id", IndexKind.BTREE)
+
+    def indexed(base: DatasetVersion, *fragment_ids: int) -> DatasetVersion:
+        segment = store.datasets.write_index_segment(base, spec, fragment_ids=fragment_ids)
+        staged = store.datasets.stage_create_index(base, segments=[segment])
+        return store.datasets.commit_staged(staged).at
+
+    half = indexed(at, first)
+    with pytest.raises(StaleBaseError, match="covers only some of the rewritten fragments"):
+        store.datasets.stage_compaction(half, results)
+    apart = indexed(half, second)
+    with pytest.raises(StaleBaseError, match="covers only some of the rewritten fragments"):
+        store.datasets.stage_compaction(apart, results)
+    whole = store.datasets.commit_staged(store.datasets.stage_create_index(apart, [spec])).at
+    store.datasets.commit_staged(store.datasets.stage_compaction(whole, results))
+    assert len(store.datasets.open(LOCATION).fragments()) == 1
+
+
 def test_compaction_drops_deleted_rows_and_keeps_row_ids_on_a_branch(store: Store) -> None:
     base = create(store, numbered(20))
     fork = store.datasets.create_branch(LOCATION, "b.1", from_version=base.version)

@@ -63,5 +63,5 @@ def test_a_folder_of_this_machine_has_to_be_there(tmp_path: Path) -> None:
 def test_what_is_no_base_is_refused(spelled: str, problem: str) -> None:
     with pytest.raises(InvalidBlobBaseError, match=problem) as raised:
         blob_bases(["s3://lake/", spelled])
-    assert raised.value.base == spelled
+    assert raised.value.base == spelled.replace("me@", "***@")
     assert len(str(raised.value)) < 400

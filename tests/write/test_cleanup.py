@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from omnigraph.search.states import TableState
 from omnigraph.search.topology_store import topology_path
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.records import DatasetVersion, VersionInfo
+from omnigraph.write.cleanup import TEMPORARY_FILES
 from omnigraph.write.cleanup_plan import (
     CleanupPolicy,
     Needs,
@@ -259,6 +261,43 @@ def test_leftovers_of_dead_attempts_go_once_they_are_old(place: Place) -> None:
     assert ids(place.open().snapshot()) == ["ann"]
 
 
+def left_behind(root: Path, *, age_s: int) -> list[Path]:
+    """Make what a writer that died in a `put` leaves, in several folders."""
+    table = next((root / "nodes").iterdir())
+    made = []
+    for folder in (root, root / "__recovery", root / "__staging" / "01X", table / "_refs" / "tags"):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f".og-put-{age_s:016x}"
+        path.write_bytes(b"half a record")
+        then = time.time() - age_s
+        os.utime(path, (then, then))
+        made.append(path)
+    return made
+
+
+@pytest.mark.parametrize("confirm", [False, True])
+def test_temporary_files_of_writers_that_died_go_once_they_are_old(
+    place: Place, *, confirm: bool
+) -> None:
+    filled(place, "ann").close()
+    root = Path(place.uri)
+    old, young = left_behind(root, age_s=90_000), left_behind(root, age_s=60)
+    (root / "__recovery" / ".og-lock-x").touch()
+    graph = place.open()
+    (finding,) = [found for found in graph.examine() if found.topic == "leftovers"]
+    assert "4 temporary files" in finding.message
+    assert "cleanup" in (finding.remedy or "")
+    report = of(graph.cleanup(keep_versions=1, confirm=confirm), TEMPORARY_FILES)
+    assert (report.files_removed, report.bytes_removed, report.error) == (4, 4 * 13, None)
+    assert [path.exists() for path in old] == [not confirm] * 4
+    assert all(path.exists() for path in young)
+    assert (root / "__recovery" / ".og-lock-x").exists()
+    if confirm:
+        assert "leftovers" not in [found.topic for found in graph.examine()]
+        again = graph.cleanup(keep_versions=1, confirm=True)
+        assert TEMPORARY_FILES not in [each.type_key for each in again.datasets]
+
+
 def test_what_a_running_job_has_declared_is_spared(place: Place) -> None:
     graph = filled(place, "ann", "bob", "cas")
     repository = repository_of(graph)
@@ -347,6 +386,22 @@ def test_what_a_pending_record_needs_stays(place: Place) -> None:
     )
     late.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
     assert ids(place.open().snapshot()) == ["ann", "bob", "cas"]
+
+
+def test_what_an_unsettled_write_has_prepared_stays(place: Place) -> None:
+    """Its writer may only be paused, and goes on to commit these files."""
+    graph, cleaner = place.init(), place.open(clock=LaterClock())
+    failpoints.arm("recovery.sidecar_write")
+    try:
+        with pytest.raises(failpoints.FailpointError):
+            graph.mutate('query q() { insert Person { name: "ann" } insert City { name: "rome" } }')
+    finally:
+        failpoints.disarm()
+    prepared = [p for p in tree(Path(place.uri)) if "/data/" in p]
+    assert any(path.startswith("nodes/") for path in prepared)
+    assert any(path.startswith(f"{MANIFEST}/") for path in prepared)
+    cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert [p for p in tree(Path(place.uri)) if "/data/" in p] == prepared
 
 
 def test_a_problem_with_one_dataset_stops_nothing_else(

@@ -13,6 +13,7 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
+from omnigraph.names import UnknownChoiceError
 from omnigraph.search.embedding_vectors import mock_vectors
 from omnigraph.search.errors import (
     EmbeddingKeyMissingError,
@@ -21,7 +22,6 @@ from omnigraph.search.errors import (
 )
 from omnigraph.write.embed import VectorTextMissingError
 from omnigraph.write.embed_stored import NothingToEmbedError, UnknownNodeTypeError
-from omnigraph.write.load_result import UnknownChoiceError
 from omnigraph.write.mutation_rows import MutationValueError
 from omnigraph.write.violations import ValidationError
 from support.embedding_fixtures import sent, vectors

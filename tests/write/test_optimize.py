@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,10 +10,21 @@ import pytest
 
 from omnigraph.errors import ConflictError
 from omnigraph.graph import Graph, ReadTarget
-from omnigraph.manifest.layout import COMMITS, MANIFEST
+from omnigraph.manifest.layout import COMMITS, MAIN_INCARNATION, MANIFEST
 from omnigraph.recovery import failpoints
-from omnigraph.store.records import ScanRequest
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.records import (
+    CompactionOptions,
+    CompactionResult,
+    CompactionTask,
+    DatasetVersion,
+    ScanRequest,
+    WrittenIndexSegment,
+)
+from omnigraph.write.indices import SegmentPlan
+from omnigraph.write.optimize import UpkeepReport
 from omnigraph.write.strays import DriftNeedsRepairError
+from omnigraph.write.upkeep_workers import LocalWorkers, UpkeepWorkers
 from support.places import CITY, PERSON, Place, add, ids, repository_of, with_shared_lineage
 from support.writer import append, people
 
@@ -116,6 +128,161 @@ def test_a_table_that_moves_meanwhile_is_prepared_again(place: Place) -> None:
     datasets = repository_of(graph).store.datasets
     entry = graph.snapshot().entries[PERSON]
     assert datasets.head_version(entry.location) == entry.table_version
+
+
+def _insert(other: Graph, name: str = "new") -> None:
+    other.mutate(f'query q() {{ insert Person {{ name: "{name}", age: 9 }} }}')
+
+
+def _delete(other: Graph) -> None:
+    other.mutate('query q() { delete Person where name = "p1" }')
+
+
+def _update(other: Graph) -> None:
+    other.mutate('query q() { update Person set { age: 7 } where name = "p2" }')
+
+
+def _index(other: Graph) -> None:
+    other.ensure_indices()
+
+
+def _optimize(other: Graph) -> None:
+    other.optimize()
+
+
+def _clean(other: Graph) -> None:
+    other.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+
+
+def _apply(other: Graph) -> None:
+    other.apply_schema(SEARCHED.replace("age: I32?", "age: I32? @index  note: String?"))
+
+
+SEARCHED = "node Person { name: String @key  age: I32? }\n"
+MOVES: dict[str, tuple[Callable[[Graph], None], ...]] = {
+    "append": (_insert,),
+    "delete": (_delete,),
+    "update": (_update,),
+    "indexes": (_index,),
+    "append and indexes": (_insert, _index),
+    "update and indexes": (_update, _index),
+    "delete and indexes": (_delete, _index),
+    "optimize": (_optimize,),
+    "append and optimize": (_insert, _optimize),
+    "schema": (_apply,),
+    "schema and append": (_apply, _insert),
+    "cleanup": (_clean,),
+    "append, optimize and cleanup": (_insert, _optimize, _clean),
+}
+RUNS: dict[str, Callable[[Graph, UpkeepWorkers | None], UpkeepReport]] = {
+    "optimize": lambda graph, workers: graph._upkeep.optimize(workers),
+    "compact_tail": lambda graph, _: graph._upkeep.compact_tail(
+        MAIN_INCARNATION, {PERSON: CompactionOptions()}
+    ),
+    "compact_tail without indexes": lambda graph, _: graph._upkeep.compact_tail(
+        MAIN_INCARNATION, {PERSON: CompactionOptions()}, with_indexes=False
+    ),
+    "ensure_indices": lambda graph, _: graph.ensure_indices(),
+}
+
+
+def half_covered(place: Place) -> Graph:
+    """Make a graph of small fragments, of which the indexes cover the first half."""
+    graph = place.init(SEARCHED)
+    for number in range(4):
+        _insert(graph, f"p{number}")
+    graph.ensure_indices()
+    for number in range(4, 8):
+        _insert(graph, f"p{number}")
+    return graph
+
+
+def check_rows(graph: Graph, done: Sequence[Callable[[Graph], None]]) -> None:
+    """Compare the rows, and what an index finds, with what the moves must have left."""
+    expected = {f"p{number}": 9 for number in range(8)}
+    if _insert in done:
+        expected["new"] = 9
+    if _delete in done:
+        del expected["p1"]
+    if _update in done:
+        expected["p2"] = 7
+    text = "query q() { match { $p: Person } return { $p.name, $p.age } }"
+    rows = graph.query(text).to_pylist()
+    assert {row["p.name"]: row["p.age"] for row in rows} == expected
+    assert len(rows) == len(expected)
+    one = "query q($n: String) { match { $p: Person { name: $n } } return { $p.age } }"
+    for name, age in expected.items():
+        assert graph.query(one, params={"n": name}).to_pylist() == [{"p.age": age}]
+    entry = graph.snapshot().entries[PERSON]
+    datasets = repository_of(graph).store.datasets
+    assert datasets.head_version(entry.location) == entry.table_version
+
+
+@pytest.mark.parametrize("moves", MOVES)
+@pytest.mark.parametrize("run", RUNS)
+def test_upkeep_fits_whatever_another_process_does_before_it_commits(
+    local_place: Place, run: str, moves: str
+) -> None:
+    graph = half_covered(local_place)
+    other, waiting = local_place.open(), list(MOVES[moves])
+
+    def move() -> None:
+        failpoints.disarm()
+        for act in waiting:
+            act(other)
+
+    failpoints.arm("write.post_stage", move)
+    RUNS[run](graph, None)
+    check_rows(graph, MOVES[moves])
+    # Fragments that an index covers in part are covered by one run, and rewritten by the next.
+    for _ in range(2):
+        assert graph.optimize().tables[0].skipped is None
+    assert fragments(graph) == 1
+    check_rows(graph, MOVES[moves])
+
+
+class Overtaken(LocalWorkers):
+    """Works here, after another process has done something before one of the steps."""
+
+    def __init__(self, datasets: DatasetStore, step: str, moves: Callable[[], None]) -> None:
+        super().__init__(datasets)
+        self._pending = {step: moves}
+
+    def compact(self, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
+        self._pending.pop("compact", _nothing)()
+        return super().compact(tasks)
+
+    def index(
+        self, at: DatasetVersion, plans: Sequence[SegmentPlan]
+    ) -> Sequence[WrittenIndexSegment]:
+        self._pending.pop("index", _nothing)()
+        return super().index(at, plans)
+
+
+def _nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("step", ["index", "compact"])
+@pytest.mark.parametrize("moves", MOVES)
+def test_optimize_fits_whatever_another_process_does_while_it_prepares(
+    local_place: Place, moves: str, step: str
+) -> None:
+    half_covered(local_place)
+    graph, other = local_place.open(), local_place.open()
+    done: list[Callable[[Graph], None]] = []
+
+    def move() -> None:
+        for act in MOVES[moves]:
+            act(other)
+            done.append(act)
+
+    RUNS["optimize"](graph, Overtaken(repository_of(graph).store.datasets, step, move))
+    assert done
+    check_rows(graph, done)
+    graph.optimize()
+    assert fragments(graph) == 1
+    check_rows(graph, done)
 
 
 def test_a_drifted_table_is_skipped_and_reported(place: Place) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
+from omnigraph.names import choice, one_of
+
 EntityKind: TypeAlias = Literal["node", "edge"]
 KINDS: Final[tuple[EntityKind, ...]] = ("node", "edge")
 
@@ -46,8 +48,10 @@ class Selection:
         >>> Selection.of(kinds=["edge", "node"]) == Selection()
         True
         """
-        kind_set = None if kinds is None else frozenset(kinds)
-        op_set = None if ops is None else frozenset(ops)
+        kind_set = (
+            None if kinds is None else frozenset(one_of(KINDS, k, "kind of entity") for k in kinds)
+        )
+        op_set = None if ops is None else frozenset(str(choice(Op, o, "operation")) for o in ops)
         return cls(
             None if kind_set == frozenset(KINDS) else kind_set,
             None if types is None else frozenset(types),

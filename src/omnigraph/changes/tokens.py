@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from omnigraph.changes.selection import Op
 from omnigraph.errors import InvalidInputError
+from omnigraph.texts import read_json
 
 TOKEN_CHARACTERS_MAX: Final = 4_096
 TOKEN_VERSION: Final = 1
@@ -86,7 +87,7 @@ def decode(token: str, *kinds: TokenKind) -> dict[str, Any]:
     if hashlib.sha256(text).digest() != checksum:
         raise CursorRejectedError("it is damaged")
     try:
-        fields = json.loads(text)
+        fields = read_json(text.decode())
     except ValueError:
         raise CursorRejectedError("it is damaged") from None
     if not isinstance(fields, dict) or fields.get("version") != TOKEN_VERSION:
@@ -119,12 +120,13 @@ def find_position(shape: object, ids_of_type: Mapping[str, Sequence[tuple[str, O
     if type_id not in ids_of_type or not isinstance(rank, int) or not 0 <= rank < len(Op):
         raise CursorRejectedError("its position is not in this commit")
     op = tuple(Op)[rank]
+    changed = [entity_id for entity_id, own_op in ids_of_type[type_id] if own_op is op]
     if "id" in shape:
-        wanted = [entity_id for entity_id, _ in ids_of_type[type_id] if entity_id == shape["id"]]
+        wanted = [entity_id for entity_id in changed if entity_id == shape["id"]]
     else:
         wanted = [
             entity_id
-            for entity_id, _ in ids_of_type[type_id]
+            for entity_id in changed
             if entity_id.startswith(str(shape.get("prefix")))
             and digest(entity_id) == shape.get("sha256")
         ]

@@ -18,6 +18,7 @@ import click
 from omnigraph.cli.capabilities import Capability, rule_of
 from omnigraph.cli.flags import flags, words_of
 from omnigraph.cli.operator_config import OperatorConfig, ScopeKind, read_operator_config
+from omnigraph.cli.streams import say
 from omnigraph.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
@@ -89,12 +90,13 @@ def operator() -> OperatorConfig:
 
 
 def _warn(text: str) -> None:
-    click.echo(f"warning: {text}", err=True)
+    say(f"warning: {text}", err=True)
 
 
 def acting() -> str | None:
     """Return the actor to record: `--as`, else the operator's own name."""
-    return flags().get("as") or operator().actor
+    given = flags().get("as")
+    return operator().actor if given is None else given
 
 
 def resolve_scope(uri: str | None = None) -> Scope:

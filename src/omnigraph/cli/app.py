@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from io import StringIO
 from typing import Final
 
 import click
@@ -16,9 +17,10 @@ from omnigraph.cli.flags import GlobalFlags, global_options
 from omnigraph.cli.local_files import local_failure
 from omnigraph.cli.output import Output
 from omnigraph.cli.planned import planned_command
-from omnigraph.cli.streams import prepare_streams
+from omnigraph.cli.streams import prepare_streams, say
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.names import nearest_name
+from omnigraph.texts import shown
 from omnigraph.wire import EXIT_FAILURE, EXIT_INTERRUPTED, outcome_of
 
 COMMANDS: Final = {
@@ -208,7 +210,10 @@ def _misused(error: click.ClickException, words: list[str]) -> int:
     if "--json" in words and isinstance(error, click.UsageError):
         Output(as_json=True).error(WrongUsageError(error))
     else:
-        error.show()
+        # The message repeats words of the call, which may be addresses.
+        told = StringIO()
+        error.show(file=told)
+        click.echo(shown(told.getvalue()), err=True, nl=False)
     return error.exit_code
 
 
@@ -234,6 +239,6 @@ def main() -> None:
     except Exception as error:
         if os.environ.get(_TRACEBACK):
             raise
-        click.echo(f"error: {type(error).__name__}: {error}", err=True)
+        say(f"error: {type(error).__name__}: {shown(str(error))}", err=True)
         click.echo(f"hint: please report this bug, with what {_TRACEBACK}=1 shows", err=True)
         sys.exit(EXIT_FAILURE)

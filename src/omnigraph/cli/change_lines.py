@@ -6,10 +6,12 @@ dates, and the size of what is too long to read. What the schema does not know i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+from omnigraph.cli.json_writer import json_text
+from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
@@ -23,7 +25,7 @@ _BLOB_SHOWN_MAX: Final = 64
 
 
 class ChangeText:
-    """Spells changes of one graph; `kinds` is the scalar of each property, by type and name."""
+    """Spells changes of one graph; `kinds` is the scalar of each property, by table and name."""
 
     def __init__(self, kinds: Mapping[tuple[str, str], str] | None = None) -> None:
         self._kinds = kinds or {}
@@ -34,13 +36,11 @@ class ChangeText:
         catalog = graph.catalog()
         kinds: dict[tuple[str, str], str] = {}
         for node in catalog.node_types.values():
-            kinds |= {
-                (node.name, p.name): str(p.prop_type.scalar) for p in node.properties.values()
-            }
+            for prop in node.properties.values():
+                kinds[node.table_key, prop.name] = str(prop.prop_type.scalar)
         for edge in catalog.edge_types.values():
-            kinds |= {
-                (edge.name, p.name): str(p.prop_type.scalar) for p in edge.properties.values()
-            }
+            for prop in edge.properties.values():
+                kinds[edge.table_key, prop.name] = str(prop.prop_type.scalar)
         return cls(kinds)
 
     def lines(self, change: Mapping[str, Any]) -> Iterator[str]:
@@ -48,16 +48,18 @@ class ChangeText:
 
         >>> after = {"properties": {"note": None, "age": 3, "born": 0}}
         >>> change = {"op": "insert", "kind": "node", "type": {"name": "Doc"}, "id": "d"}
-        >>> list(ChangeText({("Doc", "born"): "Date"}).lines(change | {"after": after}))
+        >>> list(ChangeText({("node:Doc", "born"): "Date"}).lines(change | {"after": after}))
         ['insert node Doc d', '  + age: 3', '  + born: 1970-01-01', '  + note: <null>']
         """
         before, after = change.get("before"), change.get("after")
         owner = change["type"]["name"]
-        yield f"{change['op']} {change['kind']} {owner} {change['id']}{_ends(change)}"
+        key = f"{change['kind']}:{owner}"
+        subject = on_one_line(f"{change['id']}{_ends(change)}")
+        yield f"{change['op']} {change['kind']} {owner} {subject}"
         old = {} if before is None else before["properties"]
         new = {} if after is None else after["properties"]
         for name in sorted(old.keys() | new.keys()):
-            kind = self._kinds.get((owner, name))
+            kind = self._kinds.get((key, name))
             if before is None:
                 yield f"  + {name}: {_shown(new, name, kind)}"
             elif after is None:
@@ -85,7 +87,7 @@ def _shown(values: Mapping[str, Any], name: str, kind: str | None) -> str:
         return NULL
     spelled = [_spelled(each, kind) for each in value] if isinstance(value, list) else None
     value = _spelled(value, kind) if spelled is None else spelled
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return on_one_line(value) if isinstance(value, str) else json_text(value)
 
 
 def _spelled(value: object, kind: str | None) -> object:

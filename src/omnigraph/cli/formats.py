@@ -9,15 +9,18 @@
 | `table` | summary, header, rule, rows; wide cells are cut or wrapped; on a terminal that is too |
 | | narrow, the columns come in several tables below each other |
 
-Cells: null is `null`, text stands as it is, everything else is compact JSON.
+Cells: null is `null`, text stands as it is, everything else is compact JSON. In `kv` and `table`
+line ends and other control characters are escaped: a value is one line and steers no terminal.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
+
+from omnigraph.cli.json_writer import json_text
+from omnigraph.texts import on_one_line
 
 ReadFormat: TypeAlias = Literal["table", "kv", "csv", "jsonl", "json"]
 FileFormat: TypeAlias = Literal["arrow", "parquet"]
@@ -56,7 +59,7 @@ def read_lines(
     """Yield the lines of a read result in one form."""
     match form:
         case "json":
-            yield json.dumps(result, indent=2, ensure_ascii=False)
+            yield json_text(result, indent=2)
         case "jsonl":
             yield from _json_lines(result)
         case "csv":
@@ -91,7 +94,7 @@ def cell_text(value: object) -> str:
 
 
 def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json_text(value, is_compact=True)
 
 
 def _columns(result: Mapping[str, Any]) -> list[str]:
@@ -138,7 +141,7 @@ def _pair_lines(result: Mapping[str, Any]) -> Iterator[str]:
             yield ""
         yield f"row {number}"
         for column in columns:
-            yield f"{column}: {cell_text(row.get(column))}"
+            yield f"{on_one_line(column)}: {on_one_line(cell_text(row.get(column)))}"
 
 
 def _table_lines(result: Mapping[str, Any], style: TableStyle) -> Iterator[str]:
@@ -147,8 +150,8 @@ def _table_lines(result: Mapping[str, Any], style: TableStyle) -> Iterator[str]:
     if not columns:
         yield _NO_ROWS
         return
-    rows = [[_one_line(cell_text(row.get(c))) for c in columns] for row in _rows(result)]
-    headers = [_one_line(column) for column in columns]
+    rows = [[on_one_line(cell_text(row.get(c))) for c in columns] for row in _rows(result)]
+    headers = [on_one_line(column) for column in columns]
     widths = [_width([header, *cells], style) for header, cells in _by_column(headers, rows)]
     parts = list(_fitting(widths, style.line_width_max))
     for part in parts:
@@ -182,10 +185,6 @@ def _by_column(
 ) -> Iterator[tuple[str, list[str]]]:
     for position, header in enumerate(headers):
         yield header, [row[position] for row in rows]
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\r\n", "\\n").replace("\n", "\\n").replace("\r", "\\n")
 
 
 def _width(texts: Sequence[str], style: TableStyle) -> int:

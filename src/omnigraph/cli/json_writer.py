@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -10,12 +11,25 @@ from typing import Final
 import click
 
 _STEP: Final = "  "
+_STEERING: Final = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON need not escape and a terminal would obey."""
+
+
+def json_text(value: object, *, indent: int | None = None, is_compact: bool = False) -> str:
+    r"""Return a value as JSON: the same value, spelled without anything that steers a terminal.
+
+    >>> json_text(["é", "\x9b31m"])
+    '["é", "\\u009b31m"]'
+    """
+    separators = (",", ":") if is_compact else None
+    text = json.dumps(value, indent=indent, ensure_ascii=False, separators=separators)
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class JsonWriter:
     """Writes one document to stdout as its parts come.
 
-    What it writes is what `json.dumps(…, indent=2)` would have written. A failure in the middle
+    What it writes is what `json_text(…, indent=2)` would have returned. A failure in the middle
     leaves a document that is not complete, and so no JSON.
     """
 
@@ -37,7 +51,7 @@ class JsonWriter:
 
     def value(self, value: object, key: str | None = None) -> None:
         """Write one value: with its key in an object, without one in a list."""
-        text = json.dumps(value, indent=2, ensure_ascii=False)
+        text = json_text(value, indent=2)
         self._begin(key)
         # Only line feeds: other marks that Python takes for line ends stand inside of strings.
         click.echo(text.replace("\n", f"\n{self._margin}"), nl=False)
@@ -60,4 +74,4 @@ class JsonWriter:
             click.echo(f"{',' if self._sizes[-1] else ''}\n{self._margin}", nl=False)
             self._sizes[-1] += 1
         if key is not None:
-            click.echo(f"{json.dumps(key, ensure_ascii=False)}: ", nl=False)
+            click.echo(f"{json_text(key)}: ", nl=False)

@@ -184,6 +184,8 @@ def _sections(path: Path) -> dict[str, _Section]:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise OperatorConfigError(path, f"it is not YAML ({error})") from None
+    except RecursionError:
+        raise OperatorConfigError(path, "it nests too deep") from None
     if found is None:
         return empty
     if not isinstance(found, dict):

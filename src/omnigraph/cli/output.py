@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli.flags import flags
+from omnigraph.cli.json_writer import json_text
+from omnigraph.cli.streams import say
 from omnigraph.wire import error_json
 
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ class Output:
 
     def result(self, text: str, shape: Mapping[str, object] | Sequence[object]) -> None:
         """Print a result in the form that was asked for."""
-        click.echo(json.dumps(shape, indent=2, ensure_ascii=False) if self._as_json else text)
+        if self._as_json:
+            click.echo(json_text(shape, indent=2))
+        else:
+            say(text)
 
     def details(self, text: str) -> None:
         """Print an explanation for people on stderr; programs have the JSON."""
         if text and not self._as_json:
-            click.echo(text + "\n", err=True)
+            say(text + "\n", err=True)
 
     def write_target(self, command: str, uri: str) -> None:
         """Say on stderr what is about to be written to, unless that is unwanted."""
@@ -52,20 +56,20 @@ class Output:
         access = (
             "direct, remote" if "://" in uri and not uri.startswith("file:") else "direct, local"
         )
-        click.echo(f"omnigraph {command} → {uri} ({access})", err=True)
+        say(f"omnigraph {command} → {uri} ({access})", err=True)
 
     def engine(self, name: str) -> None:
         """Say on stderr that another engine than this process has done the work."""
         if name != "local" and not flags().quiet:
-            click.echo(f"engine: {name}", err=True)
+            say(f"engine: {name}", err=True)
 
     def error(self, error: OmnigraphError) -> None:
         """Print an error: its places and hint for people, one JSON object for programs."""
         if self._as_json:
-            click.echo(json.dumps(error_json(error), indent=2, ensure_ascii=False), err=True)
+            click.echo(json_text(error_json(error), indent=2), err=True)
             return
         render = getattr(error, "render", None)
-        shown = render() if render else f"error: {error}"
-        click.echo(shown, err=True)
-        if error.hint and error.hint not in shown:
-            click.echo(f"hint: {error.hint}", err=True)
+        told = render() if render else f"error: {error}"
+        say(told, err=True)
+        if error.hint and error.hint not in told:
+            say(f"hint: {error.hint}", err=True)

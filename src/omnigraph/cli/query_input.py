@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.texts import read_json
 
 if TYPE_CHECKING:
     from omnigraph.graph import SourceText
@@ -107,7 +107,7 @@ def _read_params(*, text: str | None, path: Path | None) -> Mapping[str, object]
     if text is None:
         return None
     try:
-        params = json.loads(text, parse_constant=_refuse_constant)
+        params = read_json(text)
     except ValueError as error:
         raise QueryInputError(f"the parameters are not JSON: {error}") from None
     if params is not None and not isinstance(params, dict):
@@ -120,7 +120,3 @@ def _decoded(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise QueryInputError(f"{path} is not UTF-8 text: {error.reason}") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON value")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from omnigraph.cli.formats import READ_FORMATS, ReadFormat, TableStyle, read_lines
 from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.output import Output
 from omnigraph.cli.statements import Statements
-from omnigraph.cli.streams import terminal_width
+from omnigraph.cli.streams import say, terminal_width
 from omnigraph.errors import InvalidInputError, OmnigraphError
 
 if TYPE_CHECKING:
@@ -138,7 +136,7 @@ class ShellSession:
             self._report.value({"statement": statement, "kind": kind, "result": shape})
             return
         for line in lines:
-            click.echo(line)
+            say(line)
 
     # -- commands ---------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@ r"""What surrounds a run: its three streams, the encoding of a locale, the width
 
 1. No character ends a run: what the encoding of a stream lacks is written as `\uXXXX`, which
    people can read and which means the same character inside JSON.
-2. A stream that the caller closed is an empty one. Its number must not go to a dataset's file, or
+2. Nothing that is stored or given by others steers the terminal, or forges a line.
+3. A stream that the caller closed is an empty one. Its number must not go to a dataset's file, or
    whatever a library prints would be written into data.
 """
 
@@ -14,6 +15,10 @@ import shutil
 import sys
 from io import TextIOWrapper
 from typing import Final
+
+import click
+
+from omnigraph.texts import escaped
 
 _ESCAPES: Final = "omnigraph-escapes"
 
@@ -27,6 +32,14 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=_ESCAPES)
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """Print lines for people; what would steer a terminal is escaped.
+
+    What programs read is printed with `click.echo`, as it is: CSV, JSON, exports.
+    """
+    click.echo("\t".join(map(escaped, text.split("\t"))), err=err)
 
 
 def terminal_width() -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,11 @@ from omnigraph.manifest import (
     Snapshot,
     Tag,
 )
+from omnigraph.manifest.errors import GraphNotFoundError
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.repository import assemble
 from omnigraph.merge.merger import MergeResult
+from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.query.stored import QueryKindError
 from omnigraph.read.blobs import Blob, ByteRange
@@ -36,6 +41,7 @@ from omnigraph.search.embed_file import (
     embed_file,
 )
 from omnigraph.search.embedding import LazyEmbeddingClient
+from omnigraph.store import connect
 from omnigraph.syntax import SourceText
 from omnigraph.syntax.grammar import decode_source
 from omnigraph.write.cleanup import CleanupResult, DatasetCleanup
@@ -52,12 +58,14 @@ from omnigraph.write.mutate import MutationResult
 from omnigraph.write.optimize import TableReport, UpkeepReport
 from omnigraph.write.repair import RepairReport, TableRepair
 from omnigraph.write.schema_apply import SchemaApplied
+from omnigraph.write.scrub import scrub
+from omnigraph.write.scrub_report import Damage, ReadableCommits, ScrubReport, ScrubRequest
 
 if TYPE_CHECKING:
     from omnigraph.query import LintReport
 from omnigraph.graph.changes import ChangeCalls
 from omnigraph.graph.cluster_guard import require_outside_cluster
-from omnigraph.graph.core import ReadOnlyGraphError, ReservedActorError
+from omnigraph.graph.core import ReadOnlyGraphError
 from omnigraph.graph.history import HistoryCalls
 from omnigraph.graph.reads import ReadCalls
 from omnigraph.graph.upkeep import UpkeepCalls
@@ -71,6 +79,7 @@ __all__ = [
     "ByteRange",
     "CleanupResult",
     "CommitPage",
+    "Damage",
     "DatasetCleanup",
     "Difference",
     "EmbedFileRequest",
@@ -85,6 +94,8 @@ __all__ = [
     "Graph",
     "GraphCommit",
     "Health",
+    "InvalidActorError",
+    "InvalidTextError",
     "LoadResult",
     "MergeResult",
     "MutationResult",
@@ -94,10 +105,12 @@ __all__ = [
     "QueryResult",
     "ReadOnlyGraphError",
     "ReadTarget",
+    "ReadableCommits",
     "RecoveryRecord",
     "RepairReport",
-    "ReservedActorError",
     "SchemaApplied",
+    "ScrubReport",
+    "ScrubRequest",
     "Selection",
     "Selector",
     "Snapshot",
@@ -110,6 +123,7 @@ __all__ = [
     "init_from_file",
     "lint_files",
     "require_outside_cluster",
+    "scrub_graph",
 ]
 
 
@@ -129,6 +143,16 @@ def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph
     require_outside_cluster("init", uri)
     schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
     return Graph.init(uri, schema, force=force)
+
+
+def scrub_graph(
+    uri: str, request: ScrubRequest, *, storage_options: Mapping[str, str] | None = None
+) -> ScrubReport:
+    """Compare the files of a graph with their checksums, also of one that cannot be opened."""
+    store = connect(uri, storage_options=storage_options)
+    if not store.datasets.exists(MANIFEST):
+        raise GraphNotFoundError(str(store.settings.root))
+    return scrub(assemble(store, SystemClock()), request)
 
 
 def embed_records(request: EmbedFileRequest) -> EmbedFileResult:

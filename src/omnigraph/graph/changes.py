@@ -17,7 +17,9 @@ from omnigraph.changes.selection import Selection
 from omnigraph.engine import DiffRequest, EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest import (
     ReadTarget,
+    Snapshot,
 )
+from omnigraph.names import choice
 from omnigraph.write.export import (
     stream_lines,
 )
@@ -40,7 +42,7 @@ class GraphDiff:
         """Yield what differs, with the rows of both sides."""
         one = self.request
         chosen = choose_by_size(
-            EngineChoice(engine),
+            choice(EngineChoice, engine, "engine"),
             lambda: differing_bytes(one.before, one.after, one.selection),
             session=spark,
         )
@@ -58,14 +60,20 @@ class ChangeCalls(GraphCore):
     """Calls about what changed."""
 
     def diff_between(
-        self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
+        self,
+        before: ReadTarget | Snapshot,
+        after: ReadTarget | Snapshot,
+        selection: Selection | None = None,
     ) -> Difference:
         """Return the net difference of two states of the graph, on whatever branches they are."""
         old, new = self.snapshot_of(before), self.snapshot_of(after)
         return difference(old, new, selection or Selection())
 
     def diff(
-        self, before: ReadTarget, after: ReadTarget, selection: Selection | None = None
+        self,
+        before: ReadTarget | Snapshot,
+        after: ReadTarget | Snapshot,
+        selection: Selection | None = None,
     ) -> GraphDiff:
         """Return what differs between two states: to be gone through, or as a frame of Spark."""
         old, new = self.snapshot_of(before), self.snapshot_of(after)
@@ -73,8 +81,8 @@ class ChangeCalls(GraphCore):
 
     def changes_between(
         self,
-        before: ReadTarget,
-        after: ReadTarget,
+        before: ReadTarget | Snapshot,
+        after: ReadTarget | Snapshot,
         selection: Selection | None = None,
         *,
         engine: str = "auto",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError
@@ -18,7 +18,7 @@ from omnigraph.manifest import (
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
-from omnigraph.names import MAIN, BranchName
+from omnigraph.names import MAIN, BranchName, check_actor, choice, one_of
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema, compile_stored, read_ir
@@ -26,6 +26,7 @@ from omnigraph.search.embedding import LazyEmbeddingClient
 from omnigraph.search.topology_cache import Topologies
 from omnigraph.search.topology_store import TopologyStore
 from omnigraph.store import connect
+from omnigraph.store.durability import DURABILITIES
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.auto_optimize import AutoOptimize
@@ -44,23 +45,6 @@ if TYPE_CHECKING:
     from omnigraph.syntax import SourceText
 
 
-SYSTEM_ACTOR_PREFIX: Final = "omnigraph:"
-
-
-class ReservedActorError(InvalidInputError):
-    """A caller used an actor id that belongs to the system."""
-
-    code = "OG-ACTOR"
-    hint = "`--as NAME` with a name of your own"
-
-    def __init__(self, actor_id: str) -> None:
-        self.actor_id = actor_id
-        super().__init__(
-            f"actor id '{actor_id}' is reserved: ids starting with '{SYSTEM_ACTOR_PREFIX}' belong"
-            " to the system"
-        )
-
-
 class ReadOnlyGraphError(InvalidInputError):
     """The graph was opened for reading only."""
 
@@ -70,6 +54,19 @@ class ReadOnlyGraphError(InvalidInputError):
     def __init__(self, operation: str) -> None:
         self.operation = operation
         super().__init__(f"{operation} needs a graph that was opened for writing")
+
+
+class ForeignSnapshotError(InvalidInputError):
+    """A snapshot came from another handle, which may be one of another graph."""
+
+    code = "OG-FOREIGN-SNAPSHOT"
+    hint = "take the snapshot from this handle, or name it by a `ReadTarget`"
+
+    def __init__(self, manifest_version: int) -> None:
+        self.manifest_version = manifest_version
+        super().__init__(
+            f"the snapshot of manifest version {manifest_version} was taken from another handle"
+        )
 
 
 class GraphCore:
@@ -111,16 +108,21 @@ class GraphCore:
         durability: Durability = "full",
         clock: Clock | None = None,
         auto_optimize: bool = True,
+        checksums: bool = True,
     ) -> Self:
         """Make a new graph with this schema; the root must not hold one.
 
         `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
-        tidying after small writes to calls of `optimize`.
+        tidying after small writes to calls of `optimize`; `checksums=False` writes files without
+        the checksums that `scrub` compares.
         """
         check_actor(actor_id)
+        one_of(DURABILITIES, durability, "durability")
         clock = clock or SystemClock()
         compiled = compile_schema(schema, domain=clock.ulid())
-        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        store = connect(
+            str(uri), storage_options=storage_options, durability=durability, checksums=checksums
+        )
         repository = init_repository(store, clock, compiled, actor_id=actor_id, force=force)
         return cls(
             repository,
@@ -135,14 +137,19 @@ class GraphCore:
         uri: str | os.PathLike[str],
         *,
         branch: str = MAIN,
-        mode: OpenMode = OpenMode.READ_WRITE,
+        mode: OpenMode | str = OpenMode.READ_WRITE,
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
         clock: Clock | None = None,
         auto_optimize: bool = True,
+        checksums: bool = True,
     ) -> Self:
         """Open a graph and bind to a branch."""
-        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        mode = choice(OpenMode, mode, "mode")
+        one_of(DURABILITIES, durability, "durability")
+        store = connect(
+            str(uri), storage_options=storage_options, durability=durability, checksums=checksums
+        )
         repository = open_repository(
             store,
             clock or SystemClock(),
@@ -158,6 +165,7 @@ class GraphCore:
                 Recovery(repository).mend_branch(incarnation)
             else:
                 reconcile_commits(repository, incarnation)
+            repository.checksums.record()
         return cls(repository, mode=mode, incarnation=incarnation, auto_optimize=auto_optimize)
 
     def close(self) -> None:
@@ -187,8 +195,15 @@ class GraphCore:
         """Return the newest snapshot of the bound branch."""
         return self._repository.history.snapshot(self._bound())
 
-    def snapshot_of(self, target: ReadTarget) -> Snapshot:
-        """Return the snapshot of a branch, a commit, a tag or a moment."""
+    def snapshot_of(self, target: ReadTarget | Snapshot) -> Snapshot:
+        """Return the snapshot of a branch, a commit, a tag or a moment.
+
+        A snapshot that this handle has given out stands for itself.
+        """
+        if isinstance(target, Snapshot):
+            if target.datasets is not self._repository.store.datasets:
+                raise ForeignSnapshotError(target.manifest_version)
+            return target
         return self._repository.history.snapshot_of(target, self._bound())
 
     def snapshot_at_version(self, version: int) -> Snapshot:
@@ -209,6 +224,7 @@ class GraphCore:
         check_contract(snapshot.state)
         if self._mode is OpenMode.READ_WRITE:
             reconcile_commits(self._repository, snapshot.incarnation)
+            self._repository.checksums.record()
         return snapshot
 
     def catalog(self) -> Catalog:
@@ -231,9 +247,3 @@ class GraphCore:
     def _require_writable(self, operation: str) -> None:
         if self._mode is OpenMode.READ_ONLY:
             raise ReadOnlyGraphError(operation)
-
-
-def check_actor(actor_id: str | None) -> None:
-    """Refuse an actor id that belongs to the system."""
-    if actor_id is not None and actor_id.startswith(SYSTEM_ACTOR_PREFIX):
-        raise ReservedActorError(actor_id)

@@ -9,22 +9,20 @@ from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.manifest import (
     GraphCommit,
     ReadTarget,
+    Snapshot,
     Tag,
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
-from omnigraph.names import MAIN, BranchName
+from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
 from omnigraph.write.blob_bases import blob_bases
-from omnigraph.write.load import (
-    choice,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-from omnigraph.graph.core import GraphCore, check_actor
+from omnigraph.graph.core import GraphCore
 
 
 class HistoryCalls(GraphCore):
@@ -52,6 +50,7 @@ class HistoryCalls(GraphCore):
             bound=self._bound().branch,
             operation_id=self._repository.clock.ulid(),
         )
+        self._auto_optimize.record_files()
 
     def branch_merge(
         self,
@@ -80,6 +79,7 @@ class HistoryCalls(GraphCore):
         if not dry_run:
             self._require_writable("branch merge")
         check_actor(actor_id)
+        check_commit_texts(message=message)
         resolve = self._repository.branches.resolve
         request = MergeRequest(
             source=resolve(BranchName.parse(source)),
@@ -92,7 +92,9 @@ class HistoryCalls(GraphCore):
         )
         merger = Merger(self._repository, self._committer)
         chosen = choose_by_size(
-            EngineChoice(engine), lambda: merger.work_bytes(request), session=spark
+            choice(EngineChoice, engine, "engine"),
+            lambda: merger.work_bytes(request),
+            session=spark,
         )
         note(chosen)
         if chosen.engine is EngineChoice.LOCAL:
@@ -104,14 +106,17 @@ class HistoryCalls(GraphCore):
     def merge_conflicts(
         self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW
     ) -> Iterator[str]:
-        """Yield a line of JSON for every row in conflict, with its images on all sides."""
+        """Yield a line of JSON for every row in conflict, with its images on all sides.
+
+        Where no row is in conflict, every broken rule of the schema has a line.
+        """
         resolve = self._repository.branches.resolve
         request = MergeRequest(
             source=resolve(BranchName.parse(source)),
             target=resolve(BranchName.parse(target)),
             decisions=self._decisions(strategy, None, None),
         )
-        return conflict_lines(Merger(self._repository, self._committer).conflicts(request))
+        return conflict_lines(Merger(self._repository, self._committer).obstacles(request))
 
     def commit_revert(
         self,
@@ -175,18 +180,21 @@ class HistoryCalls(GraphCore):
         )
 
     def tag_create(
-        self, name: str, target: ReadTarget | None = None, *, actor_id: str | None = None
+        self, name: str, target: ReadTarget | Snapshot | None = None, *, actor_id: str | None = None
     ) -> Tag:
         """Name a commit, by default the head of the bound branch, and keep its versions."""
         self._require_writable("tag create")
         check_actor(actor_id)
         snapshot = self.snapshot() if target is None else self.snapshot_of(target)
-        return self._repository.tags.create(name, snapshot, actor_id=actor_id)
+        tag = self._repository.tags.create(name, snapshot, actor_id=actor_id)
+        self._auto_optimize.record_files()
+        return tag
 
     def tag_delete(self, name: str) -> None:
         """Forget a tag."""
         self._require_writable("tag delete")
         self._repository.tags.delete(name)
+        self._auto_optimize.record_files()
 
     def tag_list(self) -> list[Tag]:
         """Return all tags, sorted by name."""
@@ -207,3 +215,4 @@ class HistoryCalls(GraphCore):
         self._repository.branches.create(
             name, source=source, operation_id=self._repository.clock.ulid()
         )
+        self._auto_optimize.record_files()

@@ -17,6 +17,7 @@ from omnigraph.manifest import (
     ReadTarget,
     Snapshot,
 )
+from omnigraph.names import choice
 from omnigraph.query import QueryText
 from omnigraph.read.blobs import Blob, BlobSelector, EntityKind, find_blob
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
@@ -28,9 +29,6 @@ from omnigraph.write.export import (
     export_here,
     plan_export,
     stream_lines,
-)
-from omnigraph.write.load import (
-    choice,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class ReadCalls(GraphCore):
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         *,
-        target: ReadTarget | None = None,
+        target: ReadTarget | Snapshot | None = None,
         explain: bool = False,
         profile: bool = False,
         timeout_s: float | None = None,
@@ -58,7 +56,8 @@ class ReadCalls(GraphCore):
     ) -> QueryResult:
         """Run a read on one snapshot; `name` picks one of several queries in the text.
 
-        `target` is a branch, commit, tag or moment, by default the head of the bound branch.
+        `target` is a branch, commit, tag or moment, or a snapshot such as that of
+        `snapshot_at_version`; by default the head of the bound branch.
         `explain` says how it would be answered, `profile` how it was. A read that exceeds a limit
         is an error, never a part of the answer.
         """
@@ -83,7 +82,7 @@ class ReadCalls(GraphCore):
         *,
         format: str = ExportFormat.JSONL,  # noqa: A002 - what everybody calls it
         types: Sequence[str] = (),
-        target: ReadTarget | None = None,
+        target: ReadTarget | Snapshot | None = None,
         engine: str = EngineChoice.AUTO,
         spark: object | None = None,
         progress: bool = False,
@@ -106,7 +105,7 @@ class ReadCalls(GraphCore):
         )
 
     def export_lines(
-        self, *, types: Sequence[str] = (), target: ReadTarget | None = None
+        self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
     ) -> Iterator[bytes]:
         """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
         snapshot = self.snapshot() if target is None else self.snapshot_of(target)
@@ -119,7 +118,7 @@ class ReadCalls(GraphCore):
         entity_id: str,
         property: str,  # noqa: A002 - what the schema calls it
         *,
-        target: ReadTarget | None = None,
+        target: ReadTarget | Snapshot | None = None,
     ) -> Blob:
         """Return one Blob value of a node or an edge: what it is, and its bytes in parts.
 
@@ -136,7 +135,7 @@ class ReadCalls(GraphCore):
         *,
         columns: Sequence[str] | None = None,
         where: str | None = None,
-        target: ReadTarget | None = None,
+        target: ReadTarget | Snapshot | None = None,
     ) -> Any:
         """Return the rows of one type as a Spark DataFrame of one snapshot.
 
@@ -166,7 +165,7 @@ class ReadCalls(GraphCore):
         )
 
 
-def _shown_target(snapshot: Snapshot, target: ReadTarget | None) -> Target:
-    if target is None or target.kind == "branch":
+def _shown_target(snapshot: Snapshot, target: ReadTarget | Snapshot | None) -> Target:
+    if target is None or (isinstance(target, ReadTarget) and target.kind == "branch"):
         return Target(branch=str(snapshot.branch))
     return Target(snapshot=snapshot.commit_id)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
+from omnigraph.manifest import OpenMode
 from omnigraph.manifest.errors import GraphNotFoundError
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.repository import assemble
+from omnigraph.names import check_actor, choice
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.recovery import (
     BrokenManifest,
@@ -31,12 +33,16 @@ from omnigraph.write.health import Finding, examine
 from omnigraph.write.optimize import UpkeepReport
 from omnigraph.write.repair import Repair, RepairReport
 from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
+from omnigraph.write.scrub import scrub
+from omnigraph.write.scrub_report import ScrubReport, ScrubRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omnigraph.query import LintReport
     from omnigraph.schema import PlannedSchema
     from omnigraph.syntax import SourceText
-from omnigraph.graph.core import GraphCore, check_actor
+from omnigraph.graph.core import GraphCore
 
 
 class UpkeepCalls(GraphCore):
@@ -96,6 +102,13 @@ class UpkeepCalls(GraphCore):
         self._require_writable("ensure_indices")
         return self._upkeep.ensure_indices(self._incarnation_of(branch))
 
+    def rebuild_indexes(
+        self, table_keys: Sequence[str], *, branch: str | None = None
+    ) -> UpkeepReport:
+        """Build the declared indexes of some tables (`node:Person`) anew, without reading them."""
+        self._require_writable("rebuild_indexes")
+        return self._upkeep.rebuild_indexes(self._incarnation_of(branch), tuple(table_keys))
+
     def optimize(
         self, *, engine: str = "auto", spark: object | None = None, progress: bool = False
     ) -> UpkeepReport:
@@ -104,7 +117,8 @@ class UpkeepCalls(GraphCore):
         Large tables are rewritten and indexed by Spark tasks; the commit is the same.
         """
         self._require_writable("optimize")
-        chosen = choose_by_size(EngineChoice(engine), self._upkeep.work_bytes, session=spark)
+        asked = choice(EngineChoice, engine, "engine")
+        chosen = choose_by_size(asked, self._upkeep.work_bytes, session=spark)
         note(chosen)
         if chosen.engine is EngineChoice.LOCAL:
             return self._upkeep.optimize()
@@ -139,6 +153,25 @@ class UpkeepCalls(GraphCore):
         if not confirm:
             return find_broken_manifests(repository)
         return put_manifests_back(repository, Recovery(repository).log)
+
+    def scrub(
+        self,
+        *,
+        branch: str | None = None,
+        share: float = 1.0,
+        seed: str | None = None,
+        adopt: bool = False,
+    ) -> ScrubReport:
+        """Compare the files of the graph, or of one branch, with their checksums.
+
+        `share` reads only so much of them, chosen by path and `seed`: by default the day. `adopt`
+        gives a checksum to files that have none. What is damaged is in the report, not an error.
+        """
+        if adopt:
+            self._require_writable("scrub with adopt")
+        if self._mode is OpenMode.READ_WRITE:
+            self._repository.checksums.record()
+        return scrub(self._repository, ScrubRequest(branch, share, seed, adopt))
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
         """Show versions that came from outside; `confirm` publishes upkeep, `force` the rest."""

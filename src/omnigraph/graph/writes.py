@@ -13,7 +13,7 @@ from omnigraph.engine import (
     run_load,
 )
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.names import BranchName
+from omnigraph.names import BranchName, check_actor, check_commit_texts, check_id, choice
 from omnigraph.query import QueryText
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embeddings_table import EmbeddingsTable
@@ -27,7 +27,6 @@ from omnigraph.write.load import (
     LoadResult,
     OnDuplicate,
     OnError,
-    choice,
 )
 from omnigraph.write.load_source import RecordSource
 from omnigraph.write.load_tables import table_source
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.write.load_sink import LoadSource
     from omnigraph.write.load_source import RecordInput
     from omnigraph.write.load_tables import TableInput
-from omnigraph.graph.core import GraphCore, check_actor
+from omnigraph.graph.core import GraphCore
 
 
 class WriteCalls(GraphCore):
@@ -94,6 +93,8 @@ class WriteCalls(GraphCore):
         if not dry_run:
             self._require_writable("load")
         check_actor(actor_id)
+        check_commit_texts(message=message, properties=properties)
+        check_id("the expected head", expected_head)
         conversion = choice(ConversionMode, reader, "reader")
         options = LoadOptions(
             mode=choice(WriteMode, mode, "load mode"),
@@ -205,6 +206,7 @@ class WriteCalls(GraphCore):
         """
         self._require_writable("mutate")
         check_actor(actor_id)
+        check_id("the expected head", expected_head)
         request = MutationRequest(
             text,
             name,

@@ -8,7 +8,7 @@ from omnigraph.manifest.commits import merge_base
 from omnigraph.manifest.errors import BranchGoneError, CommitNotFoundError, TagNotFoundError
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.snapshot import ReadTarget, Snapshot, open_entry
-from omnigraph.names import BranchName, check_tag_name, nearest_name
+from omnigraph.names import BranchName, check_id, check_tag_name, nearest_name
 
 if TYPE_CHECKING:
     from omnigraph.manifest.branches import Branches
@@ -65,6 +65,7 @@ class History:
 
     def get(self, commit_id: str) -> GraphCommit:
         """Find a commit on any live branch: `main` first, which knows most of them."""
+        check_id("the commit id", commit_id)
         found = self._reader.latest(MAIN_INCARNATION).commit(commit_id)
         return found if found is not None else self._get_from_branches(commit_id)
 

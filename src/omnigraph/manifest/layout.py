@@ -8,6 +8,7 @@ from typing import Final
 
 from omnigraph.clock import CROCKFORD
 from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, fnv1a64
+from omnigraph.store.digests import CHECKSUMS
 
 MANIFEST: Final = "__manifest"
 COMMITS: Final = "_graph_commits.lance"
@@ -17,6 +18,21 @@ SCHEMA_SOURCE: Final = "_schema.pg"
 SCHEMA_IR: Final = "_schema.ir.json"
 SCHEMA_STATE: Final = "__schema_state.json"
 SCHEMA_FILES: Final = (SCHEMA_SOURCE, SCHEMA_IR, SCHEMA_STATE)
+
+__all__ = [
+    "CHECKSUMS",
+    "COMMITS",
+    "COMMIT_ACTORS",
+    "MAIN_INCARNATION",
+    "MANIFEST",
+    "RECOVERIES",
+    "SCHEMA_FILES",
+    "SCHEMA_IR",
+    "SCHEMA_SOURCE",
+    "SCHEMA_STATE",
+    "Incarnation",
+    "dataset_location",
+]
 
 _FOLDERS: Final = {"node": "nodes", "edge": "edges"}
 _ULID: Final = re.compile(rf"[{CROCKFORD}]{{26}}")

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from omnigraph.manifest.branches import Branches
+from omnigraph.manifest.checksums import ChecksumTable
 from omnigraph.manifest.derived import CommitTables
 from omnigraph.manifest.errors import BranchGoneError, GraphNotFoundError
 from omnigraph.manifest.genesis import create_graph, require_empty
@@ -57,6 +58,7 @@ class Repository:
     history: History
     tags: Tags
     commit_tables: CommitTables
+    checksums: ChecksumTable
 
 
 def assemble(store: Store, clock: Clock, *, turns: Turns | None = None) -> Repository:
@@ -87,6 +89,7 @@ def assemble(store: Store, clock: Clock, *, turns: Turns | None = None) -> Repos
         history=history,
         tags=tags,
         commit_tables=CommitTables(datasets),
+        checksums=ChecksumTable(store, clock),
     )
 
 
@@ -114,6 +117,7 @@ def init_repository(
         )
     repository.commit_tables.record([genesis])
     refresh_schema_files(store.objects, repository.reader.latest(MAIN_INCARNATION).schema)
+    repository.checksums.record()
     return repository
 
 
@@ -147,6 +151,7 @@ def open_repository(
     if mode is OpenMode.READ_WRITE:
         refresh_schema_files(store.objects, state.schema)
         reconcile_commits(repository, MAIN_INCARNATION)
+        repository.checksums.record()
     return repository
 
 

@@ -11,13 +11,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFoundError, OmnigraphError, OutcomeUnknownError
-from omnigraph.manifest.errors import TagExistsError, TagNotFoundError
+from omnigraph.manifest.errors import TagExistsError, TagNotFoundError, VersionRemovedError
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.publish import Requirements, Updates
 from omnigraph.manifest.rows import Tag, tag_object_id
 from omnigraph.manifest.turn import take_all
 from omnigraph.names import MAIN, BranchName, check_tag_name, nearest_name
-from omnigraph.store.errors import RefNotFoundError
+from omnigraph.store.errors import DatasetVersionNotFoundError, RefNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,13 +110,20 @@ class Tags:
         )
 
     def _pin(self, pin: str, snapshot: Snapshot) -> None:
-        branch = snapshot.incarnation.lance_branch
-        version = snapshot.manifest_version
-        self._datasets.create_tag(MANIFEST, pin, branch=branch, version=version)
-        for entry in snapshot.entries.values():
+        incarnation, version = snapshot.incarnation, snapshot.manifest_version
+        what = f"the manifest of branch '{incarnation.branch}'"
+        try:
             self._datasets.create_tag(
-                entry.location, pin, branch=entry.table_branch, version=entry.table_version
+                MANIFEST, pin, branch=incarnation.lance_branch, version=version
             )
+            for key, entry in snapshot.entries.items():
+                what, version = key, entry.table_version
+                self._datasets.create_tag(
+                    entry.location, pin, branch=entry.table_branch, version=version
+                )
+        except DatasetVersionNotFoundError as error:
+            # A snapshot that was read before a cleanup can name what the cleanup has removed.
+            raise VersionRemovedError(what, version, error.head) from error
 
     def _unpin(self, pin: str, snapshot: Snapshot) -> None:
         for location in (MANIFEST, *(entry.location for entry in snapshot.entries.values())):

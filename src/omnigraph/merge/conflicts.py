@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from omnigraph.errors import ConflictError
+from omnigraph.texts import shown
 
 _PREVIEWED: Final = 3
 _TOLD_MAX: Final = 100
@@ -129,7 +130,7 @@ class MergeConflictError(ConflictError):
 
     def render(self) -> str:
         """Return the text for people."""
-        return f"error: {self.preview()}\nhint: {self.hint}"
+        return shown(f"error: {self.preview()}\nhint: {self.hint}")
 
 
 class ReadSetConflictError(ConflictError):

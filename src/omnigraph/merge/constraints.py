@@ -48,7 +48,7 @@ def check_constraints(
     try:
         return validate(delta, snapshot, catalog, operation="load", stored=stored, log=log), []
     except ValidationError:
-        found = [conflict for one in log.kept for conflict in _conflicts(one, delta, work)]
+        found = [_conflict(one, delta) for one in log.kept if not _is_left_behind(one)]
         orphans = _orphans(log.kept, delta, catalog, stored)
         return None, sorted([*found, *orphans], key=_place)
 
@@ -90,17 +90,21 @@ def _scalars(part: Part, columns: list[str], owner: NodeType | EdgeType) -> pa.T
     return part.rows.select(columns).cast(schema)
 
 
-def _conflicts(
-    violation: Violation, delta: GraphDelta, work: Mapping[str, TableWork]
-) -> Iterator[Conflict]:
-    key = next(key for key in work if key.partition(":")[2] == violation.type)
+def _is_left_behind(violation: Violation) -> bool:
+    """Whether it is about an edge of the target; the merge need not write to that table at all."""
+    return violation.rule == "endpoint" and violation.position is None
+
+
+def _conflict(violation: Violation, delta: GraphDelta) -> Conflict:
+    """Return the conflict of rows that the merge writes."""
+    key = violation.table_key
+    if key is None:
+        raise AssertionError(f"rule '{violation.rule}' does not name its table")
     kind = _KINDS.get(violation.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
-    if kind is ConflictKind.ORPHAN_EDGE and violation.position is None:
-        return
     entity_id = None
     if kind in (ConflictKind.UNIQUE_VIOLATION, ConflictKind.ORPHAN_EDGE):
-        entity_id = delta.tables[key].rows["id"][violation.position or 0].as_py()
-    yield Conflict(key, kind, violation.message, entity_id)
+        entity_id = delta.tables[key].rows["id"][violation.position].as_py()
+    return Conflict(key, kind, violation.message, entity_id)
 
 
 def _orphans(
@@ -108,11 +112,9 @@ def _orphans(
 ) -> Iterator[Conflict]:
     """Name the edges of the target that would lose their node."""
     left_behind = {
-        (found.type, found.property)
-        for found in violations
-        if found.rule == "endpoint" and found.position is None
+        (str(found.type), str(found.property)) for found in violations if _is_left_behind(found)
     }
-    for type_name, end in sorted((str(name), str(end)) for name, end in left_behind):
+    for type_name, end in sorted(left_behind):
         edge = catalog.edge_types[type_name]
         node_key = f"node:{edge.from_type if end == 'src' else edge.to_type}"
         removed = delta.tables[node_key].deleted

@@ -1,29 +1,33 @@
 """Conflicts as a file to edit, and the edited file as decisions.
 
-One JSON object per line: `{type, id, kind, base, source, target, take}` is written, with the images
-of the row on all sides. `{type, id, take}` or `{type, id, data}` is read back; a line whose `take`
-is null and that has no `data` decides nothing.
+One JSON object per line: `{entity_kind, type, id, kind, message, base, source, target, take}` is
+written, with the images of the row on all sides. `{type, id, take}` or `{type, id, data}` is read
+back, with `entity_kind` where a node type and an edge type have the name; a line whose `take` is
+null and that has no `data` decides nothing. A broken rule of the schema has a line without images:
+only a change of the branches settles it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from omnigraph.changes.images import row_images
 from omnigraph.errors import InvalidInputError
+from omnigraph.merge.conflicts import Conflict, row_conflict
 from omnigraph.merge.resolve import Take
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.ids import derive_ids
+from omnigraph.texts import is_encodable, read_json
 
 if TYPE_CHECKING:
     from omnigraph.changes.table_changes import RowRefs
-    from omnigraph.merge.merger import ClashImages
+    from omnigraph.merge.merger import Obstacles
     from omnigraph.schema import Catalog, NodeType
     from omnigraph.store.datasets import DatasetHandle
 
@@ -43,23 +47,33 @@ class DecisionFileError(InvalidInputError):
         super().__init__(f"line {line}: {problem}")
 
 
-def conflict_lines(found: Sequence[ClashImages]) -> Iterator[str]:
-    """Yield a line for every row in conflict, to be edited."""
-    for each in found:
-        clash, handles = each.clash, each.handles
+def conflict_lines(found: Obstacles) -> Iterator[str]:
+    """Yield a line for everything that stands in the way, to be edited."""
+    for each in found.clashes:
+        clash, handles, key = each.clash, each.handles, each.owner.table_key
         sides = {
             "base": _images(handles.base, clash.base, each.owner),
             "source": _images(handles.source, clash.source, each.owner),
             "target": _images(handles.target, clash.target, each.owner),
         }
         for place, entity_id in enumerate(clash.ids.to_pylist()):
-            line: dict[str, Any] = {
-                "type": each.owner.name,
-                "id": entity_id,
-                "kind": str(clash.kind),
-            }
-            line |= {name: images[place] if images else None for name, images in sides.items()}
-            yield json.dumps(line | {"take": None}, ensure_ascii=False)
+            properties = clash.clashing_properties(place)
+            images = {name: rows[place] if rows else None for name, rows in sides.items()}
+            yield _line(row_conflict(key, clash.kind, entity_id, properties), images)
+    for broken in found.broken_rules:
+        yield _line(broken, {})
+
+
+def _line(conflict: Conflict, images: Mapping[str, dict[str, Any] | None]) -> str:
+    shape = conflict.to_json()
+    shape = {
+        "entity_kind": shape["entity_kind"],
+        "type": shape["type_name"],
+        "id": shape["entity_id"],
+        "kind": shape["kind"],
+        "message": shape["message"],
+    }
+    return json.dumps({**shape, **images, "take": None}, ensure_ascii=False)
 
 
 def _images(
@@ -79,7 +93,10 @@ def read_decisions(
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
-        owner, entity_id, shape = _read_line(number, line, catalog)
+        shape = _read_shape(number, line)
+        if _is_undecided_rule(shape):
+            continue
+        owner, entity_id = _owner(number, shape, catalog), _id(number, shape)
         key = (owner.table_key, entity_id)
         if key in takes or any(entity_id in t["id"].to_pylist() for t in rows[owner.table_key]):
             raise DecisionFileError(number, f"{owner.name} '{entity_id}' is decided twice")
@@ -90,20 +107,44 @@ def read_decisions(
     return takes, {key: pa.concat_tables(found) for key, found in rows.items() if found}
 
 
-def _read_line(
-    number: int, line: str, catalog: Catalog
-) -> tuple[NodeType | EdgeType, str, Mapping[str, Any]]:
+def _read_shape(number: int, line: str) -> Mapping[str, Any]:
     try:
-        shape = json.loads(line)
+        shape = read_json(line)
     except ValueError as error:
         raise DecisionFileError(number, f"it is not JSON ({error})") from None
-    if not isinstance(shape, dict) or not isinstance(shape.get("id"), str):
+    if not isinstance(shape, dict) or "id" not in shape or "type" not in shape:
         raise DecisionFileError(number, "it needs type and id")
-    name = shape.get("type")
-    owner = catalog.node_types.get(str(name)) or catalog.edge_types.get(str(name))
-    if owner is None:
-        raise DecisionFileError(number, f"there is no type '{name}'")
-    return owner, shape["id"], shape
+    for member in ("id", "from", "to"):
+        if not is_encodable(str(shape.get(member))):
+            raise DecisionFileError(number, f"{member} holds half of a surrogate pair")
+    return shape
+
+
+def _is_undecided_rule(shape: Mapping[str, Any]) -> bool:
+    """Whether a line is about a broken rule that is not one of a row, as it was written."""
+    return shape["id"] is None and shape.get("take") is None and shape.get("data") is None
+
+
+def _id(number: int, shape: Mapping[str, Any]) -> str:
+    if not isinstance(shape["id"], str):
+        raise DecisionFileError(number, "it needs type and id")
+    return shape["id"]
+
+
+def _owner(number: int, shape: Mapping[str, Any], catalog: Catalog) -> NodeType | EdgeType:
+    name, kind = str(shape["type"]), shape.get("entity_kind")
+    found: list[NodeType | EdgeType] = []
+    if kind in (None, "node") and name in catalog.node_types:
+        found.append(catalog.node_types[name])
+    if kind in (None, "edge") and name in catalog.edge_types:
+        found.append(catalog.edge_types[name])
+    if not found:
+        what = "type" if kind is None else f"{kind} type"
+        raise DecisionFileError(number, f"there is no {what} '{name}'")
+    if len(found) > 1:
+        problem = f"a node type and an edge type are called '{name}': give entity_kind too"
+        raise DecisionFileError(number, problem)
+    return found[0]
 
 
 def _take(number: int, text: object) -> Take:

@@ -177,6 +177,14 @@ class ClashImages:
 
 
 @dataclass(frozen=True)
+class Obstacles:
+    """What stands in the way of a merge: rows, or, where no rows do, rules of the schema."""
+
+    clashes: tuple[ClashImages, ...] = ()
+    broken_rules: tuple[Conflict, ...] = ()
+
+
+@dataclass(frozen=True)
 class _Sides:
     """Three snapshots and the schema that all of them obey."""
 
@@ -238,17 +246,21 @@ class Merger:
         """Undo what one commit changed: merge its parent's state onto a branch, from the commit."""
         return self._until_settled(request, lambda: self._revert_job(request))
 
-    def conflicts(self, request: MergeRequest) -> list[ClashImages]:
-        """Return what stands in the way of a merge, row by row, with the handles of all sides."""
+    def obstacles(self, request: MergeRequest) -> Obstacles:
+        """Return everything that stands in the way of a merge; writes nothing."""
         job = self._merge_job(request)
         if job is None:
-            return []
+            return Obstacles()
         plan = _planned(job.sides, job.into, request.decisions, self._workers)
-        return [
+        clashes = tuple(
             ClashImages(job.sides.owner(key), _handles(key, job.sides), clash)
-            for key, clashes in sorted(plan.clashes.items())
-            for clash in clashes
-        ]
+            for key, of_table in sorted(plan.clashes.items())
+            for clash in of_table
+        )
+        if clashes:
+            return Obstacles(clashes)
+        _, broken = _checked(plan, job.sides)
+        return Obstacles(broken_rules=tuple(broken))
 
     def snapshots(self, request: MergeRequest) -> tuple[Snapshot, ...]:
         """Return the snapshots that a merge would read now; none when there is nothing to do."""
@@ -333,12 +345,7 @@ class Merger:
         plan.conflicts = _row_conflicts(plan.clashes, job.sides)
         validated: Validated | None = None
         if not plan.conflicts:
-            validated, plan.conflicts = check_constraints(
-                plan.adopted_work | plan.work,
-                job.sides.target,
-                job.sides.catalog,
-                StoredRows(job.sides.target),
-            )
+            validated, plan.conflicts = _checked(plan, job.sides)
         if job.request.dry_run:
             return replace(_result(job, plan), engine=self._workers.name)
         if plan.conflicts or validated is None:
@@ -448,6 +455,12 @@ def _planned(
             plan.work[key] = settled.work
     require_conflicts(decisions, clashes)
     return plan
+
+
+def _checked(plan: _Plan, sides: _Sides) -> tuple[Validated | None, list[Conflict]]:
+    """Check the rules of the schema on what a merge without conflicts of rows writes."""
+    work = plan.adopted_work | plan.work
+    return check_constraints(work, sides.target, sides.catalog, StoredRows(sides.target))
 
 
 def _same(one: Entry | None, other: Entry | None) -> bool:

@@ -9,9 +9,12 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.names import one_of
+
 
 def write_table(table: pa.Table, path: Path, form: Literal["arrow", "parquet"]) -> None:
     """Write a file beside its place and put it there when it is complete."""
+    one_of(("arrow", "parquet"), form, "file format")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if form == "parquet":

@@ -11,7 +11,10 @@
      additional_registrations?: [{table_key, table_path, type_id, table_incarnation_id}],
      adopted?: [{expected, entry}],
      commit: {graph_commit_id, merged_parent_commit_id?, operation, created_at, message?,
-              properties?}}
+              properties?}, check?}
+
+`check` is 64 bits over the other members: a record that was damaged on the disk must not be acted
+on. Records of releases that wrote none are taken as they are.
 
 After a crash this record and the storage are all there is: recovery never asks how the write was
 prepared.
@@ -36,9 +39,39 @@ from omnigraph.clock import CROCKFORD
 from omnigraph.errors import CorruptError
 from omnigraph.manifest import CommitDraft, Entry, Registration
 from omnigraph.manifest.rows import AcceptedSchema
+from omnigraph.names import BranchName, IllegalNameError
+from omnigraph.recovery.members import Members
+from omnigraph.store.digests import check_word
 
 SIDECAR_VERSION: Final = 2
 FOLDER: Final = "__recovery"
+
+_MEMBERS: Final = frozenset(
+    {
+        "schema_version",
+        "operation_id",
+        "owner_id",
+        "started_at",
+        "branch",
+        "branch_incarnation",
+        "schema_hash",
+        "expected_head",
+        "actor_id",
+        "writer_kind",
+        "settled",
+        "reads",
+        "recovery_commit_id",
+        "restore_transaction_ids",
+        "tables",
+        "merge_source_commit_id",
+        "merged_into",
+        "tombstones",
+        "schema",
+        "additional_registrations",
+        "adopted",
+        "commit",
+    }
+)
 
 
 class WriterKind(StrEnum):
@@ -186,7 +219,8 @@ class Sidecar:
 
     def to_json(self) -> bytes:
         """Return the stored form."""
-        return orjson.dumps(_sidecar_json(self), option=orjson.OPT_INDENT_2)
+        form = _sidecar_json(self)
+        return orjson.dumps({**form, "check": _check(form)}, option=orjson.OPT_INDENT_2)
 
 
 def read_sidecar(path: str, data: bytes) -> Sidecar:
@@ -198,24 +232,51 @@ def read_sidecar(path: str, data: bytes) -> Sidecar:
         raise UnreadableSidecarError(path, problem, _branch_in(data)) from error
     if not isinstance(form, dict):
         raise UnreadableSidecarError(path, "it is not a JSON object")
-    branch = form.get("branch") if isinstance(form.get("branch"), str) else None
+    branch = _legal_branch(form.get("branch"))
     version = form.get("schema_version")
     if version not in (1, SIDECAR_VERSION):
         problem = f"its version is {version}, known are 1 and {SIDECAR_VERSION}"
         raise UnreadableSidecarError(path, problem, branch)
+    if version == SIDECAR_VERSION and not _is_whole(form):
+        raise UnreadableSidecarError(path, "its members are not what was written", branch)
     try:
-        return _sidecar(form)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableSidecarError(path, f"a member is wrong ({error!r})", branch) from error
+        found = _sidecar(Members(form))
+    except ValueError as error:
+        raise UnreadableSidecarError(path, f"a member is wrong ({error})", branch) from error
+    if branch is None:
+        raise UnreadableSidecarError(path, f"{found.branch!r} is no branch")
+    if found.path != path:
+        problem = f"it is the record of another operation, {found.operation_id!r}"
+        raise UnreadableSidecarError(path, problem, branch)
+    return found
+
+
+def _legal_branch(name: object) -> str | None:
+    """Return the name of a branch; None for anything else, and then the whole graph is blocked."""
+    try:
+        return BranchName.parse(name).text if isinstance(name, str) else None
+    except IllegalNameError:
+        return None
 
 
 def _branch_in(data: bytes) -> str | None:
     """Return the branch that a cut off record names, which stands among its first members."""
     found = re.search(rb'"branch"\s*:\s*("(?:[^"\\]|\\.)*")', data)
     try:
-        return None if found is None else str(orjson.loads(found[1]))
+        return None if found is None else _legal_branch(orjson.loads(found[1]))
     except orjson.JSONDecodeError:
         return None
+
+
+def _is_whole(form: dict[str, Any]) -> bool:
+    """Whether the members are those that were written, as far as the record says."""
+    written = form.pop("check", None)
+    # Only a damaged record lacks it and has a member of no known name instead.
+    return _check(form) == written if written is not None else not form.keys() - _MEMBERS
+
+
+def _check(form: Mapping[str, Any]) -> str:
+    return f"{check_word(orjson.dumps(form, option=orjson.OPT_SORT_KEYS).decode()):016x}"
 
 
 # -- the stored form -------------------------------------------------------------------------------
@@ -300,33 +361,37 @@ def _commit_json(draft: CommitDraft) -> dict[str, Any]:
     return form | {name: value for name, value in optional.items() if value}
 
 
-def _sidecar(form: Mapping[str, Any]) -> Sidecar:
+def _sidecar(form: Members) -> Sidecar:
+    operation_id, branch = form.text("operation_id"), form.text("branch")
+    schema = form.optional_inner("schema")
     return Sidecar(
-        schema_version=form["schema_version"],
-        operation_id=form["operation_id"],
-        owner_id=form.get("owner_id", ""),
-        started_at=form.get("started_at", 0),
-        branch=form["branch"],
-        branch_incarnation=form.get("branch_incarnation", form["branch"]),
-        schema_hash=form.get("schema_hash", ""),
-        writer_kind=WriterKind(form["writer_kind"]),
-        commit=_draft(_commit(form), form.get("actor_id")),
-        recovery_commit_id=form.get("recovery_commit_id") or _following_id(form["operation_id"]),
-        tables=tuple(_table(table) for table in form["tables"]),
-        reads=tuple((r["table_key"], _entry(r["entry"])) for r in form.get("reads", ())),
-        expected_head=form.get("expected_head"),
-        settled=form.get("settled") == "voided",
-        restore_transaction_ids=tuple(form.get("restore_transaction_ids", ())),
-        merge_source_commit_id=form.get("merge_source_commit_id"),
-        merged_into=form.get("merged_into"),
-        additional_registrations=tuple(
-            Registration(r["table_key"], r["table_path"], r["type_id"], r["table_incarnation_id"])
-            for r in form.get("additional_registrations", ())
+        schema_version=form.number("schema_version"),
+        operation_id=operation_id,
+        owner_id=form.text("owner_id", ""),
+        started_at=form.number("started_at", 0),
+        branch=branch,
+        branch_incarnation=form.optional_path("branch_incarnation") or branch,
+        schema_hash=form.text("schema_hash", ""),
+        writer_kind=WriterKind(form.text("writer_kind")),
+        commit=_draft(_commit(form), form.optional_text("actor_id")),
+        recovery_commit_id=form.optional_text("recovery_commit_id") or _following_id(operation_id),
+        tables=tuple(_table(table) for table in form.objects("tables", is_required=True)),
+        reads=tuple(
+            (r.table_key("table_key"), _entry_in(r, "entry")) for r in form.objects("reads")
         ),
-        tombstones=tuple(t["table_key"] for t in form.get("tombstones", ())),
-        schema=AcceptedSchema(**form["schema"]) if form.get("schema") else None,
+        expected_head=form.optional_text("expected_head"),
+        settled=form.optional_text("settled") == "voided",
+        restore_transaction_ids=form.texts("restore_transaction_ids"),
+        merge_source_commit_id=form.optional_text("merge_source_commit_id"),
+        merged_into=form.optional_text("merged_into"),
+        additional_registrations=tuple(
+            _registration(each) for each in form.objects("additional_registrations")
+        ),
+        tombstones=tuple(each.table_key("table_key") for each in form.objects("tombstones")),
+        schema=None if schema is None else _accepted(schema),
         adopted=tuple(
-            Adoption(_entry(a["expected"]), Entry(**a["entry"])) for a in form.get("adopted", ())
+            Adoption(_entry_in(each, "expected"), _entry(each.inner("entry")))
+            for each in form.objects("adopted")
         ),
     )
 
@@ -342,15 +407,16 @@ _OPERATIONS: Final = {
 """What the commits of each writer are called."""
 
 
-def _commit(form: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "commit" in form or form["schema_version"] >= SIDECAR_VERSION:
-        commit: Mapping[str, Any] = form["commit"]
-        return commit
-    return {
-        "graph_commit_id": form["operation_id"],
-        "operation": _OPERATIONS[WriterKind(form["writer_kind"])],
-        "created_at": int(form["started_at"]),
-    }
+def _commit(form: Members) -> Members:
+    if "commit" in form.form or form.number("schema_version") >= SIDECAR_VERSION:
+        return form.inner("commit")
+    return Members(
+        {
+            "graph_commit_id": form.text("operation_id"),
+            "operation": _OPERATIONS[WriterKind(form.text("writer_kind"))],
+            "created_at": form.number("started_at"),
+        }
+    )
 
 
 def _following_id(operation_id: str) -> str:
@@ -359,37 +425,68 @@ def _following_id(operation_id: str) -> str:
     return operation_id[:10] + "".join(CROCKFORD[byte & 31] for byte in digest[:16])
 
 
-def _draft(form: Mapping[str, Any], actor_id: str | None) -> CommitDraft:
+def _draft(form: Members, actor_id: str | None) -> CommitDraft:
     return CommitDraft(
-        graph_commit_id=form["graph_commit_id"],
-        operation=form["operation"],
+        graph_commit_id=form.text("graph_commit_id"),
+        operation=form.text("operation"),
         actor_id=actor_id,
-        created_at=form["created_at"],
-        merged_parent_commit_id=form.get("merged_parent_commit_id"),
-        message=form.get("message"),
-        properties=form.get("properties", {}),
+        created_at=form.number("created_at"),
+        merged_parent_commit_id=form.optional_text("merged_parent_commit_id"),
+        message=form.optional_text("message"),
+        properties=form.optional_texts_by_name("properties"),
     )
 
 
-def _table(form: Mapping[str, Any]) -> PlannedTable:
-    fork = form.get("fork_of")
+def _table(form: Members) -> PlannedTable:
+    fork = form.optional_inner("fork_of")
     return PlannedTable(
-        table_key=form["table_key"],
-        table_path=form["table_path"],
-        table_branch=form.get("table_branch"),
-        entry=_entry(form.get("entry")),
-        expected_version=form["expected_version"],
-        post_commit_pin=form["post_commit_pin"],
-        transaction_ids=tuple(form.get("transaction_ids", ())),
-        fork_of=ForkOrigin(fork["branch"], fork["version"]) if fork else None,
-        confirmed_version=form.get("confirmed_version"),
-        row_count=form.get("row_count", 0),
-        owner=form.get("owner", "main"),
+        table_key=form.table_key("table_key"),
+        table_path=form.path("table_path"),
+        table_branch=form.optional_path("table_branch"),
+        entry=_entry_in(form, "entry"),
+        expected_version=form.number("expected_version"),
+        post_commit_pin=form.number("post_commit_pin"),
+        transaction_ids=form.texts("transaction_ids"),
+        fork_of=None if fork is None else _fork(fork),
+        confirmed_version=form.optional_number("confirmed_version"),
+        row_count=form.number("row_count", 0),
+        owner=form.text("owner", "main"),
     )
 
 
-def _entry(form: Mapping[str, Any] | None) -> Entry | None:
-    return None if form is None else Entry(**form)
+def _fork(form: Members) -> ForkOrigin:
+    return ForkOrigin(form.optional_path("branch"), form.number("version"))
+
+
+def _registration(form: Members) -> Registration:
+    return Registration(
+        form.table_key("table_key"),
+        form.path("table_path"),
+        form.number("type_id"),
+        form.number("table_incarnation_id"),
+    )
+
+
+def _accepted(form: Members) -> AcceptedSchema:
+    form.inner("state").text("schema_ir_hash")
+    return AcceptedSchema(form.text("source"), form.mapping("ir"), form.mapping("state"))
+
+
+def _entry_in(form: Members, name: str) -> Entry | None:
+    found = form.optional_inner(name)
+    return None if found is None else _entry(found)
+
+
+def _entry(form: Members) -> Entry:
+    return Entry(
+        table_key=form.table_key("table_key"),
+        location=form.path("location"),
+        table_branch=form.optional_path("table_branch"),
+        table_version=form.number("table_version"),
+        seq=form.number("seq"),
+        row_count=form.number("row_count"),
+        owner=form.text("owner"),
+    )
 
 
 __all__ = [

@@ -16,11 +16,14 @@ bytes); it is *acknowledged* when a caller has heard "done" for what it holds.
    a. no row of the derived commit table names it (rows are added after the publish);
    b. no branch was cut from it and no tag of the dataset pins it;
    c. no table of the version before has moved without a pending record. A write deletes its record
-      only after its publish is durable, so a moved table without one was published by this version.
+      only after its publish is durable, so a moved table without one was published by this version;
+   d. no checksum of it is stored (those are added after the publish, too).
    Otherwise recovery stops: it is damage, and an operator has a backup to look for.
 5. The version before must be readable: version 1 of `__manifest` is never removed.
 6. The derived tables and the audit table hold nothing that is acknowledged: what a torn head of
-   theirs held is added again, from the manifest and from the record that is still there.
+   theirs held is added again, from the manifest and from the record that is still there. Nor does
+   the table of checksums: what it loses are files without one. However it is damaged, it stops
+   nobody.
 7. It happens under the turn of the branch. Versions appear whole for everybody who runs, so nobody
    takes a version for torn that is being written.
 8. A ref, which names a branch or tag of a dataset, is a file as well and appears whole. One that is
@@ -37,8 +40,8 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.errors import CorruptError, NotFoundError
-from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS, MANIFEST, RECOVERIES
+from omnigraph.errors import CorruptError, NotFoundError, OmnigraphError
+from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, MANIFEST, RECOVERIES
 from omnigraph.manifest.turn import take_unless_held
 from omnigraph.recovery.audit import RecoveryKind, RecoveryRecord, TableOutcome
 from omnigraph.store.errors import CorruptObjectError, DatasetNotFoundError
@@ -101,7 +104,7 @@ class TornHeads:
             torn = self._datasets.torn_head(MANIFEST, branch=incarnation.lance_branch)
             if torn is None:
                 return
-            reason = self._acknowledged_by(incarnation, torn)
+            reason = self._acknowledged_by(incarnation, torn) or self._summed(torn)
             if reason is not None:
                 raise TornHeadError(torn.path, torn.version, reason)
             self._remove(MANIFEST, (MANIFEST, incarnation.lance_branch), torn)
@@ -147,8 +150,16 @@ class TornHeads:
             return
         for location in _SYSTEM_TABLES:
             if not self._is_readable(location, None):
-                removed = self._datasets.discard_torn_head(location)
-                _log.warning("removed version %s of %s, which was cut off", removed, location)
+                self._discard(location)
+        if not self._is_readable(CHECKSUMS, None):
+            try:
+                self._discard(CHECKSUMS)
+            except CorruptObjectError as error:
+                _log.warning("`omnigraph doctor --scrub` cannot work: %s", error)
+
+    def _discard(self, location: str) -> None:
+        removed = self._datasets.discard_torn_head(location)
+        _log.warning("removed version %s of %s, which was cut off", removed, location)
 
     def mend_refs(self, location: str) -> None:
         """Remove branches and tags of a dataset whose file was cut off."""
@@ -211,6 +222,14 @@ class TornHeads:
             )
         ).read_all()
         return branch in rows["manifest_branch"].to_pylist()
+
+    def _summed(self, torn: TornHead) -> str | None:
+        """Say so when the checksum of a version is stored: that happens after its publish."""
+        try:
+            is_known = torn.path in self._repository.checksums.sums(MANIFEST).by_path
+        except OmnigraphError:
+            return None
+        return "its checksum is stored, so it was whole" if is_known else None
 
     def _remove(self, table_key: str, lineage: Lineage, torn: TornHead) -> None:
         name = hashlib.sha256(f"{torn.path}\n{torn.tag}".encode()).hexdigest()[:26]

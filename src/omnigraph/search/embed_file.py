@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.search.embedding_columns import TextEmbedder, embed_column
+from omnigraph.texts import JSON_DEPTH_MAX, nests_too_deep
 
 _BATCH_RECORDS: Final = 1_024
 _TEXTS_KEPT_MAX: Final = 20_000
@@ -198,6 +199,8 @@ class _Work:
             raise EmbedFileError(f"line {number} is not JSON: {error}") from error
         if not isinstance(record, dict):
             raise EmbedFileError(f"line {number} is not a JSON object")
+        if nests_too_deep(line.decode()):
+            raise EmbedFileError(f"line {number} nests deeper than {JSON_DEPTH_MAX}")
         return record
 
     def _spec_of(self, record: dict[str, Any], number: int) -> TypeSpec | None:

@@ -44,6 +44,7 @@ from omnigraph.search.errors import (
     EmbeddingUnreachableError,
     LocalModelError,
 )
+from omnigraph.texts import shown
 
 _PARALLEL_MAX: Final = 4
 _DOUBLINGS_MAX: Final = 10
@@ -287,4 +288,7 @@ def _failure(request: WireRequest, outcome: Answer | NoAnswerError) -> Exception
 
 
 def _summary(outcome: Answer | NoAnswerError) -> str:
-    return str(outcome) if isinstance(outcome, NoAnswerError) else f"status {outcome.status}"
+    if isinstance(outcome, NoAnswerError):
+        # The reason may name the address that was asked.
+        return shown(str(outcome))
+    return f"status {outcome.status}"

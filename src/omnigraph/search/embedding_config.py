@@ -81,7 +81,8 @@ class EmbeddingConfig:
 
     provider: Provider
     model: str = ""
-    base_url: str = ""
+    # An address may hold a password or a token.
+    base_url: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)
     patience: Patience = Patience()
 

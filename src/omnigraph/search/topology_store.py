@@ -119,7 +119,7 @@ class TopologyStore:
 
     def _load(self, path: str) -> Topology | None:
         try:
-            return TopologyFile.parse(self._read(path)).topology()
+            return TopologyFile.parse(_read(self._store, path)).topology()
         except (ObjectNotFoundError, FileNotFoundError):
             return None
         except DamagedTopologyError as error:
@@ -128,14 +128,27 @@ class TopologyStore:
             _log.warning("could not read the topology %s: %s", path, error)
         return None
 
-    def _read(self, path: str) -> bytes | mmap.mmap:
-        root = self._store.settings.root
-        if not root.is_local:
-            return self._store.objects.get(path).data
-        with root.local_path(path).open("rb") as file:
-            if file.seek(0, 2) == 0:
-                raise DamagedTopologyError("the file is empty")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+def _read(store: Store, path: str) -> bytes | mmap.mmap:
+    root = store.settings.root
+    if not root.is_local:
+        return store.objects.get(path).data
+    with root.local_path(path).open("rb") as file:
+        if file.seek(0, 2) == 0:
+            raise DamagedTopologyError("the file is empty")
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def topology_problem(store: Store, path: str) -> str | None:
+    """Say what is wrong with a file by its own checksums; None when it is sound, or gone."""
+    try:
+        topology = TopologyFile.parse(_read(store, path)).topology()
+    except (ObjectNotFoundError, FileNotFoundError):
+        return None
+    except (DamagedTopologyError, OmnigraphError, OSError) as error:
+        return str(error)
+    is_own = path.endswith(f"/{topology.states.edge.key}{_SUFFIX}")
+    return None if is_own else "the file holds the topology of other edges"
 
 
 def topology_path(edge: TableState) -> str:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import BufferedReader
@@ -43,6 +42,7 @@ from omnigraph.spark.load_plan import (
     unique_runs,
 )
 from omnigraph.spark.load_vectors import VectorsFailedError, stage_vectors
+from omnigraph.spark.rejected_file import Rejected, encode_rejected
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.gather import gathered
 from omnigraph.write.columns import flat
@@ -198,7 +198,7 @@ class Rejects:
     def __init__(self, *, keeps_records: bool) -> None:
         self.log = ViolationLog()
         self.bad_records = 0
-        self.kept: list[tuple[str | None, object, list[Violation]]] = []
+        self.kept: list[Rejected] = []
         self.respelled: set[str] = set()
         self.keeps_records = keeps_records
         self._refused: dict[int, tuple[object, list[Violation]]] = {}
@@ -241,7 +241,7 @@ def _outcome(
 ) -> TaskOutcome:
     rejected = None
     if rejects.kept:
-        rejected = context.files.write_bytes("rejected", pickle.dumps(rejects.kept))
+        rejected = context.files.write_bytes("rejected", encode_rejected(rejects.kept))
     return TaskOutcome(
         tuple(parts),
         rejects.log,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from omnigraph.spark.load_plan import FRAME_SOURCE, LoadContext
 from omnigraph.spark.load_proofs import Proofs
 from omnigraph.spark.load_vectors import notes_in
 from omnigraph.spark.places import InputPlaces, places_in_files
+from omnigraph.spark.rejected_file import decode_rejected
 from omnigraph.spark.sources import FrameSource
 from omnigraph.spark.staged_views import StagedViews
 from omnigraph.write.delta import WriteMode
@@ -109,9 +109,8 @@ class SparkWork:
         quarantine = self._load.intake.quarantine
         if quarantine is None:
             return
-        # Tasks of this load made it.
-        rejected = pickle.loads(self._context.files.read_bytes(path))  # noqa: S301 - see above
-        for key, record, violations in rejected:
+        content = self._context.files.read_bytes(path)
+        for key, record, violations in decode_rejected(path, content):
             owner = None if key is None else self._context.owner(key)
             found = [
                 self._places.of_violation(violation).located(self._places.inputs)

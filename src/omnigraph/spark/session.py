@@ -160,7 +160,10 @@ def _connect(remote: str) -> SparkSession:
 
 def _require_listener(remote: str) -> None:
     """Raise unless somebody listens: the client itself would try again for minutes."""
-    address = urlsplit(remote)
+    try:
+        address = urlsplit(remote)
+    except ValueError as error:
+        raise SparkStartError(remote, f"it is no URL ({error})") from None
     if address.scheme != "sc" or not address.hostname:
         raise SparkStartError(remote, "expected an address like sc://host:15002")
     if getproxies():

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph
+from omnigraph.names import check_actor, check_commit_texts
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.spark.options import SourceOptionError, SourceOptions, refuse_options, subject_of
 from omnigraph.spark.side_files import SideFiles
@@ -33,7 +34,7 @@ from omnigraph.spark.source_pin import open_pinned
 from omnigraph.spark.source_tables import find_type
 from omnigraph.store import StoreSettings
 from omnigraph.store.connect import open_objects
-from omnigraph.store.durability import Durability
+from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.store.gather import bytes_of, gathered
 from omnigraph.values import Scalar
 from omnigraph.write.delta import WriteMode
@@ -122,6 +123,8 @@ def write_target(
     if kind not in ("node", "edge"):
         raise SourceOptionError(kind, "can only be read: name a `node` or an `edge` type to write")
     refuse_options(options, "a write", _READ_ONLY)
+    check_actor(options["actor"])
+    check_commit_texts(message=options["message"])
     owner = find_type(open_pinned(pin), kind, name)
     problems = [problem.message for problem in column_problems(owner, schema.fieldNames())]
     if problems:
@@ -154,12 +157,12 @@ def _mode(options: SourceOptions, *, overwrite: bool) -> WriteMode:
 
 def _durability(options: SourceOptions) -> Durability:
     asked = options["durability"]
-    for known in get_args(Durability):
+    for known in DURABILITIES:
         if asked == known:
             found: Durability = known
             return found
     if asked is not None:
-        known_ones = " or ".join(get_args(Durability))
+        known_ones = " or ".join(DURABILITIES)
         raise SourceOptionError("durability", f"is {known_ones}, found '{asked}'")
     return "full"
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -19,6 +18,7 @@ from omnigraph.spark.options import SourceOptionError, SourceOptions, refuse_opt
 from omnigraph.spark.source_pin import open_pinned
 from omnigraph.spark.source_scan import Pin
 from omnigraph.spark.types import arrow_type, travelling
+from omnigraph.texts import read_json
 
 if TYPE_CHECKING:
     from omnigraph.query.plan.plan import OutputColumn
@@ -95,8 +95,8 @@ def _params(options: SourceOptions) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        params = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        params = read_json(text)
+    except ValueError as error:
         raise SourceOptionError("queryParams", f"is no JSON: {error}") from None
     if not isinstance(params, dict):
         raise SourceOptionError("queryParams", "is a JSON object of parameters")

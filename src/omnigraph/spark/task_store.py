@@ -7,7 +7,6 @@ made again at the same place must not be read through them, so no two operations
 
 from __future__ import annotations
 
-import pickle
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -15,18 +14,23 @@ from omnigraph.store.connect import Store, StoreSettings, open_store
 
 if TYPE_CHECKING:
     from omnigraph.spark.side_files import SideFiles
+    from omnigraph.store.durability import Durability
+    from omnigraph.store.uri import Root
 
 _STORES_MAX: Final = 2
 
 
 def task_store(files: SideFiles) -> Store:
     """Open the storage of an operation."""
-    return _opened(files.operation_id, pickle.dumps(files.settings))
+    settings = files.settings
+    options = tuple(sorted(settings.storage_options.items()))
+    return _opened(files.operation_id, settings.root, options, settings.durability)
 
 
 @lru_cache(maxsize=_STORES_MAX)
-def _opened(operation_id: str, payload: bytes) -> Store:
+def _opened(
+    operation_id: str, root: Root, options: tuple[tuple[str, str], ...], durability: Durability
+) -> Store:
+    # A mapping cannot be a key of the cache, so the options come as pairs.
     del operation_id
-    # Made by the call above; settings themselves cannot be compared by the cache.
-    settings: StoreSettings = pickle.loads(payload)  # noqa: S301 - see above
-    return open_store(settings)
+    return open_store(StoreSettings(root, dict(options), durability))

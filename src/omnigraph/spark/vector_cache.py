@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.write.embed_failure import failure_note, provider_failure
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,8 +43,7 @@ class SharedVectors:
         """Return the vectors of those texts that have one; raise what the provider failed with."""
         failure = next(iter(self._files.named(_FAILURE)), None)
         if failure is not None:
-            # Made by `fail`, in a task of this load.
-            raise pickle.loads(self._files.read_bytes(failure))  # noqa: S301 - see above
+            raise provider_failure(self._files.read_bytes(failure))
         folder = _folder(type_name, property_name)
         self._look_at(folder)
         found = ((text, self._known.get((folder, _digest(text)))) for text in texts)
@@ -59,8 +58,10 @@ class SharedVectors:
         self._files.write(f"{_folder(type_name, property_name)}/part", table)
 
     def fail(self, error: OmnigraphError) -> None:
-        """Tell the others that the provider fails."""
-        self._files.write_bytes(f"{_FAILURE}/error", pickle.dumps(error))
+        """Tell the others that the provider fails; other errors they meet themselves."""
+        note = failure_note(error)
+        if note is not None:
+            self._files.write_bytes(f"{_FAILURE}/error", note)
 
     def _look_at(self, folder: str) -> None:
         for path in self._files.named(folder):

@@ -146,6 +146,10 @@ class CloudObjectStore:
                     self.delete(path)
         return len(doomed)
 
+    def leftovers(self) -> tuple[ObjectInfo, ...]:
+        """Describe temporary files: there are none, a write is one call."""
+        return ()
+
     def _read(self, path: str, call: Callable[[], _Answer]) -> _Answer:
         try:
             return call()

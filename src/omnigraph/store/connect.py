@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from omnigraph.store.beside import Beside, InThreads
+from omnigraph.store.digests import Ledger
 from omnigraph.store.durability import DiskFlusher, Durability, NoFlusher, flusher_for
 from omnigraph.store.local_objects import LocalObjectStore
 from omnigraph.store.uri import Root, parse_root
@@ -25,8 +26,11 @@ class StoreSettings:
     """What it takes to reach a graph's storage: picklable, so that workers open their own."""
 
     root: Root
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    # Options hold credentials, and settings are shown in plans and stack traces.
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     durability: Durability = "full"
+    checksums: bool = True
+    """Whether files that are written get a checksum."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Store:
     datasets: DatasetStore
     flusher: DiskFlusher | NoFlusher
     beside: Beside
+    ledger: Ledger
+    """The files that `datasets` has made part of the graph, until their sums are stored."""
 
 
 def connect(
@@ -45,6 +51,7 @@ def connect(
     *,
     storage_options: Mapping[str, str] | None = None,
     durability: Durability = "full",
+    checksums: bool = True,
 ) -> Store:
     """Open the storage at a root.
 
@@ -57,6 +64,7 @@ def connect(
         parse_root(root) if isinstance(root, str) else root,
         dict(storage_options or {}),
         durability,
+        checksums,
     )
     return open_store(settings)
 
@@ -66,8 +74,9 @@ def open_store(settings: StoreSettings) -> Store:
     local = settings.root.local_path() if settings.root.is_local else None
     flusher = flusher_for(local, settings.durability)
     objects = open_objects(settings, flusher)
-    datasets = _open_datasets(settings, objects, flusher)
-    return Store(settings, objects, datasets, flusher, InThreads())
+    ledger = Ledger(is_kept=settings.checksums)
+    datasets = _open_datasets(settings, objects, flusher, ledger)
+    return Store(settings, objects, datasets, flusher, InThreads(), ledger)
 
 
 def open_objects(
@@ -82,10 +91,17 @@ def open_objects(
 
 
 def _open_datasets(
-    settings: StoreSettings, objects: ObjectStore, flusher: DiskFlusher | NoFlusher
+    settings: StoreSettings,
+    objects: ObjectStore,
+    flusher: DiskFlusher | NoFlusher,
+    ledger: Ledger,
 ) -> DatasetStore:
     from omnigraph.store.lance_store import LanceStore  # noqa: PLC0415 - heavy, not fork-safe
 
     return LanceStore(
-        settings.root, objects, storage_options=settings.storage_options, flusher=flusher
+        settings.root,
+        objects,
+        storage_options=settings.storage_options,
+        flusher=flusher,
+        ledger=ledger,
     )

@@ -93,6 +93,11 @@ class CountingObjectStore:
         self._count("delete_prefix")
         return self._inner.delete_prefix(prefix)
 
+    def leftovers(self) -> tuple[ObjectInfo, ...]:
+        """Describe temporary files."""
+        self._count("leftovers")
+        return self._inner.leftovers()
+
     def _count(self, name: str, *, written: int = 0) -> None:
         with self._lock:
             self._calls[name] += 1

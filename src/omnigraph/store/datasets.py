@@ -18,7 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from omnigraph.store.records import (
     FragmentInfo,
     IndexInfo,
     IndexSpec,
+    NeededFile,
     Rows,
     ScanRequest,
     ScanStatistics,
@@ -397,6 +398,15 @@ class DatasetStore(Protocol):
         """Return files under a dataset that no version of any lineage needs.
 
         Running jobs have such files too: spare young ones and what a job has declared.
+        """
+        ...
+
+    def needed_files(
+        self, location: str, *, branch: str | None = None, versions: Collection[int]
+    ) -> Iterator[NeededFile]:
+        """Return the files that some versions of a lineage refer to, version by version.
+
+        A version that cannot be read is left out as a whole.
         """
         ...
 

@@ -25,12 +25,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, get_args
 
 from omnigraph.store.errors import WriteOutcomeUnknownError
 from omnigraph.store.uri import Root
 
 Durability = Literal["full", "process"]
+DURABILITIES: Final[tuple[Durability, ...]] = get_args(Durability)
 """`full` survives a power failure, `process` only a crash of the process."""
 
 

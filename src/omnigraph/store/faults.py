@@ -24,7 +24,7 @@ for plan in sweep(FaultMode.DIE_AFTER):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -52,6 +52,7 @@ from omnigraph.store.records import (
     CompactionTask,
     DatasetVersion,
     IndexSpec,
+    NeededFile,
     Rows,
     StagedTransaction,
     TagInfo,
@@ -135,6 +136,10 @@ class FaultyObjectStore:
         return self._plan.effect(
             "objects.delete_prefix", prefix, lambda: self._inner.delete_prefix(prefix)
         )
+
+    def leftovers(self) -> tuple[ObjectInfo, ...]:
+        """Describe temporary files."""
+        return self._inner.leftovers()
 
 
 class FaultyDatasetStore:
@@ -468,6 +473,16 @@ class FaultyDatasetStore:
         """Return files that no version needs."""
         return self._read(
             "unreferenced_files", location, lambda: self._inner.unreferenced_files(location)
+        )
+
+    def needed_files(
+        self, location: str, *, branch: str | None = None, versions: Collection[int]
+    ) -> Iterator[NeededFile]:
+        """Return the files that some versions refer to."""
+        return self._read(
+            "needed_files",
+            location,
+            lambda: self._inner.needed_files(location, branch=branch, versions=versions),
         )
 
     def torn_refs(self, location: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import lance
 from lance import LanceOperation, Transaction
 from lance.commit import CommitConflictError
 
+from omnigraph.store.digests import Ledger
 from omnigraph.store.durability import PathFlusher
 from omnigraph.store.errors import (
     CorruptObjectError,
@@ -46,11 +47,18 @@ class LanceCommitter:
     """Everything that moves the head of a lineage."""
 
     def __init__(
-        self, opener: LanceOpener, objects: ObjectStore, flusher: PathFlusher, *, is_local: bool
+        self,
+        opener: LanceOpener,
+        objects: ObjectStore,
+        flusher: PathFlusher,
+        ledger: Ledger,
+        *,
+        is_local: bool,
     ) -> None:
         self._opener = opener
         self._objects = objects
         self._flusher = flusher
+        self._ledger = ledger
         self._is_local = is_local
 
     def verify_files(self, staged: StagedTransaction) -> None:
@@ -215,6 +223,7 @@ class LanceCommitter:
             kind=staged.kind,
             opened=opened,
         )
+        self._ledger.note(staged.files)
         return CommittedRange(base.location, base.branch, base.version, version, staged.uuid)
 
     def _settle_version(
@@ -234,6 +243,7 @@ class LanceCommitter:
             )
         self._flusher.files(files)
         self._require_ours(at, read_version=read_version, uuid=uuid, opened=opened)
+        self._ledger.note((), files)
         self._opener.note_head(at)
 
     def _require_ours(

@@ -39,6 +39,7 @@ from omnigraph.store.errors import (
     CorruptObjectError,
     DatasetNotFoundError,
     DatasetVersionNotFoundError,
+    ObjectNotFoundError,
     StorageError,
     StorageUnavailableError,
 )
@@ -176,7 +177,10 @@ class LanceOpener:
             raise CorruptObjectError(
                 path=self._version_name(at), reason="the version names no transaction"
             )
-        kind = _KINDS.get(type(found.operation), OperationKind.OTHER)
+        kind = _KINDS.get(type(found.operation))
+        if kind is None:
+            # pylance has no class for a reservation of fragment ids, and for some others.
+            kind = self._kind_from_file(at, dataset)
         return TransactionInfo(at.version, found.uuid, kind)
 
     def is_made_by(self, at: DatasetVersion, *, read_version: int, uuid: str) -> bool:
@@ -227,7 +231,7 @@ class LanceOpener:
     ) -> LanceHandle:
         """Keep an open version for the next one who asks."""
         handle = LanceHandle(
-            dataset, at, missing=self._missing_version, recent=self._recent, extends=extends
+            dataset, at, missing=self.missing_version, recent=self._recent, extends=extends
         )
         with self._lock:
             self._handles[at] = handle
@@ -325,7 +329,7 @@ class LanceOpener:
             path=at.location, branch=at.branch, version=at.version, head=head
         )
 
-    def _missing_version(self, at: DatasetVersion) -> StorageError | None:
+    def missing_version(self, at: DatasetVersion) -> StorageError | None:
         """Say so when a handle fails because its version was cleaned up."""
         if self._objects.head(manifest_path(at.location, at.branch, at.version)) is not None:
             return None
@@ -416,6 +420,13 @@ class LanceOpener:
                 if (at.location, at.branch) == (location, branch):
                     return handle.dataset
         return None
+
+    def _kind_from_file(self, at: DatasetVersion, dataset: lance.LanceDataset) -> OperationKind:
+        try:
+            return self._transaction_from_file(at, dataset).kind
+        except (CorruptObjectError, ObjectNotFoundError):
+            # Versions carry their transaction inside too, so the file may be missing.
+            return OperationKind.OTHER
 
     def _transaction_from_file(
         self, at: DatasetVersion, dataset: lance.LanceDataset

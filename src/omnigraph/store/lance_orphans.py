@@ -34,12 +34,12 @@ def _tracked(location: str, branch: str | None, *, root: Root, opener: LanceOpen
     with read_failures(location):
         table = dataset.tracked_files().read_all()
     return {
-        join_path(_relative(row["base_uri"], root), row["path"])
+        join_path(relative_to_root(row["base_uri"], root), row["path"])
         for row in table.select(["base_uri", "path"]).to_pylist()
     }
 
 
-def _relative(base: str, root: Root) -> str:
+def relative_to_root(base: str, root: Root) -> str:
     """Return a directory that Lance names in full as a path under the root."""
     spelled = base.split("://", maxsplit=1)[-1].strip("/")
     top = root.uri.split("://", maxsplit=1)[-1].strip("/")

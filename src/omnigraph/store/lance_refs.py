@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from omnigraph.store.digests import Ledger
 from omnigraph.store.durability import PathFlusher
 from omnigraph.store.errors import (
     InvalidLocationError,
@@ -26,6 +27,7 @@ from omnigraph.store.lance_layout import (
     branch_ref_path,
     branch_refs_directory,
     lineage_path,
+    manifest_path,
     tag_ref_path,
     tag_refs_directory,
 )
@@ -42,11 +44,18 @@ class LanceRefs:
     """Everything that names versions."""
 
     def __init__(
-        self, opener: LanceOpener, objects: ObjectStore, flusher: PathFlusher, *, is_local: bool
+        self,
+        opener: LanceOpener,
+        objects: ObjectStore,
+        flusher: PathFlusher,
+        ledger: Ledger,
+        *,
+        is_local: bool,
     ) -> None:
         self._opener = opener
         self._objects = objects
         self._flusher = flusher
+        self._ledger = ledger
         self._is_local = is_local
 
     def create_branch(
@@ -66,6 +75,7 @@ class LanceRefs:
             # Files of another version: Lance looks among them for the one that is wanted.
             is_left_elsewhere = is_not_found(error) and lineage_path(location, name) in str(error)
             if not (is_left_whole or is_left_torn or is_left_elsewhere):
+                self._require_version(source.at, error)
                 raise _ref_error(error, location, kind="branch", name=name) from error
             # Lance makes the files first and the ref last; whoever made these died in between.
             self._objects.delete_prefix(lineage_path(location, name))
@@ -74,12 +84,9 @@ class LanceRefs:
                 source.private_dataset().create_branch(name, reference, storage_options=options)
             except lance_failures() as again:
                 raise _ref_error(again, location, kind="branch", name=name) from again
-        self._flusher.files(
-            [
-                branch_ref_path(location, name),
-                *self._files_of_branch(location, name),
-            ]
-        )
+        ref, first = branch_ref_path(location, name), manifest_path(location, name, from_version)
+        self._flusher.files([ref, *self._files_of_branch(location, name)])
+        self._ledger.note((), [ref, first])
         return DatasetVersion(location, name, from_version)
 
     def delete_branch(self, location: str, name: str) -> None:
@@ -95,6 +102,7 @@ class LanceRefs:
                 # The branch went and Lance met the race while tidying up: some files stay.
                 break
         self._opener.forget_lineage(location, name)
+        self._ledger.note_gone([branch_ref_path(location, name)])
         self._flusher.directory_of(branch_ref_path(location, name))
 
     def list_branches(self, location: str) -> tuple[BranchInfo, ...]:
@@ -122,8 +130,10 @@ class LanceRefs:
         try:
             handle.private_dataset().tags.create(checked_path(name), (branch, version))
         except lance_failures() as error:
+            self._require_version(handle.at, error)
             raise _ref_error(error, location, kind="tag", name=name) from error
         self._flusher.files([tag_ref_path(location, name)])
+        self._ledger.note((), [tag_ref_path(location, name)])
 
     def delete_tag(self, location: str, name: str) -> None:
         """Unpin a version."""
@@ -131,6 +141,7 @@ class LanceRefs:
             self._opener.any_main(location).tags.delete(checked_path(name))
         except lance_failures() as error:
             raise _ref_error(error, location, kind="tag", name=name) from error
+        self._ledger.note_gone([tag_ref_path(location, name)])
         self._flusher.directory_of(tag_ref_path(location, name))
 
     def list_tags(self, location: str) -> tuple[TagInfo, ...]:
@@ -155,6 +166,12 @@ class LanceRefs:
                 if not _is_race(error) or attempt == _ATTEMPTS_MAX:
                     raise read_error(error, location) from error
         raise AssertionError("the last attempt returns or raises")
+
+    def _require_version(self, at: DatasetVersion, error: BaseException) -> None:
+        """Say so when a ref cannot be made because its version is gone: a handle outlives it."""
+        missing = self._opener.missing_version(at)
+        if missing is not None:
+            raise missing from error
 
     def _files_of_branch(self, location: str, name: str) -> list[str]:
         if not self._is_local:

@@ -13,7 +13,8 @@ What the adapter adds to them:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -23,12 +24,14 @@ from lance.dataset import Version
 
 from omnigraph.store import lance_staging as staging
 from omnigraph.store import lance_upkeep as upkeep
+from omnigraph.store.digests import Ledger, hashed
 from omnigraph.store.durability import Flusher, NoFlusher, PathFlusher
 from omnigraph.store.errors import CorruptObjectError, InvalidScanError
 from omnigraph.store.lance_commit import LanceCommitter
 from omnigraph.store.lance_errors import lance_failures, read_failures, write_error
 from omnigraph.store.lance_handle import LanceHandle
-from omnigraph.store.lance_layout import is_torn, manifest_path
+from omnigraph.store.lance_layout import VERSIONS_DIR, is_torn, lineage_path, manifest_path
+from omnigraph.store.lance_needed import needed_files
 from omnigraph.store.lance_opener import HANDLES_MAX, IoCounts, LanceOpener
 from omnigraph.store.lance_orphans import unreferenced_files
 from omnigraph.store.lance_refs import LanceRefs
@@ -44,6 +47,7 @@ from omnigraph.store.records import (
     CompactionTask,
     DatasetVersion,
     IndexSpec,
+    NeededFile,
     Rows,
     StagedFile,
     StagedTransaction,
@@ -55,7 +59,7 @@ from omnigraph.store.records import (
     WrittenFragment,
     WrittenIndexSegment,
 )
-from omnigraph.store.uri import Root, checked_path
+from omnigraph.store.uri import Root, checked_path, join_path
 
 _LISTINGS_MAX: Final = 8
 """Listing versions is tried so often before it is believed that one of them is damaged."""
@@ -71,18 +75,22 @@ class LanceStore:
         *,
         storage_options: Mapping[str, str] | None = None,
         flusher: Flusher | None = None,
+        ledger: Ledger | None = None,
         handles_max: int = HANDLES_MAX,
     ) -> None:
         self._root = root
         self._objects = objects
+        self._ledger = ledger or Ledger(is_kept=False)
         self._flusher = PathFlusher(root, flusher or NoFlusher())
         self._opener = LanceOpener(
             root, objects, storage_options=storage_options, handles_max=handles_max
         )
         self._committer = LanceCommitter(
-            self._opener, objects, self._flusher, is_local=root.is_local
+            self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
         )
-        self._refs = LanceRefs(self._opener, objects, self._flusher, is_local=root.is_local)
+        self._refs = LanceRefs(
+            self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
+        )
 
     # Looking
 
@@ -174,8 +182,7 @@ class LanceStore:
             bytes_per_file_max=bytes_per_file_max,
             storage_options=self._opener.options,
         )
-        self._flush(file for fragment in written for file in fragment.files)
-        return written
+        return tuple(replace(part, files=self._finished(part.files)) for part in written)
 
     def write_deletions(
         self, base: DatasetVersion, addresses: Sequence[int] | pa.Array
@@ -184,8 +191,7 @@ class LanceStore:
         written = staging.write_deletions(
             self._opener.at(base).dataset, _addresses(addresses), base=base, objects=self._objects
         )
-        self._flush(file for deletion in written for file in deletion.files)
-        return written
+        return tuple(replace(part, files=self._finished(part.files)) for part in written)
 
     def write_index_segment(
         self, base: DatasetVersion, spec: IndexSpec, *, fragment_ids: Sequence[int] | None = None
@@ -196,8 +202,7 @@ class LanceStore:
         if fragment_ids is None:
             fragment_ids = [fragment.fragment_id for fragment in dataset.get_fragments()]
         written = upkeep.build_index_segment(dataset, spec, base=base, fragment_ids=fragment_ids)
-        self._flush(written.files)
-        return written
+        return replace(written, files=self._finished(written.files))
 
     def plan_compaction(
         self, base: DatasetVersion, options: CompactionOptions | None = None
@@ -212,8 +217,7 @@ class LanceStore:
         """Rewrite the fragments of one task."""
         dataset = self._opener.at(task.base).dataset
         result = upkeep.run_compaction(dataset, task, objects=self._objects)
-        self._flush(result.files)
-        return result
+        return replace(result, files=self._finished(result.files))
 
     # Staging
 
@@ -276,8 +280,7 @@ class LanceStore:
         staged = staging.upsert_transaction(
             self._opener.at(base).dataset, rows, key=key, base=base, objects=self._objects
         )
-        self._flush(staged.files)
-        return staged
+        return replace(staged, files=self._finished(staged.files))
 
     def stage_overwrite(
         self,
@@ -414,6 +417,7 @@ class LanceStore:
     ) -> CleanupReport:
         """Remove old versions and the files that only they need."""
         dataset = self._opener.open(location, branch=branch).dataset
+        before: frozenset[str] = frozenset() if preview else self._version_files(location, branch)
         options: dict[str, Any] = {
             "older_than": None
             if request.older_than_s is None
@@ -432,6 +436,7 @@ class LanceStore:
             raise write_error(error, location) from error
         if not preview:
             self._opener.forget_lineage(location, branch)
+            self._ledger.note_gone(before - self._version_files(location, branch))
         return CleanupReport(
             versions_removed=removed.old_versions,
             bytes_removed=removed.bytes_removed,
@@ -445,6 +450,19 @@ class LanceStore:
             root=self._root,
             opener=self._opener,
             refs=self._refs,
+            objects=self._objects,
+        )
+
+    def needed_files(
+        self, location: str, *, branch: str | None = None, versions: Collection[int]
+    ) -> Iterator[NeededFile]:
+        """Return the files that some versions of a lineage refer to."""
+        return needed_files(
+            checked_path(location),
+            branch,
+            versions,
+            root=self._root,
+            opener=self._opener,
             objects=self._objects,
         )
 
@@ -470,6 +488,7 @@ class LanceStore:
         torn = self.torn_head(location, branch=branch)
         if torn is None:
             return None
+        self._ledger.note_gone([torn.path])
         self._objects.delete(torn.path)
         self._opener.forget_lineage(location, branch)
         self._flusher.directory_of(torn.path)
@@ -483,8 +502,16 @@ class LanceStore:
         """Say what Lance has asked of the storage since the store was opened."""
         return self._opener.io_counts()
 
-    def _flush(self, files: Iterable[StagedFile]) -> None:
+    def _version_files(self, location: str, branch: str | None) -> frozenset[str]:
+        directory = join_path(lineage_path(location, branch), VERSIONS_DIR)
+        return frozenset(info.path for info in self._objects.list(directory))
+
+    def _finished(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
+        """Make new files durable, and hash them while their bytes are in memory."""
         self._flusher.files(file.path for file in files)
+        if not self._root.is_local or not self._ledger.is_kept:
+            return tuple(files)
+        return hashed(self._root, files)
 
 
 def _addresses(values: Sequence[int] | pa.Array) -> pa.Array:

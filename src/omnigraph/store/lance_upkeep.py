@@ -215,6 +215,7 @@ def compaction_transaction(
     """
     check_lineage(base, results)
     _check_unchanged(dataset, base, results)
+    _check_covered_alike(dataset, base, results)
     next_id = _highest_fragment_id(dataset) + 1
     groups = []
     for result in results:
@@ -242,13 +243,40 @@ def _check_unchanged(
         for old in _COMPACTION.RewriteResult.from_json(result.payload).original_fragments:
             now = present.get(old.id)
             if now is None or fragment_identity(now) != fragment_identity(old):
-                raise StaleBaseError(
-                    path=base.location,
-                    branch=base.branch,
-                    expected=result.base.version,
-                    actual=base.version,
-                    reason=f"fragment {old.id} has changed since it was rewritten; plan again",
-                )
+                reason = f"fragment {old.id} has changed since it was rewritten; plan again"
+                raise _stale(base, result, reason)
+
+
+def _check_covered_alike(
+    dataset: lance.LanceDataset, base: DatasetVersion, results: Sequence[CompactionResult]
+) -> None:
+    """Refuse a rewrite of fragments of which an index segment covers some and not others.
+
+    Lance plans no such rewrite and refuses to commit one. Results that were planned on another
+    version can be one: an index has grown since, or was planned with and is not there yet.
+    """
+    segments = [
+        (index.name, frozenset(segment.fragment_ids))
+        for index in dataset.describe_indices()
+        for segment in index.segments
+    ]
+    for result in results:
+        originals = _COMPACTION.RewriteResult.from_json(result.payload).original_fragments
+        numbers = {fragment.id for fragment in originals}
+        for name, covered in segments:
+            if numbers & covered and not numbers <= covered:
+                reason = f"index '{name}' covers only some of the rewritten fragments; plan again"
+                raise _stale(base, result, reason)
+
+
+def _stale(base: DatasetVersion, result: CompactionResult, reason: str) -> StaleBaseError:
+    return StaleBaseError(
+        path=base.location,
+        branch=base.branch,
+        expected=result.base.version,
+        actual=base.version,
+        reason=reason,
+    )
 
 
 def _highest_fragment_id(dataset: lance.LanceDataset) -> int:

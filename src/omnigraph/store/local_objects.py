@@ -29,6 +29,7 @@ from omnigraph.store.uri import Root, checked_path
 
 _HIDDEN: Final = ".og-"
 """Names that belong to this class and are no objects: temporary and lock files."""
+_TEMPORARY: Final = f"{_HIDDEN}put-"
 
 
 class LocalObjectStore:
@@ -111,6 +112,16 @@ class LocalObjectStore:
                     directory.rmdir()
         return removed
 
+    def leftovers(self) -> tuple[ObjectInfo, ...]:
+        """Describe the temporary files that were never given their real name."""
+        with _read_errors(str(self._root)):
+            found = [
+                _info(file.relative_to(self._root).as_posix(), status)
+                for file, status in _walk(self._root, hidden=True)
+                if file.name.startswith(_TEMPORARY)
+            ]
+        return tuple(sorted(found, key=lambda info: info.path))
+
     def _file(self, path: str) -> Path:
         return self._root / checked_path(path)
 
@@ -118,7 +129,7 @@ class LocalObjectStore:
     def _temporary(self, path: str, data: bytes) -> Iterator[tuple[Path, Path, str]]:
         target = self._file(path)
         with _start_errors(path):
-            temporary = target.with_name(f"{_HIDDEN}put-{secrets.token_hex(8)}")
+            temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
             file = _created(temporary)
         try:
             with _start_errors(path):

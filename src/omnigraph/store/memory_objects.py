@@ -80,6 +80,10 @@ class MemoryObjectStore:
                 del self._entries[path]
         return len(doomed)
 
+    def leftovers(self) -> tuple[ObjectInfo, ...]:
+        """Describe temporary files: there are none, a write is one call."""
+        return ()
+
     def _under(self, prefix: str) -> Sequence[str]:
         start = f"{checked_path(prefix)}/" if prefix else ""
         return sorted(path for path in self._entries if path.startswith(start))

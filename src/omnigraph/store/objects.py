@@ -72,6 +72,13 @@ class ObjectStore(Protocol):
         """Remove everything under the directory `prefix`; return how many objects went."""
         ...
 
+    def leftovers(self) -> tuple[ObjectInfo, ...]:
+        """Describe the temporary files of writes under way and of writers that died, by path.
+
+        They are no objects: no listing has them. `delete` removes one.
+        """
+        ...
+
 
 def exists(objects: ObjectStore, path: str) -> bool:
     """Whether an object is there."""

@@ -46,6 +46,8 @@ class StagedFile:
     """Relative to the store's root."""
     size: int | None
     """`None` when whoever wrote the file was not told; then only its existence is checked."""
+    digest: str | None = None
+    """What `store.digests` says of its bytes; None when nobody has looked at them yet."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,18 @@ class IndexSegment:
     dataset_version: int
 
 
+class FileKind(StrEnum):
+    """What a file of a dataset holds."""
+
+    ROWS = "rows"
+    BLOBS = "blobs"
+    DELETIONS = "deletions"
+    INDEX = "index"
+    VERSION = "version"
+    TRANSACTION = "transaction"
+    REF = "ref"
+
+
 @dataclass(frozen=True)
 class TornHead:
     """A newest version whose file was cut off before it was complete."""
@@ -193,6 +207,16 @@ class TornHead:
     path: str
     tag: str
     """Changes when another file takes the name."""
+
+
+@dataclass(frozen=True)
+class NeededFile:
+    """A file that a version of a dataset refers to."""
+
+    version: int
+    path: str
+    """Relative to the store's root; a branch also needs files of what it was cut from."""
+    kind: FileKind
 
 
 @dataclass(frozen=True)

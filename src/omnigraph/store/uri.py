@@ -11,6 +11,7 @@ always talk to the same endpoint with the same credentials.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,7 @@ from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.store.errors import InvalidLocationError
+from omnigraph.texts import has_control, is_encodable
 
 Scheme = Literal["file", "s3", "gs", "az"]
 
@@ -69,6 +71,8 @@ _PATH_STYLE: Final = "aws_s3_force_path_style"
 _VIRTUAL_HOSTED: Final = "aws_virtual_hosted_style_request"
 _KNOWN_PATHS: Final = 1_024
 _UNCLEAN: Final = "expected names joined by single slashes"
+_HALF_URL: Final = re.compile(r"(?:file|s3a?|gs|az|https?):/(?!/)", re.IGNORECASE)
+_BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 
 
@@ -119,9 +123,18 @@ def parse_root(text: str | os.PathLike[str]) -> Root:
     spelled = os.fspath(text)
     if not spelled.strip():
         raise InvalidLocationError(path=spelled, reason="it is empty")
+    if "\0" in spelled or not is_encodable(spelled):
+        raise InvalidLocationError(path=spelled, reason="it has a character that no path can have")
+    if _HALF_URL.match(spelled):
+        raise InvalidLocationError(path=spelled, reason="a URL has two slashes after its colon")
     if "://" not in spelled:
         return Root("file", "", os.path.abspath(Path(spelled).expanduser()))  # noqa: PTH100 - Path.resolve would follow links and rename the user's root
-    parts = urlsplit(spelled)
+    if has_control(spelled):
+        raise InvalidLocationError(path=spelled, reason="a URL has no control characters")
+    try:
+        parts = urlsplit(spelled)
+    except ValueError as error:
+        raise InvalidLocationError(path=spelled, reason=f"it is no URL ({error})") from None
     scheme = _SCHEMES.get(parts.scheme.lower())
     if scheme is None:
         expected = "a local path, file://, s3://, gs:// or az://"
@@ -132,10 +145,10 @@ def parse_root(text: str | os.PathLike[str]) -> Root:
         raise InvalidLocationError(path=spelled, reason="a root has no query and no fragment")
     if scheme == "file":
         return _local_url(spelled, host=parts.netloc, path=parts.path)
-    if not parts.netloc or "@" in parts.netloc:
+    if not _BUCKET.fullmatch(parts.netloc):
         raise InvalidLocationError(path=spelled, reason="expected a bucket after `://`")
     prefix = parts.path.strip("/")
-    if prefix and not _is_clean(prefix):
+    if prefix and not is_clean_path(prefix):
         raise InvalidLocationError(path=spelled, reason=_UNCLEAN)
     return Root(scheme, parts.netloc, prefix)
 
@@ -155,14 +168,17 @@ def checked_path(path: str) -> str:
     >>> checked_path("nodes/00ff")
     'nodes/00ff'
     """
-    if not _is_clean(path):
+    if not is_clean_path(path):
         raise InvalidLocationError(path=path, reason=f"{_UNCLEAN}, relative to the root")
     return path
 
 
 @lru_cache(maxsize=_KNOWN_PATHS)
-def _is_clean(path: str) -> bool:
-    return "\0" not in path and not any(part in {"", ".", ".."} for part in path.split("/"))
+def is_clean_path(path: str) -> bool:
+    """Whether a path is made of names joined by single slashes, none of them `.` or `..`."""
+    if "\0" in path or not is_encodable(path):
+        return False
+    return not any(part in {"", ".", ".."} for part in path.split("/"))
 
 
 def join_path(*parts: str) -> str:

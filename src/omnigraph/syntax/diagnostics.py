@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.texts import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +76,7 @@ class Diagnostic:
         ]
         if self.hint:
             parts.append(f"{gutter} = help: {self.hint}")
-        return "\n".join(parts)
+        return shown("\n".join(parts))
 
 
 class SourceError(InvalidInputError):

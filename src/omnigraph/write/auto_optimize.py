@@ -3,9 +3,10 @@
 Every commit of a handle is noted. A background thread wakes up when `URGENT_COMMITS` have gathered,
 or `PAUSE_S` after the first, and
 
-1. adds the commits to the derived commit tables, all of them in one append;
+1. adds the commits to the derived commit tables, all of them in one append, and the sums of the
+   files that were written to `_checksums.lance`: when many have gathered, or it is quiet;
 2. compacts a table that has gathered more than `SMALL_MAX` small fragments, or fragments with
-   deleted rows, under the ordinary protocol. The same goes for `__manifest` and the commit tables.
+   deleted rows, under the ordinary protocol. The same goes for `__manifest` and these tables.
 
 While writes keep coming that is all: a look at the fragments costs nothing, and what one run costs
 is spread over `SMALL_MAX` writes. Indexes are extended when more than `UNCOVERED_ROWS_MAX` rows lie
@@ -20,7 +21,7 @@ rewritten because of 65 new ones, and the number of fragments grows with the log
 
 Nothing here can fail a write: a problem is logged, and the next commit tries again. A process that
 dies leaves the commit tables behind, and whoever opens the graph for writing brings them up to
-date. `enabled=False` starts no thread: commits are recorded by their writers, nothing is tidied.
+date. `enabled=False` starts no thread: writers record what they did, nothing is tidied.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS
+from omnigraph.manifest.checksums import BATCH_FILES
+from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS
 from omnigraph.manifest.tidy import tidy
 from omnigraph.recovery import WriterKind
 from omnigraph.store.records import CompactionOptions
@@ -86,14 +88,17 @@ class _Noted:
     tables: set[tuple[Incarnation, str]] = field(default_factory=set)
     branches: set[Incarnation] = field(default_factory=set)
     commits: list[GraphCommit] = field(default_factory=list)
+    has_files: bool = False
+    """Whether files were written that no commit stands for."""
 
     def __bool__(self) -> bool:
-        return bool(self.branches or self.commits)
+        return bool(self.branches or self.commits or self.has_files)
 
     def add(self, other: _Noted) -> None:
         self.tables |= other.tables
         self.branches |= other.branches
         self.commits += other.commits
+        self.has_files |= other.has_files
 
 
 class AutoOptimize:
@@ -123,9 +128,19 @@ class AutoOptimize:
         """Let a commit get into the derived tables: soon, or at once without a worker."""
         if not self._enabled:
             self._repository.commit_tables.record([commit])
+            self._repository.checksums.record()
             return
         with self._wake:
             self._noted.commits.append(commit)
+            self._rouse()
+
+    def record_files(self) -> None:
+        """Let the sums of files be stored that no commit stands for, such as those of a branch."""
+        if not self._enabled:
+            self._repository.checksums.record()
+            return
+        with self._wake:
+            self._noted.has_files = True
             self._rouse()
 
     def close(self) -> None:
@@ -138,6 +153,7 @@ class AutoOptimize:
                 self._tidy(noted, is_quiet=True)
             # Tidying up commits too, and a worker for that would write after this call.
             self._record_noted()
+            self._repository.checksums.record()
         finally:
             self._go_on()
 
@@ -145,6 +161,7 @@ class AutoOptimize:
         """Record what is still waiting, when the process ends without closing the handle."""
         self._stop()
         self._record(self._take())
+        self._repository.checksums.record()
 
     # -- the worker -------------------------------------------------------------------------------
 
@@ -189,8 +206,10 @@ class AutoOptimize:
                     self._noted, self._worker = fresh, None
                     return
             self._record(fresh)
-            waiting.add(_Noted(fresh.tables, fresh.branches))
+            waiting.add(_Noted(fresh.tables, fresh.branches, has_files=not is_quiet))
             self._tidy(waiting, is_quiet=is_quiet)
+            if is_quiet or self._repository.checksums.waiting >= BATCH_FILES:
+                self._repository.checksums.record()
             if is_quiet:
                 waiting = _Noted()
 
@@ -246,7 +265,7 @@ class AutoOptimize:
             with_indexes = wants_indexes and is_small
             self._upkeep.compact_tail(incarnation, due, with_indexes=with_indexes)
         self._tidy_manifest(incarnation)
-        for location in (COMMITS, COMMIT_ACTORS):
+        for location in (COMMITS, COMMIT_ACTORS, CHECKSUMS):
             if datasets.exists(location):
                 handle = datasets.open(location)
                 if len(handle.fragments()) > SMALL_MAX:

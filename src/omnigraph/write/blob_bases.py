@@ -42,9 +42,13 @@ def blob_bases(bases: Iterable[str]) -> tuple[str, ...]:
 
 def _base(text: str) -> str:
     problem = _problem_of_text(text)
-    if problem is None:
+    if problem is not None:
+        raise InvalidBlobBaseError(text, problem)
+    try:
         parts = urlsplit(text)
-        problem = _problem_of_parts(parts)
+    except ValueError as error:
+        raise InvalidBlobBaseError(text, f"it is no URL ({error})") from None
+    problem = _problem_of_parts(parts)
     if problem is not None:
         raise InvalidBlobBaseError(text, problem)
     path = parts.path.rstrip("/")
@@ -55,12 +59,12 @@ def _base(text: str) -> str:
 
 def _problem_of_text(text: str) -> str | None:
     """Say what is wrong before it is taken apart, which forgives too much."""
-    if len(text.encode()) > _BYTES_MAX:
-        return f"it is longer than {_BYTES_MAX} bytes"
     if text != text.strip() or "\\" in text or not text.isprintable():
         return "it has blanks around it, a backslash or a control character"
     if "?" in text or "#" in text:
         return "it has a query or a fragment"
+    if len(text.encode()) > _BYTES_MAX:
+        return f"it is longer than {_BYTES_MAX} bytes"
     return None
 
 

@@ -2,7 +2,8 @@
 
 First old versions of `__manifest`, so that no snapshot can be found which cannot be read; then, per
 dataset, forks that nothing refers to, old versions, and files of dead attempts; datasets of which
-nothing is needed go as a whole; last the topology files of old edge states.
+nothing is needed go as a whole; last the topology files of old edge states, and temporary files of
+writers that died.
 `omnigraph.write.cleanup_plan` says what is needed.
 
 Whatever is younger than the orphan age is left alone, be it a file, a fork or a dataset: a running
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import NotFoundError, OmnigraphError
 from omnigraph.manifest.layout import (
+    CHECKSUMS,
     COMMIT_ACTORS,
     COMMITS,
     MAIN_INCARNATION,
@@ -32,6 +34,7 @@ from omnigraph.search.states import TableState
 from omnigraph.search.topology_store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology_store import stale_topologies
 from omnigraph.store.errors import RefNotFoundError
+from omnigraph.store.lance_layout import manifest_path
 from omnigraph.store.records import CleanupRequest, DatasetVersion
 from omnigraph.write.cleanup_plan import (
     CleanupPolicy,
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
 _TABLE_FOLDERS: Final = ("nodes", "edges")
 _DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 _PIN_PREFIX: Final = "omnigraph."
+TEMPORARY_FILES: Final = "temporary files"
+"""Stands in reports for what dead writers have left beside objects, wherever that is."""
 
 
 @dataclass
@@ -69,6 +74,7 @@ class DatasetCleanup:
     files_removed: int = 0
     dataset_removed: bool = False
     error: str | None = None
+    error_code: str | None = None
 
     def to_json(self) -> JsonObject:
         """Return the dataset as the command line shows it."""
@@ -80,6 +86,7 @@ class DatasetCleanup:
             "files_removed": self.files_removed,
             "dataset_removed": self.dataset_removed,
             "error": self.error,
+            "error_code": self.error_code,
         }
 
 
@@ -90,6 +97,11 @@ class CleanupResult:
     policy: CleanupPolicy
     confirmed: bool
     datasets: tuple[DatasetCleanup, ...]
+
+    @property
+    def failed(self) -> tuple[DatasetCleanup, ...]:
+        """The datasets of which not everything could be removed."""
+        return tuple(dataset for dataset in self.datasets if dataset.error is not None)
 
     @property
     def warning(self) -> str | None:
@@ -117,7 +129,7 @@ class _Plan:
     declared: frozenset[str] = frozenset()
     """Files that running bulk jobs have set aside."""
     busy: frozenset[str] = frozenset()
-    """Locations of tables that running bulk jobs write to."""
+    """Locations that running bulk jobs and unsettled writes have written files to."""
     dead_records: tuple[str, ...] = ()
     """Records of bulk jobs that are no longer alive."""
     stale_topologies: tuple[ObjectInfo, ...] = ()
@@ -147,9 +159,11 @@ class Cleanup:
         plan = self._plan(policy, now)
         work = _Work(self._repository, policy, plan, now, confirm=confirm)
         datasets = [work.manifest(), *work.tables()]
-        work.derived()
+        datasets += work.derived()
+        datasets += work.checksums()
         datasets += work.topologies()
-        work.records()
+        datasets += work.records()
+        datasets += work.temporary_files()
         return CleanupResult(policy, confirm, tuple(datasets))
 
     # -- deciding ---------------------------------------------------------------------------------
@@ -162,7 +176,13 @@ class Cleanup:
         states = {each: self._repository.reader.latest(each) for each in branches}
         plan = _Plan(Needs(), {}, dead_records=tuple(dead))
         plan.declared = frozenset(file for record in live for file in record.files)
-        plan.busy = frozenset(base.table_path for record in live for base in record.bases)
+        plan.busy = frozenset(
+            (
+                *(base.table_path for record in live for base in record.bases),
+                *(table.table_path for record in pending for table in record.tables),
+                *(MANIFEST for _ in pending),
+            )
+        )
         plan.stale_topologies = self._stale_topologies(states.values())
         kept_commits = self._kept_commits(states)
         needed = self._needed_manifest_versions(kept_commits)
@@ -283,6 +303,8 @@ class _Work:
     ) -> None:
         self._datasets = repository.store.datasets
         self._objects = repository.store.objects
+        self._ulid = repository.clock.ulid
+        self._checksums = repository.checksums
         self._policy = policy
         self._plan = plan
         self._now = now
@@ -292,10 +314,32 @@ class _Work:
         """Remove old versions of `__manifest`, lineage by lineage, and files of dead attempts."""
         report = DatasetCleanup(MANIFEST)
         with _reporting(report):
+            self._announce()
             for lineage, versions in self._plan.manifest.items():
                 self._remove_versions(report, MANIFEST, lineage, versions)
             self._remove_dead_files(report, MANIFEST)
         return report
+
+    def _announce(self) -> None:
+        """Say which versions of `__manifest` go: one that vanishes otherwise counts as lost."""
+        if self._confirm:
+            self._checksums.forget(
+                manifest_path(MANIFEST, lineage, version)
+                for lineage, versions in self._plan.manifest.items()
+                for version in versions
+            )
+
+    def checksums(self) -> Iterator[DatasetCleanup]:
+        """Take out the checksums of files that are gone."""
+        if not self._confirm:
+            return
+        report = DatasetCleanup(CHECKSUMS)
+        with _reporting(report):
+            self._checksums.record()
+            self._checksums.drop_gone()
+            self._remove_old_versions(CHECKSUMS)
+        if report.error is not None:
+            yield report
 
     def tables(self) -> Iterator[DatasetCleanup]:
         """Clean up every dataset of a node or edge type, known or not."""
@@ -308,17 +352,29 @@ class _Work:
                     self._remove_dataset(report, location, objects)
             yield report
 
-    def derived(self) -> None:
-        """Remove old versions of the derived tables; they hold nothing that a snapshot needs."""
+    def derived(self) -> Iterator[DatasetCleanup]:
+        """Remove old versions of the derived tables; they hold nothing that a snapshot needs.
+
+        Only failures are reported.
+        """
         for location in _DERIVED:
             report = DatasetCleanup(location)
             with _reporting(report):
-                if self._confirm and self._datasets.exists(location):
-                    request = CleanupRequest(
-                        keep_versions=self._policy.keep_versions,
-                        older_than_s=self._policy.older_than_s,
-                    )
-                    self._datasets.cleanup(location, request, preview=False)
+                if self._confirm:
+                    self._remove_old_versions(location)
+            if report.error is not None:
+                yield report
+
+    def _remove_old_versions(self, location: str) -> None:
+        if not self._datasets.exists(location):
+            return
+        request = CleanupRequest(
+            keep_versions=self._policy.keep_versions, older_than_s=self._policy.older_than_s
+        )
+        due = self._datasets.cleanup(location, request, preview=True)
+        removed = self._datasets.cleanup(location, request, preview=False)
+        if removed.versions_removed < due.versions_removed:
+            self._require_changeable(location)
 
     def topologies(self) -> list[DatasetCleanup]:
         """Remove old files of edges as they were; whoever wants such a state builds it again."""
@@ -327,19 +383,26 @@ class _Work:
             for info in self._plan.stale_topologies:
                 if not self._is_old(info.modified_us):
                     continue
-                report.files_removed += 1
-                report.bytes_removed += info.size
-                if self._confirm:
-                    self._objects.delete(info.path)
+                self._remove_file(report, info)
         return [report] if report.files_removed or report.error else []
 
-    def records(self) -> None:
-        """Remove the records of dead bulk jobs, after what they named."""
-        if not self._confirm:
-            return
-        with _reporting(DatasetCleanup(STAGING)):
-            for path in self._plan.dead_records:
+    def records(self) -> list[DatasetCleanup]:
+        """Remove the records of dead bulk jobs, after what they named; only failures are told."""
+        report = DatasetCleanup(STAGING)
+        with _reporting(report):
+            for path in self._plan.dead_records if self._confirm else ():
                 self._objects.delete(path)
+        return [] if report.error is None else [report]
+
+    def temporary_files(self) -> list[DatasetCleanup]:
+        """Remove what writers that died have left of small objects."""
+        report = DatasetCleanup(TEMPORARY_FILES)
+        with _reporting(report):
+            for info in self._objects.leftovers():
+                if not self._is_old(info.modified_us):
+                    continue
+                self._remove_file(report, info)
+        return [report] if report.files_removed or report.error else []
 
     def _stored_datasets(self) -> dict[str, list[ObjectInfo]]:
         found: dict[str, list[ObjectInfo]] = defaultdict(list)
@@ -361,12 +424,12 @@ class _Work:
             return
         if any(path.startswith(f"{location}/") for path in self._plan.declared):
             return
-        report.dataset_removed = True
-        report.bytes_removed += sum(info.size for info in objects)
-        report.files_removed += len(objects)
         if self._confirm:
             self._objects.delete_prefix(location)
             self._datasets.forget(location)
+        report.dataset_removed = True
+        report.bytes_removed += sum(info.size for info in objects)
+        report.files_removed += len(objects)
 
     def _clean(self, report: DatasetCleanup, location: str) -> None:
         self._remove_torn_refs(location)
@@ -411,9 +474,9 @@ class _Work:
                 return list(forks.values())
             for name in free:
                 del forks[name]
-                report.forks_removed += 1
                 if self._confirm:
                     self._delete_fork(location, name)
+                report.forks_removed += 1
 
     def _is_free(self, location: str, name: str) -> bool:
         made = ulid_time_us(name)
@@ -437,21 +500,34 @@ class _Work:
             branch=branch,
             preview=not self._confirm,
         )
+        if self._confirm and removed.versions_removed < len(versions):
+            self._require_changeable(location)
         report.old_versions_removed += removed.versions_removed
         report.bytes_removed += removed.bytes_removed
         report.files_removed += removed.files_removed
 
+    def _remove_file(self, report: DatasetCleanup, info: ObjectInfo) -> None:
+        """Remove a file, then count it: what stays was not removed."""
+        if self._confirm:
+            self._objects.delete(info.path)
+        report.files_removed += 1
+        report.bytes_removed += info.size
+
+    def _require_changeable(self, location: str) -> None:
+        """Raise what the storage says about a change: Lance is silent about files that stay."""
+        path = f"{location}/probe-{self._ulid()}"
+        self._objects.put(path, b"")
+        self._objects.delete(path)
+
     def _remove_dead_files(self, report: DatasetCleanup, location: str) -> None:
         if location in self._plan.busy:
-            # Tasks of a running job write here, and have told nobody of their files yet.
+            # Tasks of a running job have told nobody of their files yet, and a writer that is only
+            # paused commits what it has written here when it goes on.
             return
         for info in self._datasets.unreferenced_files(location):
             if not self._is_old(info.modified_us) or info.path in self._plan.declared:
                 continue
-            report.bytes_removed += info.size
-            report.files_removed += 1
-            if self._confirm:
-                self._objects.delete(info.path)
+            self._remove_file(report, info)
 
 
 @contextmanager
@@ -460,7 +536,7 @@ def _reporting(report: DatasetCleanup) -> Iterator[None]:
     try:
         yield
     except OmnigraphError as error:
-        report.error = str(error)
+        report.error, report.error_code = str(error), error.code
 
 
 __all__ = ["Cleanup", "CleanupPolicy", "CleanupResult", "DatasetCleanup"]

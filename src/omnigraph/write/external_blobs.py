@@ -1,7 +1,7 @@
 """Blobs that lie outside of the graph: taken only from listed places, and copied in.
 
 1. A URI is allowed when it lies below one of the bases, by whole path segments; `..` and empty
-   segments are never followed.
+   segments are never followed. Nor are links that lead out of a base that is a folder here.
 2. The bytes are read once, when the row is read, and kept by the graph from then on.
 """
 
@@ -18,8 +18,9 @@ from omnigraph.errors import InvalidInputError, OmnigraphError, UnavailableError
 from omnigraph.schema.values.blobs import blob_column
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import Mask
+from omnigraph.store.confined_file import leads_outside, read_confined
 from omnigraph.store.connect import StoreSettings, open_objects
-from omnigraph.store.uri import parse_root
+from omnigraph.store.uri import is_clean_path, parse_root
 
 if TYPE_CHECKING:
     from omnigraph.store.objects import ObjectStore
@@ -74,7 +75,7 @@ class ExternalBlobs:
         _, uris = column.flatten()
         denied = np.zeros(len(column), np.bool_)
         for row in np.flatnonzero(valid_mask(uris)).tolist():
-            denied[row] = self._base_of(uris[row].as_py()) is None
+            denied[row] = not self._is_allowed(uris[row].as_py())
         return denied
 
     def copied(self, column: pa.Array, rows: Mask) -> pa.Array:
@@ -99,10 +100,17 @@ class ExternalBlobs:
             raise BlobSourceDeniedError(uris[denied[0]].as_py(), len(denied))
         return self.copied(column, np.ones(len(column), np.bool_))
 
+    def _is_allowed(self, uri: str) -> bool:
+        base = self._base_of(uri)
+        if base is None:
+            return False
+        root = parse_root(base)
+        return not root.is_local or not leads_outside(root.local_path(), _path_in(base, uri))
+
     def _base_of(self, uri: str) -> str | None:
         for base in self._bases:
             rest = uri.removeprefix(base)
-            if rest != uri and all(part not in {"", ".", ".."} for part in _path(rest).split("/")):
+            if rest != uri and is_clean_path(unquote(rest)):
                 return base
         return None
 
@@ -111,13 +119,18 @@ class ExternalBlobs:
         if base is None:
             raise BlobSourceUnreadableError(uri, "it is not below an allowed base")
         try:
-            if base not in self._stores:
-                settings = StoreSettings(parse_root(base), self._options)
-                self._stores[base] = open_objects(settings)
-            return self._stores[base].get(_path(uri.removeprefix(base))).data
+            return self._content(base, _path_in(base, uri))
         except OmnigraphError as error:
             raise BlobSourceUnreadableError(uri, str(error)) from error
 
+    def _content(self, base: str, path: str) -> bytes:
+        root = parse_root(base)
+        if root.is_local:
+            return read_confined(root.local_path(), path)
+        if base not in self._stores:
+            self._stores[base] = open_objects(StoreSettings(root, self._options))
+        return self._stores[base].get(path).data
 
-def _path(rest: str) -> str:
-    return unquote(rest)
+
+def _path_in(base: str, uri: str) -> str:
+    return unquote(uri.removeprefix(base))

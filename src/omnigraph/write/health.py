@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FRAGMENTS_MANY: Final = 64
 """More small fragments than this make reads slow."""
 _ROWS_SMALL: Final = 100_000
+_LEFTOVER_AGE_S: Final = 3_600
 
 
 class Health(StrEnum):
@@ -63,6 +64,7 @@ def examine(
     findings = [_storage(repository)] if try_writing else []
     findings.append(_pending(recovery))
     findings.extend(_manifests(repository))
+    findings.extend(_leftovers(repository))
     findings.extend(_tables(snapshot, repository.root))
     return findings
 
@@ -123,6 +125,19 @@ def _manifests(repository: Repository) -> Iterator[Finding]:
             Health.PROBLEM,
             f"branch '{broken.branch}' cannot be read: {broken.problem}",
             f"omnigraph repair {repository.root}",
+        )
+
+
+def _leftovers(repository: Repository) -> Iterator[Finding]:
+    """Look for temporary files that are too old to belong to a write under way."""
+    latest = repository.clock.now_us() - _LEFTOVER_AGE_S * 1_000_000
+    old = [info for info in repository.store.objects.leftovers() if info.modified_us < latest]
+    if old:
+        yield Finding(
+            "leftovers",
+            Health.NOTE,
+            f"{len(old)} temporary files of writers that died, {sum(i.size for i in old)} bytes",
+            f"omnigraph cleanup {repository.root} --keep 10 --orphan-age 1h --confirm",
         )
 
 

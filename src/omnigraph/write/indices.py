@@ -158,10 +158,13 @@ def _btree(column: str) -> IndexSpec:
 # -- what is missing -------------------------------------------------------------------------------
 
 
-def plan_indexes(handle: DatasetHandle, declared: NodeType | EdgeType) -> IndexWork:
+def plan_indexes(
+    handle: DatasetHandle, declared: NodeType | EdgeType, *, anew: bool = False
+) -> IndexWork:
     """Compare what a type wants with what one dataset version has.
 
-    An empty table wants nothing. Indexes that nobody declares any more go.
+    An empty table wants nothing. Indexes that nobody declares any more go. `anew` replaces all of
+    them, without reading any.
     """
     fragments = tuple(handle.fragments())
     if not any(fragment.rows for fragment in fragments):
@@ -169,8 +172,9 @@ def plan_indexes(handle: DatasetHandle, declared: NodeType | EdgeType) -> IndexW
     stored = handle.indexes()
     wanted = declared_indexes(declared)
     table = _Table(handle, declared.table_key, fragments)
-    works = [_plan_index(table, spec, stored) for spec in wanted]
-    kept = [find_index(stored, spec.column, spec.kind) for spec in wanted]
+    usable = () if anew else stored
+    works = [_plan_index(table, spec, usable) for spec in wanted]
+    kept = [find_index(usable, spec.column, spec.kind) for spec in wanted]
     undeclared = [
         segment.uuid for index in stored if index not in kept for segment in index.segments
     ]

@@ -53,7 +53,6 @@ from omnigraph.write.load_result import (
     OnError,
     Seconds,
     TypeCounts,
-    choice,
 )
 from omnigraph.write.load_stage import StagedType, preview_type, stage_cascade, stage_type
 from omnigraph.write.load_topology import persist_topologies
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
     from omnigraph.write.load_sink import LoadSource
     from omnigraph.write.protocol import Committer
 
-__all__ = ["LoadOptions", "LoadResult", "Loader", "OnDuplicate", "OnError", "choice"]
+__all__ = ["LoadOptions", "LoadResult", "Loader", "OnDuplicate", "OnError"]
 
 _log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ r"""Rows that a load leaves out: one JSON object per line, in a directory of the
 | `codes` | the codes of that, in the same order |
 | `source`, `position` | where it came from, as far as it has a place |
 | `record` | the record as it was read, or `text` where it is no JSON (other bytes as `\xff`) |
+|          | what nests deeper than 128 is `…` |
 
 There is a file per type, `node-Person.jsonl`, and `unreadable.jsonl` for records without a type.
 """
@@ -28,6 +29,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store.durability import fsync_path
+from omnigraph.texts import without_depths
 from omnigraph.write.columns import flat
 
 if TYPE_CHECKING:
@@ -94,9 +96,8 @@ class Quarantine:
             line["text"] = record.decode(errors="backslashreplace")
         else:
             line["record"] = record
-        options = orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
         with _writing(self._directory):
-            self._file(key).write(orjson.dumps(line, default=_plain, option=options))
+            self._file(key).write(json_record(line) + b"\n")
 
     def keep(self) -> None:
         """Make sure that what was written stays, before the other rows are committed."""
@@ -119,6 +120,16 @@ class Quarantine:
             name = key.replace(":", "-") + ".jsonl"
             self._files[key] = (self._directory / name).open("wb")
         return self._files[key]
+
+
+def json_record(record: object) -> bytes:
+    """Return a record that was read from any kind of input as JSON; what JSON lacks is text."""
+    try:
+        return orjson.dumps(record, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        # The writer nests less deep than the reader.
+        kept = without_depths(record)
+        return orjson.dumps(kept, default=_plain, option=orjson.OPT_NON_STR_KEYS)
 
 
 @contextmanager

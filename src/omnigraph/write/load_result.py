@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema.values.converted import ConversionMode
@@ -20,39 +20,11 @@ if TYPE_CHECKING:
     from omnigraph.names import BranchName
 
 
-class UnknownChoiceError(InvalidInputError):
-    """A setting has none of its values."""
-
-    code = "OG-CHOICE"
-    hint = "use one of those"
-
-    def __init__(self, what: str, found: str, known: tuple[str, ...]) -> None:
-        self.what = what
-        self.found = found
-        self.known = known
-        super().__init__(f"unknown {what} '{found}': expected {', '.join(known)}")
-
-
 class LoadOptionsError(InvalidInputError):
     """Options of a load do not go together."""
 
     code = "OG-LOAD-OPTIONS"
     hint = "`omnigraph load --help` lists the options"
-
-
-Choice = TypeVar("Choice", bound=StrEnum)
-
-
-def choice(kind: type[Choice], text: str, what: str) -> Choice:
-    """Read one of the values of a setting.
-
-    >>> choice(WriteMode, "merge", "load mode")
-    <WriteMode.MERGE: 'merge'>
-    """
-    try:
-        return kind(text)
-    except ValueError:
-        raise UnknownChoiceError(what, text, tuple(kind)) from None
 
 
 class OnError(StrEnum):

@@ -24,6 +24,7 @@ from omnigraph.schema.values.converted import ConversionMode, Converted
 from omnigraph.schema.values.ids import AcceptedIds, Ids, accept_ids, derive_ids, new_ulids
 from omnigraph.schema.values.row_errors import Mask, RowErrors, json_text
 from omnigraph.search.embedding_columns import has_text
+from omnigraph.texts import redacted
 from omnigraph.write import codes
 from omnigraph.write.columns import to_mask
 from omnigraph.write.validate_values import (
@@ -215,7 +216,7 @@ def _refuse_external(rules: RowRules, column: pa.Array, name: str, work: _Work) 
                 position=work.batch.positions[row].as_py(),
                 type=rules.owner.name,
                 property=name,
-                value=json_text(uris[row].as_py()),
+                value=redacted(json_text(uris[row].as_py())),
                 rule="blob",
                 code=codes.EXTERNAL_BLOB,
                 message=f"property '{name}': {_EXTERNAL_DENIED}",

@@ -1,9 +1,11 @@
 """`optimize` and `ensure_indices`: upkeep of all tables in one commit.
 
 Planning and rewriting happen before the turn, several tables at once. A table that moved meanwhile
-is prepared again, on what is rewritten already where that still fits; the last attempt prepares
-under the turn, so a busy table cannot put upkeep off for ever. A run with nothing to do publishes
-nothing, and no version is ever removed.
+is prepared again, on what is rewritten already where that still fits, and from the beginning where
+it does not: its fragments have changed, an index covers them in another way, the schema is another
+one, or a cleanup has removed the version that was read. The last attempt prepares under the turn,
+so a busy table cannot put upkeep off for ever. A run with nothing to do publishes nothing, and no
+version is ever removed.
 """
 
 from __future__ import annotations
@@ -16,10 +18,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
-from omnigraph.errors import ConflictError, CorruptError, OmnigraphError
+from omnigraph.errors import (
+    ConflictError,
+    CorruptError,
+    DeniedError,
+    InvalidInputError,
+    OmnigraphError,
+)
 from omnigraph.manifest import CommitDraft
-from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
+from omnigraph.manifest.errors import (
+    ExpectedVersionMismatchError,
+    SchemaMovedError,
+    TypeNotFoundError,
+)
 from omnigraph.manifest.layout import (
+    CHECKSUMS,
     COMMIT_ACTORS,
     COMMITS,
     MAIN_INCARNATION,
@@ -30,6 +43,7 @@ from omnigraph.manifest.repository import reconcile_commits
 from omnigraph.manifest.tidy import tidy
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import compile_stored, read_ir
+from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
 from omnigraph.store.records import CompactionOptions
 from omnigraph.write.protocol import WriteJob
 from omnigraph.write.upkeep import (
@@ -56,7 +70,14 @@ CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 CONCURRENCY_DEFAULT: Final = 8
 _ATTEMPTS_MAX: Final = 4
 """How often a run is prepared outside the turn before it is prepared inside."""
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
+_NOT_OF_A_MOVE: Final = (
+    InvalidInputError,
+    DeniedError,
+    StorageFullError,
+    StorageTimeoutError,
+)
+"""What fails again on any other version."""
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
 
 _log = logging.getLogger(__name__)
 
@@ -133,6 +154,7 @@ class _Run:
     workers: UpkeepWorkers
     wants: Callable[[Entry], bool] = lambda _: True
     with_indexes: bool = True
+    rebuilds_indexes: bool = False
     skips_drift: bool = True
     """Whether a table with versions from outside is left out; otherwise it refuses the run."""
     is_aside: bool = False
@@ -168,7 +190,9 @@ class Upkeep:
         report = self._run(MAIN_INCARNATION, run)
         manifest = self._tidy_manifest()
         reconcile_commits(self._repository)
+        self._repository.checksums.record()
         self._tidy_derived()
+        self._repository.checksums.record()
         return UpkeepReport((*report.tables, manifest), report.commit, workers.name)
 
     def work_bytes(self) -> int:
@@ -190,6 +214,32 @@ class Upkeep:
             compaction=None,
             workers=self._workers,
             wants=lambda entry: incarnation.is_main or entry.table_branch is not None,
+            skips_drift=False,
+        )
+        return self._run(incarnation, run)
+
+    def rebuild_indexes(
+        self, incarnation: Incarnation, table_keys: tuple[str, ...]
+    ) -> UpkeepReport:
+        """Build the declared indexes of some tables anew, whatever is stored of them.
+
+        On a branch, tables on the main lineage of their dataset are left alone.
+        """
+        self._recovery.sweep()
+        entries = self._repository.reader.latest(incarnation).entries
+        for key in table_keys:
+            if key not in entries:
+                raise TypeNotFoundError(key, self._repository.reader.head_version(incarnation))
+        run = _Run(
+            WriterKind.ENSURE_INDICES,
+            "ensure_indices",
+            compaction=None,
+            workers=self._workers,
+            wants=lambda entry: (
+                entry.table_key in table_keys
+                and (incarnation.is_main or entry.table_branch is not None)
+            ),
+            rebuilds_indexes=True,
             skips_drift=False,
         )
         return self._run(incarnation, run)
@@ -240,14 +290,24 @@ class Upkeep:
         earlier: dict[str, TableUpkeep] = {}
         for _ in range(_ATTEMPTS_MAX):
             state = self._repository.reader.latest(incarnation)
-            prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            try:
+                prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            except OmnigraphError as error:
+                if self._moved_since(incarnation, state, error) is None:
+                    raise
+                earlier = {}
+                continue
             earlier = prepared.tables
             job = self._job(incarnation, state, run, prepared)
             if not job.tables:
                 return prepared.report(commit=None)
             try:
                 published = self._committer.commit(job)
-            except (ExpectedVersionMismatchError, SchemaMovedError):
+            except ExpectedVersionMismatchError:
+                continue
+            except (SchemaMovedError, StagedFilesLostError):
+                # What is declared has changed, or what was rewritten is gone.
+                earlier = {}
                 continue
             return prepared.report(commit=published.commit)
         return self._run_in_turn(incarnation, run, earlier, sizes)
@@ -266,13 +326,37 @@ class Upkeep:
         ) as turn:
             self._recovery.sweep_branch(branch)
             state = self._repository.reader.latest(incarnation)
-            prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            try:
+                prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            except OmnigraphError as error:
+                moved = self._moved_since(incarnation, state, error)
+                if moved is None:
+                    raise
+                raise moved from error
             job = self._job(incarnation, state, run, prepared)
             if not job.tables:
                 return prepared.report(commit=None)
             published = self._committer.commit_in_turn(job, turn)
         self._committer.record(published)
         return prepared.report(commit=published.commit)
+
+    def _moved_since(
+        self, incarnation: Incarnation, state: ManifestState, error: OmnigraphError
+    ) -> ExpectedVersionMismatchError | None:
+        """Return which table has moved, where that can be why preparing has failed.
+
+        A version that nobody publishes any more may be removed while it is read here. What the
+        storage says then depends on the file that is missing.
+        """
+        if isinstance(error, _NOT_OF_A_MOVE):
+            return None
+        now = self._repository.reader.latest(incarnation).entries
+        for key, entry in state.entries.items():
+            found = now.get(key)
+            if found is None or found.state != entry.state:
+                actual = 0 if found is None else found.table_version
+                return ExpectedVersionMismatchError(key, entry.table_version, actual)
+        return None
 
     def _prepare(
         self,
@@ -297,7 +381,9 @@ class Upkeep:
             if known is not None and known.entry.state == entry.state:
                 return known
             compaction = run.compaction if sizes is None else sizes[entry.table_key]
-            request = UpkeepRequest(incarnation, operation_id, compaction, run.with_indexes)
+            request = UpkeepRequest(
+                incarnation, operation_id, compaction, run.with_indexes, run.rebuilds_indexes
+            )
             declared = declared_type(catalog, entry.table_key)
             return prepare_table(
                 self._datasets, entry, declared, request, workers=run.workers, earlier=known

@@ -107,7 +107,8 @@ class RepairReport:
 
     confirm: bool
     force: bool
-    graph_manifest_version: int
+    graph_manifest_version: int | None
+    """The version of `main` that was published; None when nothing was published there."""
     tables: tuple[TableRepair, ...]
 
     @property
@@ -190,12 +191,12 @@ class Repair:
 
     def _of_branch(
         self, incarnation: Incarnation, *, confirm: bool, force: bool
-    ) -> tuple[int, list[TableRepair]]:
-        """Return the manifest version of a branch and what was found and done there."""
+    ) -> tuple[int | None, list[TableRepair]]:
+        """Return the manifest version that was published, if any, and what was found and done."""
         if not confirm:
             state = self._repository.reader.latest(incarnation)
             seen = self._look(incarnation, state)
-            return state.version, _tables(incarnation, seen, confirm=False, force=False)
+            return None, _tables(incarnation, seen, confirm=False, force=False)
         operation_id, branch = self._repository.clock.ulid(), incarnation.branch
         with self._committer.turn(branch, operation_id=operation_id, operation="repair") as turn:
             self._recovery.sweep_branch(branch)
@@ -204,11 +205,11 @@ class Repair:
             seen = self._look(incarnation, state)
             turn.check()
             published = self._publish(incarnation, seen, force=force)
-        version = state.version
-        if published is not None:
-            version = published.manifest_version
-            self._committer.record(published)
-        return version, _tables(incarnation, seen, confirm=True, force=force)
+        tables = _tables(incarnation, seen, confirm=True, force=force)
+        if published is None:
+            return None, tables
+        self._committer.record(published)
+        return published.manifest_version, tables
 
     def _blocked(
         self, incarnation: Incarnation, problem: str, *, confirm: bool

@@ -31,11 +31,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import orjson
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.recovery.members import Members
 from omnigraph.store.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -272,17 +273,21 @@ def _operation_of(path: str) -> str | None:
 def _parse(path: str, data: bytes) -> StagingRecord:
     operation_id = path.rpartition("/")[2].removesuffix(".json")
     try:
-        form: dict[str, Any] = orjson.loads(data)
+        form = Members(orjson.loads(data))
         return StagingRecord(
             operation_id,
-            int(form.get("started_at", 0)),
+            form.number("started_at", 0),
             tuple(
-                DatasetBase(base["table_path"], base.get("table_branch"), base["version"])
-                for base in form.get("tables", ())
+                DatasetBase(
+                    base.path("table_path"),
+                    base.optional_path("table_branch"),
+                    base.number("version"),
+                )
+                for base in form.objects("tables")
             ),
-            tuple(form.get("files", ())),
-            int(form.get("renewals", 0)),
+            form.texts("files"),
+            form.number("renewals", 0),
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except ValueError as error:
         _log.warning("%s cannot be read and names nothing: %s", path, error)
         return StagingRecord(operation_id, 0)

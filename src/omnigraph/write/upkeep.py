@@ -57,6 +57,8 @@ class UpkeepRequest:
     operation_id: str
     compaction: CompactionOptions | None
     with_indexes: bool = True
+    rebuilds_indexes: bool = False
+    """Whether indexes are built anew, whatever is stored."""
 
 
 def declared_type(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
@@ -80,7 +82,8 @@ def prepare_table(
     plans_compaction = request.compaction is not None and bool(
         datasets.plan_compaction(at, request.compaction)
     )
-    work = plan_indexes(handle, declared) if request.with_indexes else IndexWork()
+    anew = request.rebuilds_indexes
+    work = plan_indexes(handle, declared, anew=anew) if request.with_indexes else IndexWork()
     if not plans_compaction and work.is_empty:
         return TableUpkeep(entry, None, work.pending)
     base = write_base(datasets, request.incarnation, entry, operation_id=request.operation_id)
@@ -88,7 +91,7 @@ def prepare_table(
     try:
         results = _compact(chain, declared, request, earlier) if plans_compaction else ()
         if request.with_indexes:
-            work = plan_indexes(chain.handle, declared)
+            work = plan_indexes(chain.handle, declared, anew=anew)
             if not work.is_empty:
                 chain.add(stage_indexes(datasets, chain.handle, work, workers))
     finally:
@@ -118,25 +121,36 @@ def _compact(
     earlier: TableUpkeep | None,
 ) -> tuple[CompactionResult, ...]:
     datasets = chain.datasets
-    if earlier is not None and earlier.results:
-        try:
-            chain.add(datasets.stage_compaction(chain.handle.at, earlier.results))
-        except StaleBaseError:
-            pass  # Their fragments have changed: plan again.
-        else:
-            return earlier.results
+    if earlier is not None and _staged_again(chain, earlier.results):
+        return earlier.results
     if request.with_indexes:
         # Lance rewrites covered and uncovered fragments apart. Covering all of them first makes
         # one run enough.
         work = only_stored(plan_indexes(chain.handle, declared), chain.handle)
         if not work.is_empty:
             chain.add(stage_indexes(datasets, chain.handle, work, chain.workers))
+            # The earlier attempt planned on a version that was covered in the same way.
+            if earlier is not None and _staged_again(chain, earlier.results):
+                return earlier.results
     at = chain.handle.at
     tasks = datasets.plan_compaction(at, request.compaction)
     results = tuple(chain.workers.compact(tasks)) if tasks else ()
     if results:
         chain.add(datasets.stage_compaction(at, results))
     return results
+
+
+def _staged_again(chain: _Chain, results: tuple[CompactionResult, ...]) -> bool:
+    """Stage what an earlier attempt has rewritten; False when it no longer fits."""
+    at = chain.handle.at
+    lineages = {(result.base.location, result.base.branch) for result in results}
+    if lineages != {(at.location, at.branch)}:
+        return False
+    try:
+        chain.add(chain.datasets.stage_compaction(at, results))
+    except StaleBaseError:
+        return False
+    return True
 
 
 class _Chain:

@@ -119,4 +119,5 @@ def card_violation(edge: EdgeType, source: str, count: int, position: int | None
         code=codes.TOO_FEW_EDGES if is_few else codes.TOO_MANY_EDGES,
         message=f"@card violation on edge {edge.name}: source '{cut(source)}' has {count} edges"
         f" ({bound})",
+        table_key=edge.table_key,
     )

@@ -118,4 +118,5 @@ def missing_end(edge: EdgeType, end: str, node_id: str, position: int | None) ->
         rule=_RULE,
         code=codes.ENDPOINT_NOT_FOUND,
         message=f"{end} '{cut(node_id)}' not found in {node_type}",
+        table_key=edge.table_key,
     )

@@ -210,4 +210,5 @@ def unique_violation(
         code=codes.NOT_UNIQUE,
         message=f"@unique violation on {owner.name}.{subject}: value '{value}' held by"
         f" '{first}' and '{second}'{where}",
+        table_key=owner.table_key,
     )

@@ -69,6 +69,7 @@ def check_values(
                     log,
                     found.errors,
                     type_name=owner.name,
+                    table_key=owner.table_key,
                     name=found.property,
                     rule=found.rule,
                     positions=own,
@@ -87,6 +88,7 @@ def add_row_errors(
     positions: pa.Array | None,
     value_at: Callable[[int], str | None] | None = None,
     code: str | None = None,
+    table_key: str | None = None,
 ) -> None:
     """Turn the problems of rows into violations; beyond the limit they are only counted.
 
@@ -105,6 +107,7 @@ def add_row_errors(
                 rule=_rule_of(rule, own_code),
                 code=code or own_code,
                 message=f"{type_name}: {message}" if rule == TYPE_RULE else message,
+                table_key=table_key,
             )
         )
     if len(rows) > len(shown):

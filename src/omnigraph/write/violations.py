@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.errors import ConflictError, InvalidInputError
+from omnigraph.texts import shown
 
 VIOLATIONS_MAX: Final = 20
 """So many are kept in full; the others are only counted."""
@@ -47,7 +48,8 @@ class Violation:
 
     `position` counts from 1 in the units of the operation (lines, records, rows, statements); it
     is None for a stored row that the operation would leave behind broken. `source` is the file, if
-    there is one.
+    there is one. `table_key` is there where rows of a table were checked: `type` alone may name a
+    node type and an edge type.
     """
 
     position: int | None
@@ -58,6 +60,7 @@ class Violation:
     code: str
     message: str
     source: str | None = None
+    table_key: str | None = None
 
     def text(self, place: str) -> str:
         """Return the message with its position; `place` names the unit.
@@ -72,7 +75,7 @@ class Violation:
 
     def to_json(self) -> dict[str, object]:
         """Return the record as JSON."""
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "table_key"}
 
     def located(self, inputs: Sequence[str | None]) -> Violation:
         """Return the violation with the number of its record and the name of its input."""
@@ -171,7 +174,7 @@ class ValidationError(InvalidInputError):
         if self.total > 1:
             rules = ", ".join(f"{rule} {count}" for rule, count in self.totals.items())
             lines.append(f"{self.total} violations, nothing was written ({rules})")
-        return "\n".join(lines)
+        return shown("\n".join(lines))
 
     @property
     def details(self) -> dict[str, object]:
@@ -245,7 +248,7 @@ class KeyConflictError(ConflictError):
 
     def render(self) -> str:
         """Return all that was kept, one per line."""
-        return "\n".join(rendered(self.lines or (self.first.text,), self.total))
+        return shown("\n".join(rendered(self.lines or (self.first.text,), self.total)))
 
     @property
     def is_stored(self) -> bool:

@@ -13,6 +13,7 @@ from omnigraph.cli.address import open_graph
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.read_target import read_target, target_options
+from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
     from omnigraph.graph import Blob
@@ -123,4 +124,5 @@ def _shape(blob: Blob, asked: dict[str, str]) -> dict[str, Any]:
 def _text(shape: dict[str, Any]) -> str:
     lines = {"kind": shape["kind"], "size": shape.get("size"), "etag": shape.get("etag")}
     lines |= {"uri": shape.get("uri"), "snapshot": shape["target"]["resolved_snapshot"]}
-    return "\n".join(f"{name}: {value}" for name, value in lines.items() if value is not None)
+    known = {name: value for name, value in lines.items() if value is not None}
+    return "\n".join(f"{name}: {on_one_line(str(value))}" for name, value in known.items())

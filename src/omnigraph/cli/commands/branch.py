@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from omnigraph.cli.consent import require_consent
 from omnigraph.cli.engine_options import engine_option
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output, json_option, type_label
+from omnigraph.cli.streams import say
 from omnigraph.errors import OmnigraphError
+from omnigraph.wire.outcomes import EXIT_FAILURE
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, MergeResult
@@ -74,7 +77,11 @@ def list_(uri: str | None, as_json: bool) -> None:
 )
 @_strategy
 @external_blob_option
-@click.option("--dry-run", is_flag=True, help="Say what would happen, and write nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what would happen, and write nothing; exit 1 where there are conflicts.",
+)
 @click.option("--delete-branch", is_flag=True, help="Delete the source when it is merged.")
 @engine_option("Where rows are compared and written.")
 @json_option
@@ -109,7 +116,7 @@ def merge(
     )
     if dry_run:
         _show_plan(result, out)
-        return
+        sys.exit(EXIT_FAILURE if result.conflicts else 0)
     text, shape = f"merged {source} into {target}: {result.outcome}", result.to_json()
     if delete_branch:
         problem = _deleted(graph, source)
@@ -118,9 +125,7 @@ def merge(
             text += f"\ndeleted branch {source}"
         else:
             shape["branch_delete_error"] = problem
-            click.echo(
-                f"warning: merged, but could not delete branch '{source}': {problem}", err=True
-            )
+            say(f"warning: merged, but could not delete branch '{source}': {problem}", err=True)
     out.result(text, shape)
 
 
@@ -134,7 +139,9 @@ def _deleted(graph: Graph, name: str) -> str | None:
 
 
 def _show_plan(result: MergeResult, out: Output) -> None:
-    lines = [f"would merge {result.source} into {result.target}: {result.outcome}"]
+    names = f"merge {result.source} into {result.target}"
+    count = len(result.conflicts)
+    lines = [f"cannot {names}: {count} conflicts" if count else f"would {names}: {result.outcome}"]
     lines += [
         f"{type_label(each.table_key)}: {each.inserted} inserted, {each.updated} updated,"
         f" {each.deleted} deleted"
@@ -160,13 +167,16 @@ def _show_plan(result: MergeResult, out: Output) -> None:
     "path",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write one line per row in conflict.",
+    help="Where to write one line per conflict.",
 )
 @json_option
 def conflicts(
     uri: str | None, source: str, target: str, strategy: str, path: Path, as_json: bool
 ) -> None:
-    """Write the rows that conflict to a file: edit `take`, then `branch merge --resolve` it."""
+    """Write what conflicts to a file: edit `take`, then `branch merge --resolve` it.
+
+    Where no row conflicts, the file lists the rules of the schema that the merge would break.
+    """
     graph = open_graph(uri, read_only=True)
     lines = list(graph.merge_conflicts(source, target, strategy=strategy))
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -15,6 +15,8 @@ from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.safe_file import write_whole
 from omnigraph.cli.selection_options import page_size, selected, selection_options
+from omnigraph.cli.streams import say
+from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +152,7 @@ def _print_pages(pages: Iterator[FeedPage], text: ChangeText) -> None:
         is_empty = False
         for number, part in enumerate(parts):
             for line in _block_lines(part, text, with_cause=number == 0):
-                click.echo(line)
+                say(line)
     if is_empty:
         click.echo(_NOTHING)
     click.echo(f"cursor: {last[0].cursor}")
@@ -172,7 +174,7 @@ def _page_lines(page: FeedPage, text: ChangeText) -> Iterator[str]:
 def _block_lines(block: Block, text: ChangeText, *, with_cause: bool = True) -> Iterator[str]:
     cause = block.cause
     if with_cause:
-        actor = f" by {cause['actor_id']}" if "actor_id" in cause else ""
+        actor = f" by {on_one_line(str(cause['actor_id']))}" if cause.get("actor_id") else ""
         yield f"commit {cause['graph_commit_id']} on {cause['authored_branch']}{actor}"
     for change in block.changes:
         yield from text.lines(change)

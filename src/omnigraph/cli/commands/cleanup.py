@@ -11,6 +11,8 @@ from omnigraph.cli.consent import require_consent
 from omnigraph.cli.durations import Duration
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, json_option, type_label
+from omnigraph.cli.streams import say
+from omnigraph.wire import EXIT_FAILURE
 
 if TYPE_CHECKING:
     from omnigraph.graph import DatasetCleanup
@@ -50,22 +52,26 @@ def command(
             keep_versions=keep, older_than_s=older_than, orphan_age_s=orphan_age, confirm=confirm
         )
         if result.warning:
-            click.echo(f"warning: {result.warning}", err=True)
+            say(f"warning: {result.warning}", err=True)
         lines = [_line(each, confirm=confirm) for each in result.datasets]
         if not confirm:
             what = result.policy.describe()
             click.echo(f"would remove {what}; --confirm removes them", err=True)
-            click.echo("\n".join(lines), err=True)
+            say("\n".join(lines), err=True)
             return
         out.result("\n".join(lines), {"uri": graph.uri, **result.to_json()})
+    if result.failed:
+        click.get_current_context().exit(EXIT_FAILURE)
 
 
 def _line(dataset: DatasetCleanup, *, confirm: bool) -> str:
     label = type_label(dataset.type_key)
     if dataset.error is not None:
-        return f"{label}: {dataset.error}"
+        return f"{label}: failed: {dataset.error} [{dataset.error_code}]"
     verb = "removed" if confirm else "would remove"
     parts = [f"{dataset.old_versions_removed} versions", f"{dataset.bytes_removed} bytes"]
+    if dataset.files_removed and not dataset.old_versions_removed:
+        parts.append(f"{dataset.files_removed} files")
     if dataset.forks_removed:
         parts.append(f"{dataset.forks_removed} forks")
     if dataset.dataset_removed:

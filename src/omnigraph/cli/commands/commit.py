@@ -16,6 +16,8 @@ from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.json_writer import JsonWriter
 from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.selection_options import page_size, selected, selection_options
+from omnigraph.cli.streams import say
+from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
     from omnigraph.graph import CommitPage, GraphCommit
@@ -59,7 +61,8 @@ def list_(
 def show(uri: str | None, commit_id: str, as_json: bool) -> None:
     """Show one commit."""
     shape = open_graph(uri, read_only=True).get_commit(commit_id).to_json()
-    text = "\n".join(f"{key}: {value}" for key, value in shape.items() if value is not None)
+    known = {key: value for key, value in shape.items() if value is not None}
+    text = "\n".join(f"{key}: {on_one_line(str(value))}" for key, value in known.items())
     Output(as_json=as_json).result(text, shape)
 
 
@@ -121,7 +124,7 @@ def _write_pages(fetch: Callable[[str | None], CommitPage]) -> None:
 def _print_pages(fetch: Callable[[str | None], CommitPage], text: ChangeText) -> None:
     for number, page in enumerate(_pages(fetch)):
         if page.changes or number == 0:
-            click.echo(_change_text(page, text))
+            say(_change_text(page, text))
 
 
 def _change_text(page: CommitPage, text: ChangeText) -> str:
@@ -170,7 +173,7 @@ def revert(
 
 
 def _line(commit: GraphCommit) -> str:
-    actor = f" actor={commit.actor_id}" if commit.actor_id else ""
+    actor = f" actor={on_one_line(commit.actor_id)}" if commit.actor_id else ""
     return (
         f"{commit.graph_commit_id} graph_branch={commit.graph_branch or 'main'}"
         f" graph_manifest_version={commit.manifest_version}{actor}"

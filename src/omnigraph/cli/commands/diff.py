@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,10 @@ from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.change_lines import ChangeText
 from omnigraph.cli.engine_options import engine_option
 from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.json_writer import JsonWriter
+from omnigraph.cli.json_writer import JsonWriter, json_text
 from omnigraph.cli.selection_options import selected, selection_options
+from omnigraph.cli.streams import say
+from omnigraph.texts import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,7 +62,7 @@ def command(
     )
     if form == "jsonl":
         for change in found:
-            click.echo(json.dumps(change, ensure_ascii=False))
+            click.echo(json_text(change))
         return
     tally: Counter[tuple[str, str]] = Counter()
     counted = _counted(found, tally)
@@ -71,9 +72,9 @@ def command(
     text = ChangeText.of(graph)
     for change in counted:
         for line in () if stat else text.lines(change):
-            click.secho(line, fg=_COLOURS[change["op"]])
+            click.secho(escaped(line), fg=_COLOURS[change["op"]])
     for line in _stat_lines(_counts(tally)):
-        click.echo(line)
+        say(line)
 
 
 def _counted(

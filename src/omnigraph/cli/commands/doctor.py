@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import graph_address, open_graph, resolve_address
 from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.shares import Share
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Finding
+    from omnigraph.graph import Finding, ReadableCommits, ScrubReport
 
 _PACKAGES: Final = ("omnigraph", "pylance", "pyarrow", "numpy", "obstore", "pyspark")
 _MARKS: Final = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
@@ -27,12 +28,34 @@ _MARKS: Final = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 @click.option(
     "--read-only", is_flag=True, help="Do not try the graph's storage with a small object."
 )
+@click.option("--scrub", is_flag=True, help="Compare the graph's files with their checksums.")
+@click.option("--branch", help="With --scrub: only what this branch needs.")
+@click.option("--sample", type=Share(), help="With --scrub: read only this share, such as 5%.")
+@click.option("--seed", help="With --sample: which files; by default the day chooses.")
+@click.option("--adopt", is_flag=True, help="With --scrub: give a checksum to files without one.")
 @json_option
-def command(uri: str | None, no_spark: bool, read_only: bool, as_json: bool) -> None:
+def command(
+    uri: str | None,
+    no_spark: bool,
+    read_only: bool,
+    scrub: bool,
+    branch: str | None,
+    sample: float | None,
+    seed: str | None,
+    adopt: bool,
+    as_json: bool,
+) -> None:
     """Check this machine, and a graph when one is given; say what to do for each finding.
 
-    Ends with exit code 1 when there is a problem.
+    Ends with exit code 1 when there is a problem. With --scrub nothing but the files of the graph
+    is looked at, and a damaged one is the problem.
     """
+    if scrub:
+        share = 1.0 if sample is None else sample
+        _scrub(uri, Output(as_json=as_json), branch=branch, share=share, seed=seed, adopt=adopt)
+        return
+    if branch or sample or seed or adopt:
+        raise click.UsageError("--branch, --sample, --seed and --adopt need --scrub")
     findings = [_python(), *_packages(), _java()]
     if not no_spark and findings[-1].health == "ok":
         findings.append(_spark())
@@ -43,6 +66,53 @@ def command(uri: str | None, no_spark: bool, read_only: bool, as_json: bool) -> 
     shape = {"ok": is_well, "findings": [finding.to_json() for finding in findings]}
     Output(as_json=as_json).result(text, shape)
     sys.exit(0 if is_well else 1)
+
+
+def _scrub(
+    uri: str | None,
+    out: Output,
+    *,
+    branch: str | None,
+    share: float,
+    seed: str | None,
+    adopt: bool,
+) -> None:
+    from omnigraph.graph import ScrubRequest, scrub_graph  # noqa: PLC0415 loads Lance
+
+    address = resolve_address(uri)
+    report = scrub_graph(address, ScrubRequest(branch, share, seed, adopt))
+    out.result(_scrub_text(report), {"uri": address, **report.to_json()})
+    sys.exit(0 if report.is_sound else 1)
+
+
+def _scrub_text(report: ScrubReport) -> str:
+    read = f"{report.files} files, {report.compared} compared, {report.bytes_read} bytes read"
+    lines = [
+        f"{read} (sample {report.share:.0%}, seed {report.seed})" if report.share < 1 else read
+    ]
+    for damage in report.damaged:
+        lines.append(f"{_MARKS['problem']} {damage.path}: {damage.problem}, {damage.detail}")
+        what = f"{damage.kind} of {damage.table}"
+        lines.append(f"        {what}: {damage.rows}" if damage.rows else f"        {what}")
+        lines.extend(_readable(commits) for commits in damage.commits)
+        lines.append(f"        → {damage.remedy}")
+    if report.adopted:
+        lines.append(f"{_MARKS['note']} {report.adopted} files have got a checksum")
+    if report.without_checksum:
+        count = len(report.without_checksum)
+        lines.append(f"{_MARKS['note']} {count} files have no checksum")
+        lines.append("        → `omnigraph doctor --scrub --adopt` gives them one")
+    if report.is_sound:
+        lines.append(f"{_MARKS['ok']} nothing is damaged")
+    return "\n".join(lines)
+
+
+def _readable(commits: ReadableCommits) -> str:
+    total = commits.readable + commits.unreadable
+    newest = f", newest {commits.newest}" if commits.newest else ""
+    return (
+        f"        branch {commits.branch}: {commits.readable} of {total} commits readable{newest}"
+    )
 
 
 def _python() -> Finding:

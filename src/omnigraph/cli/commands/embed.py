@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 from omnigraph.cli.address import acting, open_graph
 from omnigraph.cli.flags import ScopedCommand, flags
 from omnigraph.cli.output import Output, json_option
+from omnigraph.texts import read_json
 
 if TYPE_CHECKING:
     from omnigraph.graph import EmbedFileRequest
@@ -158,8 +158,10 @@ def _decoded(path: Path) -> object:
 
     try:
         text = path.read_text(encoding="utf-8")
-        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        return read_json(text) if path.suffix == ".json" else yaml.safe_load(text)
     except OSError as error:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except RecursionError:
+        raise click.UsageError(f"{path} cannot be understood: it nests too deep") from None
     except (ValueError, yaml.YAMLError) as error:
         raise click.UsageError(f"{path} cannot be understood: {error}") from error

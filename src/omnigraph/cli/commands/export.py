@@ -61,7 +61,7 @@ def command(
     target = ReadTarget.branch(branch)
     if out is None:
         for line in graph.export_lines(types=types, target=target):
-            click.echo(line.decode(), nl=False)
+            click.echo(line, nl=False)
         return
     session = spark_session(spark_master=spark_master, spark_remote=spark_remote)
     result = graph.export(

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.streams import say
 
 
 @click.command("init", cls=ScopedCommand)
@@ -24,4 +25,4 @@ def command(uri: str, schema_path: Path, force: bool) -> None:
     from omnigraph.graph import init_from_file  # noqa: PLC0415 loads Lance
 
     init_from_file(uri, schema_path, force=force)
-    click.echo(f"initialized {uri}")
+    say(f"initialized {uri}")

@@ -12,6 +12,7 @@ from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.dag import Commit, draw
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, json_option
+from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,9 +81,9 @@ def _line(commit: GraphCommit, names: Mapping[str, list[str]]) -> str:
     at = datetime.fromtimestamp(commit.created_at / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     parts = [commit.graph_commit_id, at, commit.operation]
     if commit.actor_id:
-        parts.append(f"by {commit.actor_id}")
+        parts.append(f"by {on_one_line(commit.actor_id)}")
     if commit.message:
-        parts.append(commit.message)
+        parts.append(on_one_line(commit.message))
     if commit.graph_commit_id in names:
         parts.append(f"({', '.join(names[commit.graph_commit_id])})")
     return "  ".join(parts)

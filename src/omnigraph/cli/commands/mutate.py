@@ -13,6 +13,7 @@ from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, json_option
 from omnigraph.cli.query_input import QueryInput, query_input
 from omnigraph.errors import PreconditionError
+from omnigraph.texts import on_one_line
 from omnigraph.wire import outcome_of, precondition_json
 
 if TYPE_CHECKING:
@@ -64,4 +65,4 @@ def _text(result: MutationResult) -> str:
         f"changed {result.branch} via {result.query_name}:"
         f" {result.affected_nodes} nodes, {result.affected_edges} edges"
     )
-    return f"{line}\nactor_id: {result.actor_id}" if result.actor_id else line
+    return f"{line}\nactor_id: {on_one_line(result.actor_id)}" if result.actor_id else line

@@ -18,13 +18,31 @@ if TYPE_CHECKING:
 @click.command("optimize", cls=ScopedCommand)
 @graph_address(positional=True)
 @engine_option("Where fragments are rewritten and indexed.")
+@click.option(
+    "--rebuild-indexes",
+    multiple=True,
+    metavar="TABLE",
+    help="Only build the indexes of this table (node:Person) anew. May be repeated.",
+)
+@click.option("--branch", help="With --rebuild-indexes: the branch whose table it is.")
 @json_option
-def command(uri: str | None, engine: str, as_json: bool) -> None:
+def command(
+    uri: str | None,
+    engine: str,
+    rebuild_indexes: tuple[str, ...],
+    branch: str | None,
+    as_json: bool,
+) -> None:
     """Compact and index every table of main, in one commit."""
+    if branch is not None and not rebuild_indexes:
+        raise click.UsageError("--branch needs --rebuild-indexes: tables of main are compacted")
     with open_graph(uri, read_only=False) as graph:
         out = Output(as_json=as_json)
         out.write_target("optimize", graph.uri)
-        report = graph.optimize(engine=engine)
+        if rebuild_indexes:
+            report = graph.rebuild_indexes(rebuild_indexes, branch=branch)
+        else:
+            report = graph.optimize(engine=engine)
         text = "\n".join(_line(table) for table in report.tables)
         out.result(text, {"uri": graph.uri, **report.to_json()})
 

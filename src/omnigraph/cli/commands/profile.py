@@ -10,6 +10,7 @@ from omnigraph.cli.address import operator
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.operator_config import InvalidProfileError, OperatorConfig, Profile
 from omnigraph.cli.output import Output, json_option
+from omnigraph.texts import redacted
 
 _DEFAULTS = "(defaults)"
 
@@ -61,9 +62,9 @@ def _row(settings: OperatorConfig, name: str, active: str | None) -> dict[str, o
         problem = {"binding": f"invalid: {error.problem}", "valid": False, "error": str(error)}
         return shape | problem
     return shape | {
-        "binding": f"{profile.kind}: {profile.target}",
+        "binding": f"{profile.kind}: {redacted(profile.target)}",
         "scope_kind": profile.kind,
-        "target": profile.target,
+        "target": redacted(profile.target),
         "default_graph": profile.default_graph,
     }
 
@@ -72,7 +73,7 @@ def _shown(settings: OperatorConfig, profile: Profile) -> dict[str, object]:
     return {
         "name": profile.name,
         "scope_kind": profile.kind,
-        "target": profile.target,
+        "target": redacted(profile.target),
         "endpoint": _endpoint(settings, profile.kind, profile.target),
         "default_graph": profile.default_graph,
         "output_format": settings.output or "table",
@@ -88,7 +89,7 @@ def _defaults(settings: OperatorConfig) -> dict[str, object]:
     return {
         "name": _DEFAULTS,
         "scope_kind": kind,
-        "target": target,
+        "target": None if target is None else redacted(target),
         "endpoint": None if target is None else _endpoint(settings, kind, target),
         "default_graph": settings.default_graph,
         "output_format": settings.output or "table",
@@ -97,5 +98,6 @@ def _defaults(settings: OperatorConfig) -> dict[str, object]:
 
 def _endpoint(settings: OperatorConfig, kind: str, target: str) -> str | None:
     if kind == "store" or "://" in target:
-        return target
-    return (settings.servers if kind == "server" else settings.clusters).get(target)
+        return redacted(target)
+    known = settings.servers if kind == "server" else settings.clusters
+    return redacted(known[target]) if target in known else None

@@ -15,7 +15,7 @@ from omnigraph.cli.formats import FILE_FORMATS, READ_FORMATS, TableStyle, read_l
 from omnigraph.cli.output import Output
 from omnigraph.cli.query_input import QueryInput, query_input
 from omnigraph.cli.read_target import read_target, target_options
-from omnigraph.cli.streams import terminal_width
+from omnigraph.cli.streams import say, terminal_width
 from omnigraph.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _LOOKS_S: Final = 0.5
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--explain", is_flag=True, help="Show how it would be answered, and stop.")
-@click.option("--profile", is_flag=True, help="Show on stderr how it was answered.")
+@click.option("--analyze", is_flag=True, help="Show on stderr how it was answered.")
 @click.option("--watch", is_flag=True, help="Answer again after each commit, until interrupted.")
 @click.option(
     "--timeout",
@@ -75,7 +75,7 @@ def command(
     path: Path | None,
     as_json: bool,
     explain: bool,
-    profile: bool,
+    analyze: bool,
     watch: bool,
     timeout_s: float | None,
     rows_max: int | None,
@@ -105,20 +105,20 @@ def command(
             params,
             target=target,
             explain=explain,
-            profile=profile,
+            profile=analyze,
             timeout_s=timeout_s,
             rows_max=rows_max,
             memory_max=MEMORY_MAX_DEFAULT if memory_mib is None else memory_mib * _BYTES_PER_MIB,
         )
 
     if path is not None:
-        _write(answer(), form, path, profile=profile)
+        _write(answer(), form, path, analyze=analyze)
         return
     chosen: ReadFormat = "json" if as_json else _text_form(form)
 
     def show() -> str:
         result = answer()
-        _print(result, chosen, explain=explain, profile=profile)
+        _print(result, chosen, explain=explain, analyze=analyze)
         return result.graph_commit_id
 
     if watch:
@@ -147,13 +147,13 @@ def _text_form(form: ReadFormat | FileFormat | None) -> ReadFormat:
 
 
 def _write(
-    result: QueryResult, form: ReadFormat | FileFormat | None, path: Path, *, profile: bool
+    result: QueryResult, form: ReadFormat | FileFormat | None, path: Path, *, analyze: bool
 ) -> None:
     result.write(path, "arrow" if form == "arrow" else "parquet")
-    if profile:
-        click.echo(result.explanation_text(), err=True)
+    if analyze:
+        say(result.explanation_text(), err=True)
     if not flags().quiet:
-        click.echo(f"wrote {result.row_count} rows to {path}", err=True)
+        say(f"wrote {result.row_count} rows to {path}", err=True)
 
 
 def _default_form() -> ReadFormat:
@@ -166,15 +166,19 @@ def _style() -> TableStyle:
     return TableStyle(settings.column_width_max, layout, terminal_width())
 
 
-def _print(result: QueryResult, form: ReadFormat, *, explain: bool, profile: bool) -> None:
-    if explain and not profile:
+def _print(result: QueryResult, form: ReadFormat, *, explain: bool, analyze: bool) -> None:
+    if explain and not analyze:
         out = Output(as_json=form in ("json", "jsonl"))
         out.result(result.explanation_text(), result.explanation())
         return
     shape = result.envelope()
-    if profile and form == "json":
+    if analyze and form == "json":
         shape |= result.explanation()
-    elif profile:
-        click.echo(result.explanation_text(), err=True)
+    elif analyze:
+        say(result.explanation_text(), err=True)
     for line in read_lines(shape, form, _style()):
-        click.echo(line)
+        if form == "csv" and sys.stdout.isatty():
+            say(line)
+        else:
+            # Without the flag, what looks like a colour would be taken out of the values.
+            click.echo(line, color=True)

@@ -11,6 +11,7 @@ from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output, json_option
 from omnigraph.errors import NotFoundError
+from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, PendingRecovery, RecoveryRecord
@@ -41,7 +42,8 @@ def show(uri: str | None, operation_id: str, as_json: bool) -> None:
     """Show what recovery did about one operation."""
     with open_graph(uri, read_only=True) as graph:
         shape = _shape(graph.recovery_show(operation_id), graph)
-    text = "\n".join(f"{key}: {value}" for key, value in shape.items() if value is not None)
+    known = {key: value for key, value in shape.items() if value is not None}
+    text = "\n".join(f"{key}: {on_one_line(str(value))}" for key, value in known.items())
     Output(as_json=as_json).result(text, shape)
 
 
@@ -116,7 +118,7 @@ def _pending(each: PendingRecovery) -> dict[str, object]:
 def _pending_line(shape: dict[str, object]) -> str:
     if shape["problem"] is not None:
         blocked = f"branch {shape['branch']}" if shape["branch"] else "the graph"
-        return f"{shape['operation_id']} blocks {blocked}: {shape['problem']}"
+        return f"{shape['operation_id']} blocks {blocked}: {on_one_line(str(shape['problem']))}"
     return (
         f"{shape['operation_id']} {shape['writer_kind']} on {shape['branch']}: {shape['verdict']}"
     )

@@ -9,6 +9,7 @@ import click
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
 from omnigraph.cli.flags import ScopedGroup
 from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.streams import say
 
 _desired = click.option(
     "--schema",
@@ -68,7 +69,7 @@ def apply(
             schema_path, allow_data_loss=allow_data_loss, actor_id=acting()
         )
         for warning in result.warnings:
-            click.echo(f"warning: {warning}", err=True)
+            say(f"warning: {warning}", err=True)
         shape = {"uri": graph.uri, "step_count": len(result.plan.steps), **result.to_json()}
         done = f"applied: {'yes' if result.applied else 'no'}"
         out.result(f"{done}\n{result.plan.render()}", shape)

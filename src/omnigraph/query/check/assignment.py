@@ -62,7 +62,7 @@ def default_value(declared: Property) -> AssignedValue | None:
 
 def _parameter(context: Context, declared: Property, variable: Variable) -> ParameterValue | None:
     parameter = required_parameter(context, variable)
-    if parameter is None or are_compatible(declared.prop_type, parameter.prop_type):
+    if parameter is None or _takes(declared.prop_type, parameter.prop_type):
         return parameter
     context.report.error(
         "T7",
@@ -72,6 +72,13 @@ def _parameter(context: Context, declared: Property, variable: Variable) -> Para
         f"declare the parameter as `{_declarable(declared.prop_type)}`",
     )
     return None
+
+
+def _takes(declared: PropType, given: PropType) -> bool:
+    """Whether a property takes a parameter; a Blob is written as text, as in a literal."""
+    if declared.scalar is Scalar.BLOB and given.scalar is Scalar.STRING:
+        return declared.is_list == given.is_list
+    return are_compatible(declared, given)
 
 
 def _declarable(prop_type: PropType) -> str:

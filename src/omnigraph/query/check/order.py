@@ -159,11 +159,7 @@ class OrderChecker:
     def _is_sortable(self, expression: Expr, value: Value) -> bool:
         prop_type = value.prop_type
         if prop_type.scalar is Scalar.BLOB:
-            self.context.report.error(
-                "T24",
-                f"`{self.context.report.text(expression.span)}` is a Blob and cannot be ordered by",
-                expression.span,
-            )
+            self._report_blob(expression)
             return False
         if not prop_type.is_plain_scalar:
             self.context.report.error(
@@ -265,6 +261,11 @@ class OrderChecker:
             hint,
         )
 
+    def _report_blob(self, expression: Expr) -> None:
+        written = self.context.report.text(expression.span)
+        message = f"`{written}` is a Blob and cannot be ordered by"
+        self.context.report.error("T24", message, expression.span)
+
     def _report_no_key(self, expression: Expr) -> None:
         written = self.context.report.text(expression.span)
         if isinstance(expression, TextCall):
@@ -279,6 +280,10 @@ class OrderChecker:
             names = {*self.context.parameters, *self.scope.variables}
             if expression.name not in names:
                 report_unbound(self.context, self.scope, expression)
+                return
+            parameter = self.context.parameters.get(expression.name)
+            if parameter is not None and parameter.prop_type.scalar is Scalar.BLOB:
+                self._report_blob(expression)
                 return
         self.context.report.error(
             "T112",

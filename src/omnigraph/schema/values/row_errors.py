@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.schema.values.codes import VALUE_CODES
+from omnigraph.texts import without_depths
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -151,7 +152,7 @@ def json_text(value: object) -> str:
     try:
         text = orjson.dumps(value).decode()
     except TypeError:
-        text = repr(value)
+        text = repr(without_depths(value))
     return cut(text)
 
 
