@@ -86,6 +86,8 @@ def test_a_policy_is_needed_and_checked() -> None:
         with pytest.raises(InvalidInputError):
             CleanupPolicy(**wrong)
     assert "removes versions to roll back to" in (CleanupPolicy(2).warning or "")
+    assert "what running writes have prepared" in (CleanupPolicy(10, None, 60).warning or "")
+    assert CleanupPolicy(10).warning is None
     assert CleanupPolicy(3).warning is None
 
 

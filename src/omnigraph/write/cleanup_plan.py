@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 KEEP_RECOMMENDED: Final = 10
 KEEP_WARNED: Final = 3
 ORPHAN_AGE_S: Final = 24 * 3600
+ORPHAN_AGE_WARNED_S: Final = 3600
+"""Writes may take this long to prepare their files."""
 _FAR_FUTURE: Final = 1 << 62
 
 Lineage = tuple[str, str | None]
@@ -72,12 +74,18 @@ class CleanupPolicy:
     @property
     def warning(self) -> str | None:
         """What a caller should know before it is too late."""
-        if self.keep_versions is None or self.keep_versions >= KEEP_WARNED:
-            return None
-        return (
-            f"keeping {self.keep_versions} versions removes versions to roll back to;"
-            f" {KEEP_RECOMMENDED} is the recommended value"
-        )
+        warnings = []
+        if self.keep_versions is not None and self.keep_versions < KEEP_WARNED:
+            warnings.append(
+                f"keeping {self.keep_versions} versions removes versions to roll back to;"
+                f" {KEEP_RECOMMENDED} is the recommended value"
+            )
+        if self.orphan_age_s < ORPHAN_AGE_WARNED_S:
+            warnings.append(
+                f"an orphan age of {self.orphan_age_s} s removes what running writes have"
+                " prepared: let nobody else write meanwhile"
+            )
+        return "; ".join(warnings) or None
 
     def describe(self) -> str:
         """Say on one line what goes."""
