@@ -42,6 +42,10 @@ _NEVER_NAMED = {"checksums", "hint", "lease", "schema file"}
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     place = Place(str(tmp_path_factory.mktemp("damage") / "graph"))
     prepare(place, DOCS)
+    return archived(place)
+
+
+def archived(place: Place) -> Archive:
     objects = place.store().objects
     return Archive(place, {info.path: objects.get(info.path).data for info in objects.list()})
 
@@ -106,6 +110,14 @@ def test_no_damage_is_silent_in_many(archive: Archive, reader: Reader) -> None:
     for damage in damages(archive.files, SLOW, seed=2):
         judge.judge(damage)
     assert judge.outcomes["named"] >= SLOW // 3
+
+
+def test_no_damage_is_silent_on_an_object_store(s3_place: Place, reader: Reader) -> None:
+    prepare(s3_place, 200)
+    judge = Judge(archived(s3_place), reader)
+    for damage in damages(judge.archive.files, QUICK // 6, seed=3):
+        judge.judge(damage)
+    assert judge.outcomes["named"]
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS - _NEVER_NAMED))

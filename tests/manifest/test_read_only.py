@@ -35,12 +35,12 @@ READS: dict[str, Callable[[Graph], object]] = {
 
 @pytest.fixture
 def filled(local_place: Place) -> Place:
-    graph = local_place.init()
-    add(graph, "ann", actor_id="eva")
-    graph.branch_create("dev")
-    add(graph, "bob", branch="dev")
-    graph.tag_create("v1")
-    add(graph, "kim")
+    with local_place.init() as graph:
+        add(graph, "ann", actor_id="eva")
+        graph.branch_create("dev")
+        add(graph, "bob", branch="dev")
+        graph.tag_create("v1")
+        add(graph, "kim")
     # Derived files that a writer would bring up to date.
     shutil.rmtree(Path(local_place.uri) / "_graph_commits.lance")
     (Path(local_place.uri) / "_schema.pg").write_text("edited by hand")

@@ -17,13 +17,16 @@ import pytest
 from omnigraph.engine import EngineDeclinedError
 from omnigraph.errors import UnavailableError
 from omnigraph.graph import Graph, Snapshot
+from omnigraph.manifest import checksums
 from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark import load_commit, load_proofs, load_tasks
 from omnigraph.spark.load import SparkLoader, Tuning
 from omnigraph.spark.load_run import LoadRun
 from omnigraph.spark.sources import SourceSpecError, plan_lines, plan_tables
+from omnigraph.store.digests import HASHED_AT_ONCE_BYTES
 from omnigraph.store.records import ScanRequest
+from omnigraph.store.uri import Root
 from omnigraph.write.delta import WriteMode
 from omnigraph.write.load import PreparedLoad
 from omnigraph.write.load_stage import StagedType
@@ -327,3 +330,26 @@ def test_a_description_of_a_source_that_nobody_can_read_is_refused(
     unused: Any = None
     with pytest.raises(SourceSpecError, match=words):
         plan_tables({"Person": spec}, graph.catalog(), unused, parallelism=1)
+
+
+def test_tasks_hash_what_they_write_and_the_driver_reads_none_of_it_again(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+    plain = checksums.hash_file
+
+    def noted(root: Root, path: str) -> tuple[int, str]:
+        measured.append(path)
+        return plain(root, path)
+
+    monkeypatch.setattr(checksums, "hash_file", noted)
+    names = [f"{number:06}{number * 7919 % 1_000_003}" for number in range(20_000)]
+    inline_load(graph, people(*names), mode=APPEND, tuning=IN_TASKS)
+    report = graph.scrub()
+    assert (report.damaged, report.without_checksum) == ((), ())
+    root = Path(graph.uri)
+    large = [path for path in measured if (root / path).stat().st_size >= HASHED_AT_ONCE_BYTES]
+    assert measured
+    assert large == []
+    stored = graph.snapshot().open("node:Person").fragments()
+    assert sum(fragment.data_bytes for fragment in stored) >= HASHED_AT_ONCE_BYTES
