@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeVar, cast
 from omnigraph.clock import encode_ulid
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, init_repository, open_repository
-from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.turn import LeaseTurns, LocalTurns, Turns
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema
@@ -39,7 +39,7 @@ _NEVER_S: Final = 1e9
 _LOCK_POLL_MAX_S: Final = 4.0
 _SLOW: Final = 0.1
 _PAUSE: Final = 0.003
-_PAUSE_BEFORE_COMMIT: Final = 0.08
+_PAUSE_BEFORE_PUBLISH: Final = 0.12
 """Where a pause is worst: everything has been looked at and nothing has been done yet."""
 _DEATH: Final = 0.003
 _DATED: Final = frozenset(
@@ -102,7 +102,8 @@ class Life:
             # The handle's own thread waits for this one meanwhile.
             return
         self.scheduler.note(f"{self.name} {name} {_short(path)}")
-        likely = _PAUSE_BEFORE_COMMIT if name == "datasets.commit_staged" else _PAUSE
+        is_publish = (name, path) == ("datasets.commit_staged", MANIFEST)
+        likely = _PAUSE_BEFORE_PUBLISH if is_publish else _PAUSE
         draw = self.chance.random()
         if draw < likely and self._fate.pauses:
             self._fate.pauses -= 1

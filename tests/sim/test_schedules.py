@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.errors import CorruptError
 from omnigraph.manifest import fence
 from omnigraph.manifest.state import CorruptManifestError
 from omnigraph.store.lance_opener import LanceOpener
@@ -26,7 +27,6 @@ QUICK = 40
 MANY = 2_000
 CHUNKS = 40
 """The long run is cut into parts, for machines with several processors."""
-TEETH_MAX = 40
 
 
 def play(seed: str, template: Template, folder: Path) -> Schedule:
@@ -140,22 +140,36 @@ def publishes_without_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence, "_require_sound", lambda *args, **options: None)
 
 
-def first_failure(template: Template, folder: Path, kind: type[BaseException]) -> str | None:
-    """Return the seed of the first schedule that fails for this reason."""
-    for number in range(TEETH_MAX):
+def is_found(
+    template: Template, folder: Path, *, cause: type[BaseException] | None, schedules_max: int
+) -> bool:
+    """Whether one of the schedules fails, for this reason if there is one."""
+    for number in range(schedules_max):
         try:
             play(f"quick{number}", template, folder)
         except WrongError as error:
-            if isinstance(error.__cause__, kind) or kind is WrongError:
-                return error.args[0]
-    return None
-
-
-@pytest.mark.usefixtures("looks_that_gaps_fool", "publishes_without_fence")
-def test_a_second_head_row_is_found(template: Template, folder: Path) -> None:
-    assert first_failure(template, folder, CorruptManifestError) is not None
+            if cause is None or isinstance(error.__cause__, cause):
+                return True
+    return False
 
 
 @pytest.mark.usefixtures("looks_that_gaps_fool")
-def test_a_stale_look_is_found(template: Template, folder: Path) -> None:
-    assert first_failure(template, folder, WrongError) is not None
+def test_a_look_that_gaps_fool_is_found(template: Template, folder: Path) -> None:
+    assert is_found(template, folder, cause=None, schedules_max=QUICK)
+
+
+@pytest.mark.usefixtures("looks_that_gaps_fool", "publishes_without_fence")
+def test_a_graph_that_nobody_can_read_is_found(template: Template, folder: Path) -> None:
+    assert is_found(template, folder, cause=CorruptError, schedules_max=2 * QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("looks_that_gaps_fool", "publishes_without_fence")
+def test_a_second_head_row_is_found(template: Template, folder: Path) -> None:
+    assert is_found(template, folder, cause=CorruptManifestError, schedules_max=10 * QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("publishes_without_fence")
+def test_a_late_publish_without_a_fence_is_found(template: Template, folder: Path) -> None:
+    assert is_found(template, folder, cause=CorruptError, schedules_max=20 * QUICK)
