@@ -186,7 +186,7 @@ WORDS = [
     ["load", "g.omni", "--data", "rows.jsonl", "--mode", "merge", "--external-blob-base", "{}"],
     ["cleanup", "{}", "--keep", "1", "--confirm"],
     ["optimize", "{}"],
-    ["doctor", "{}"],
+    ["doctor", "{}", "--no-spark"],
     ["recovery", "status", "{}"],
     ["optimize", "--cluster", "{}"],
     ["snapshot", "{}", "{}"],
@@ -220,7 +220,7 @@ def test_no_message_repeats_the_secret_of_an_address(
         ["profile", "show"],
         ["snapshot"],
         ["snapshot", "--profile", "p"],
-        ["doctor"],
+        ["doctor", "--no-spark"],
     ):
         for form in ([], ["--json"]):
             done = omnigraph(*words, *form)
