@@ -207,6 +207,7 @@ READS = {
     "forget",
     "get",
     "head",
+    "leftovers",
     "list",
 }
 

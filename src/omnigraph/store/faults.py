@@ -139,7 +139,7 @@ class FaultyObjectStore:
 
     def leftovers(self) -> tuple[ObjectInfo, ...]:
         """Describe temporary files."""
-        return self._inner.leftovers()
+        return self._plan.read("objects.leftovers", "", self._inner.leftovers)
 
 
 class FaultyDatasetStore:
