@@ -23,6 +23,7 @@ SHARDS: Final[dict[str, tuple[str, ...]]] = {
         "tests/manifest",
         "tests/merge",
         "tests/read",
+        "tests/recovery",
         "tests/write",
     ),
     "faults": ("tests/faults",),
