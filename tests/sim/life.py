@@ -43,7 +43,13 @@ _PAUSE_BEFORE_PUBLISH: Final = 0.12
 """Where a pause is worst: everything has been looked at and nothing has been done yet."""
 _DEATH: Final = 0.003
 _DATED: Final = frozenset(
-    {"objects.head", "objects.list", "datasets.versions", "datasets.unreferenced_files"}
+    {
+        "objects.head",
+        "objects.leftovers",
+        "objects.list",
+        "datasets.unreferenced_files",
+        "datasets.versions",
+    }
 )
 
 _Answer = TypeVar("_Answer")

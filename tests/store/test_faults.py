@@ -208,6 +208,7 @@ READS = {
     "forget",
     "get",
     "head",
+    "leftovers",
     "list",
 }
 
