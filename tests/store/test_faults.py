@@ -188,7 +188,6 @@ def test_a_swept_append_is_there_or_not_there(tmp_path: Path, mode: FaultMode) -
 
 
 READS = {
-    "leftovers",
     "following",
     "open",
     "exists",
