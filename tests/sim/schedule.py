@@ -23,7 +23,7 @@ from sim.life import Fate, Life, TurnKind, make_graph, open_graph
 from sim.model import Chronicle, Content, WrongError, read_content
 from sim.scheduler import DAY_S, Scheduler, Task
 
-STEPS: Final = (10, 16)
+STEPS: Final = (8, 13)
 RECKLESS: Final = "reckless"
 """Seeds that begin so also remove files that running writes have prepared: not expected to pass."""
 SKEWS_S: Final = (0.0, 0.0, 300.0, -300.0, 3 * 3600.0, -3 * 3600.0)

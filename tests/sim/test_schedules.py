@@ -38,7 +38,7 @@ def play(seed: str, template: Template, folder: Path) -> Schedule:
         schedule.run()
     except BaseException as error:
         error.add_note(
-            f"seed {seed}, graph {root}; replay:\npython -m pytest tests/sim -k quick --seed {seed}"
+            f"seed {seed}; replay:\npython -m pytest tests/sim -k model_quick --seed {seed}"
         )
         raise
     return schedule
