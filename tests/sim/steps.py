@@ -405,7 +405,12 @@ def branch_merge(handle: Handle) -> None:
     )
     if commits and commits[0] is not None:
         merged_commit = str(commits[0].merged_parent_commit_id)
-        chronicle.check_fresh(f"merge of {source}", merged_commit, required)
+        with legal(handle, "look", READING_BACK, branches=(source,)) as gone:
+            # Somebody may have committed it whose call has not returned yet.
+            snapshot = graph.snapshot_of(ReadTarget.commit(merged_commit))
+            chronicle.learn(snapshot.state.commits())
+        if not gone:
+            chronicle.check_fresh(f"merge of {source}", merged_commit, required)
     return None
 
 
