@@ -205,6 +205,7 @@ READS = {
     "list_tags",
     "forget",
     "get",
+    "leftovers",
     "head",
     "list",
 }
