@@ -206,6 +206,7 @@ READS = {
     "list_tags",
     "forget",
     "get",
+    "leftovers",
     "head",
     "leftovers",
     "list",

@@ -59,7 +59,7 @@ class Diagnostic:
         "type error: T4: unknown edge 'x'"
         """
         where = f" (in {self.subject})" if self.subject else ""
-        return f"{self.phase}: {self.message}{where}"
+        return shown(f"{self.phase}: {self.message}{where}")
 
     def render(self) -> str:
         """Return the headline, the source line with a caret below it, and the hint."""
