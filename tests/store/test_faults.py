@@ -208,7 +208,6 @@ READS = {
     "get",
     "leftovers",
     "head",
-    "leftovers",
     "list",
 }
 
