@@ -476,7 +476,7 @@ def test_a_read_only_graph_refuses_every_change(place: Place) -> None:
 
 
 def test_requests_do_not_grow_with_the_number_of_branches(s3: S3Server, s3_place: Place) -> None:
-    graph = s3_place.init()
+    graph = s3_place.init_quiet()
 
     def requests_of(name: str) -> tuple[int, int, int]:
         with s3.requests() as created:
@@ -500,7 +500,7 @@ def test_requests_do_not_grow_with_the_number_of_branches(s3: S3Server, s3_place
 def test_creating_and_deleting_takes_less_than_twenty_requests(
     s3: S3Server, s3_place: Place
 ) -> None:
-    graph = s3_place.init()
+    graph = s3_place.init_quiet()
     for number in range(3):
         add(graph, f"p{number}")
     with s3.requests() as created:

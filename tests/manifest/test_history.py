@@ -279,7 +279,7 @@ def test_other_handles_see_what_was_published(place: Place) -> None:
 
 
 def test_an_unchanged_branch_costs_one_look(s3: S3Server, s3_place: Place) -> None:
-    graph = s3_place.init()
+    graph = s3_place.init_quiet()
     graph.branch_create("dev")
     bound = s3_place.open("dev")
     for handle, most in ((graph, 1), (bound, 2)):
