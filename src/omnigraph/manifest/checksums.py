@@ -26,13 +26,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.layout import CHECKSUMS, MANIFEST
+from omnigraph.store import Store
 from omnigraph.store.digests import Note, check_word, hash_file, tag_digest
 from omnigraph.store.errors import (
     DatasetExistsError,
@@ -41,12 +43,8 @@ from omnigraph.store.errors import (
     StaleBaseError,
 )
 from omnigraph.store.filters import StartsWith
+from omnigraph.store.objects import ObjectInfo
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion, ScanRequest
-
-if TYPE_CHECKING:
-    from omnigraph.clock import Clock
-    from omnigraph.store import Store
-    from omnigraph.store.objects import ObjectInfo
 
 BATCH_FILES: Final = 512
 """While writes keep coming, sums are stored when so many files have gathered."""

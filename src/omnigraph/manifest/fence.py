@@ -34,19 +34,15 @@ a stray, and the next writer puts strays back.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from omnigraph.clock import Clock
 from omnigraph.manifest.layout import MANIFEST, Incarnation
-from omnigraph.manifest.state import CorruptManifestError
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.rows import Head
+from omnigraph.manifest.state import CorruptManifestError, ManifestState
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import StaleBaseError
-
-if TYPE_CHECKING:
-    from omnigraph.clock import Clock
-    from omnigraph.manifest.reader import ManifestReader
-    from omnigraph.manifest.rows import Head
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.records import StagedTransaction
+from omnigraph.store.records import StagedTransaction
 
 _log = logging.getLogger(__name__)
 

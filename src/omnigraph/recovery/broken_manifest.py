@@ -15,15 +15,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from omnigraph.manifest import Repository
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.state import CorruptManifestError
-from omnigraph.recovery.audit import RecoveryKind, RecoveryRecord, TableOutcome
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Repository
-    from omnigraph.recovery.audit import RecoveryLog
+from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
 
 _log = logging.getLogger(__name__)
 

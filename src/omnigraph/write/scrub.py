@@ -20,10 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.checksums import TABLE_FOLDERS, Sums, home_of
+from omnigraph.manifest import Repository
+from omnigraph.manifest.checksums import TABLE_FOLDERS, FileSum, Sums, home_of
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import (
     CHECKSUMS,
@@ -34,9 +35,11 @@ from omnigraph.manifest.layout import (
     RECOVERIES,
     Incarnation,
 )
+from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName, nearest_name
 from omnigraph.search.topology_store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology_store import topology_problem
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.digests import check_word, hash_file, is_hash, tag_digest
 from omnigraph.store.errors import ObjectNotFoundError
 from omnigraph.store.lance_layout import (
@@ -49,6 +52,7 @@ from omnigraph.store.lance_layout import (
     manifest_version,
     tag_ref_path,
 )
+from omnigraph.store.objects import ObjectInfo
 from omnigraph.store.records import DatasetVersion, FileKind, ScanRequest
 from omnigraph.write.cleanup_plan import PublishedEntry, published_entries
 from omnigraph.write.scrub_report import (
@@ -61,13 +65,6 @@ from omnigraph.write.scrub_report import (
     ScrubReport,
     ScrubRequest,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Repository
-    from omnigraph.manifest.checksums import FileSum
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
-    from omnigraph.store.objects import ObjectInfo
 
 READERS: Final = 4
 """How many files are read at a time."""

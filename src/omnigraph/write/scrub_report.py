@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS
+from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.store.records import FileKind
-
-if TYPE_CHECKING:
-    from omnigraph.schema.compiled.jsonform import JsonObject
 
 TOPOLOGY: Final = "topology"
 SUMS: Final = "checksums"
