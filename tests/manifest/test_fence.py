@@ -103,7 +103,7 @@ def test_a_late_tidying_is_refused_although_everything_in_between_was_removed(
 
 
 def tidy_without_turn(repository: Repository) -> bool:
-    """Tidy as somebody does to whom the turn was given because the owner was thought dead."""
+    """Tidy as the process does that took the turn over from a paused owner."""
     from omnigraph.manifest.tidy import _tidy_in_turn
 
     return _tidy_in_turn(repository, MAIN_INCARNATION, None)
@@ -130,7 +130,7 @@ def test_the_fence_stays_where_it_is(graph: Graph) -> None:
 def test_a_publish_that_lands_on_somebody_elses_is_taken_back_and_starts_over(
     place: Place,
 ) -> None:
-    """Without the fence, as beside a process of an older release."""
+    """Without the fence, as a process of an older release publishes."""
     graph = place.init()
     add(graph, "ann")
     repository, rival = repository_of(graph), repository_of(place.open())

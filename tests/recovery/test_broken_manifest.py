@@ -19,7 +19,7 @@ from support.places import PERSON, Place, add, ids, repository_of
 
 
 def break_manifest(place: Place, on: str = "main", *, rounds: int = 1) -> None:
-    """Publish as idle handles of older releases did after somebody else's cleanup."""
+    """Publish as idle handles of older releases did after a cleanup by another process."""
     idle = [place.open(on) for _ in range(rounds)]
     for handle in idle:
         handle.snapshot()

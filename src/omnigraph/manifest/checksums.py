@@ -155,7 +155,7 @@ class ChecksumTable:
         except DatasetNotFoundError:
             return False
         request = ScanRequest(columns=("path", "digest"), with_row_id=True, with_row_address=True)
-        # Rows first: whoever writes a file stores its row after the file is there.
+        # Rows first: a row is stored after its file exists.
         rows = handle.scan(request).read_all()
         paths = rows["path"]
         newest = rows.group_by("path").aggregate([(ROW_ID, "max")])[f"{ROW_ID}_max"]
@@ -169,7 +169,7 @@ class ChecksumTable:
         try:
             self._datasets.commit_staged(staged)
         except StaleBaseError:
-            return False  # Somebody has added rows meanwhile; the next cleanup finds these again.
+            return False  # Rows were added meanwhile; the next cleanup finds these again.
         return True
 
     def _is_kept(self, paths: pa.ChunkedArray) -> pa.Array:
@@ -251,7 +251,7 @@ class ChecksumTable:
             head = self._datasets.head_version(CHECKSUMS)
         except DatasetNotFoundError:
             if not self._datasets.exists(MANIFEST):
-                return  # Somebody has removed the graph: its folder must not come back.
+                return  # The graph was removed: its folder must not come back.
             staged = self._datasets.stage_create(CHECKSUMS, SCHEMA, rows=rows)
             self._datasets.commit_staged(staged)
             return

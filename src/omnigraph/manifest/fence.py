@@ -1,25 +1,25 @@
 """Why a change of `__manifest` lands on the version that it replaces, or not at all.
 
 Lance moves a transaction on top of versions that it does not conflict with, and it can compare only
-with versions that still exist. So after a cleanup it may not see that somebody else has moved the
+with versions that still exist. So after a cleanup it may not see that another writer has moved the
 head row: a late publish would then add a second head row, and nobody could read the graph any more.
 These facts keep that from happening, however long a writer slept and whatever was removed
 meanwhile:
 
-1. *Everybody names the fence.* The fence is the fragment in which the genesis commit lies
+1. *Every change names the fence.* The fence is the fragment in which the genesis commit lies
    (`ManifestState.fence`). Every publish and every tidying names it as changed. Lance refuses a
    transaction when a later version, still stored, has changed a fragment that the transaction
    changes too.
 2. *The fence stays.* The genesis commit is in every version of every branch and its row is never
    rewritten. Tidying leaves its fragment alone.
 3. *Cleanup keeps a witness.* The newest version of `__manifest` on a branch that made a commit, and
-   all versions above it, are never removed. Whoever starts from an older version, removed or kept,
-   meets that witness and is refused.
+   all versions above it, are never removed. A transaction that starts from an older version,
+   removed or kept, conflicts with that witness and is refused.
 4. *Settings are no publish.* Setting the format stamp changes no row and may come in between: then
-   a publish lands one version higher. Whoever lands anywhere but on base + 1 reads what it has
-   made. If that has not exactly one head row, its own (an older release without the fence, or
-   Lance's own compaction of `__manifest`), the version below is put back before anybody is told
-   anything, and the publish starts over.
+   a publish lands one version higher. A publish that lands anywhere but on base + 1 reads the
+   version that it made. If that version has not exactly one head row, its own (an older release
+   without the fence, or Lance's own compaction of `__manifest`), the version below is restored
+   before the publish is acknowledged, and the publish starts over.
 5. *The newest version is found by listing.* Removed versions leave gaps, so nothing follows from
    the absence of a version (`omnigraph.store.lance_opener`).
 
@@ -76,7 +76,7 @@ def _require_sound(
     landed: int,
     head: Head,
 ) -> None:
-    """Put the version below back when a commit has landed on top of somebody else's publish."""
+    """Restore the version below when a commit has landed on top of another publish."""
     try:
         if reader.at(incarnation, landed).head == head:
             return

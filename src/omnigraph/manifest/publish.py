@@ -219,7 +219,7 @@ class Publisher:
                     staged = self._stage(incarnation, state, draft, updates)
                 return self._land(incarnation, staged)
             except (StaleBaseError, DatasetVersionNotFoundError) as error:
-                # Somebody was faster; a cleanup may even have removed what was read.
+                # Another writer was faster; a cleanup may even have removed the version read.
                 if self._clock.monotonic_s() > give_up_at:
                     raise PublishTimeoutError(str(incarnation.branch), attempts) from error
             pause_s = min(_PAUSE_S * 2 ** min(attempts, 10), _PAUSE_MAX_S)

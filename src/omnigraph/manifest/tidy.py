@@ -61,7 +61,7 @@ def _tidy_in_turn(
             head=state.head,
         )
     except StaleBaseError:
-        return False  # The turn was lost: whoever has it now tidies.
+        return False  # The turn was lost; its new holder tidies.
     return True
 
 

@@ -1,6 +1,6 @@
 """The members of a stored JSON object, each read as what it must be.
 
-A stored record may be damaged, or made by somebody else. Whatever stands in it is checked here, so
+A stored record may be damaged or forged. Every member is checked here, so
 that nothing of another shape gets any further.
 """
 

@@ -60,7 +60,7 @@ _TABLE_FOLDERS: Final = ("nodes", "edges")
 _DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 _PIN_PREFIX: Final = "omnigraph."
 TEMPORARY_FILES: Final = "temporary files"
-"""Stands in reports for what dead writers have left beside objects, wherever that is."""
+"""The name in reports for temporary files that dead writers have left, in any folder."""
 
 
 @dataclass
@@ -387,7 +387,7 @@ class _Work:
         return [report] if report.files_removed or report.error else []
 
     def records(self) -> list[DatasetCleanup]:
-        """Remove the records of dead bulk jobs, after what they named; only failures are told."""
+        """Remove the records of dead bulk jobs, after what they named; return only failures."""
         report = DatasetCleanup(STAGING)
         with _reporting(report):
             for path in self._plan.dead_records if self._confirm else ():
@@ -521,8 +521,8 @@ class _Work:
 
     def _remove_dead_files(self, report: DatasetCleanup, location: str) -> None:
         if location in self._plan.busy:
-            # Tasks of a running job have told nobody of their files yet, and a writer that is only
-            # paused commits what it has written here when it goes on.
+            # Tasks of a running job have not declared their files yet, and a paused writer commits
+            # its files when it resumes.
             return
         for info in self._datasets.unreferenced_files(location):
             if not self._is_old(info.modified_us) or info.path in self._plan.declared:

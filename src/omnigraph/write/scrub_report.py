@@ -64,7 +64,7 @@ class DamagedRows:
     last_row_id: int | None = None
     first_id: str | None = None
     last_id: str | None = None
-    """Entity ids, where an undamaged file tells them."""
+    """Entity ids, where an undamaged file holds them."""
 
     def __str__(self) -> str:
         numbers = ", ".join(map(str, self.fragment_ids))

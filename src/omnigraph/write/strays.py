@@ -47,7 +47,7 @@ def put_back_strays(
     try:
         moves = late_moves(repository.store.datasets, entry)
     except DatasetVersionNotFoundError as error:
-        # Somebody has written to the dataset from outside, and cleaned up after it too.
+        # Another tool has written to the dataset, and removed versions of it too.
         raise DriftNeedsRepairError(entry.table_key, entry.table_version, error.head) from error
     if not moves:
         return False
