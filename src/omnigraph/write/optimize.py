@@ -4,8 +4,8 @@ Planning and rewriting happen before the turn, several tables at once. A table t
 is prepared again, on what is rewritten already where that still fits, and from the beginning where
 it does not: its fragments have changed, an index covers them in another way, the schema is another
 one, or a cleanup has removed the version that was read. The last attempt prepares under the turn,
-so a busy table cannot delay maintenance for ever. A run with nothing to do publishes nothing, and no
-version is ever removed.
+so a busy table cannot delay maintenance for ever. A run with nothing to do publishes nothing, and
+no version is ever removed.
 """
 
 from __future__ import annotations
