@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName, nearest_name
 from omnigraph.search.topology_store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology_store import topology_problem
-from omnigraph.store.datasets import DatasetHandle, DatasetStore
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.digests import check_word, hash_file, is_hash, tag_digest
 from omnigraph.store.errors import ObjectNotFoundError
 from omnigraph.store.lance_layout import (
@@ -53,7 +53,7 @@ from omnigraph.store.lance_layout import (
     tag_ref_path,
 )
 from omnigraph.store.objects import ObjectInfo
-from omnigraph.store.records import DatasetVersion, FileKind, ScanRequest
+from omnigraph.store.records import DatasetVersion, FileKind
 from omnigraph.write.cleanup_plan import PublishedEntry, published_entries
 from omnigraph.write.scrub_report import (
     SUMS,
@@ -65,6 +65,7 @@ from omnigraph.write.scrub_report import (
     ScrubReport,
     ScrubRequest,
 )
+from omnigraph.write.scrub_rows import ROWS_BY_KIND, rows_file_of
 
 READERS: Final = 4
 """How many files are read at a time."""
@@ -130,7 +131,7 @@ class _Place:
         found: dict[str, list[str]] = defaultdict(list)
         for path in {*self.present, *self.sums}:
             if path.endswith(_BLOB_SUFFIX):
-                found[_rows_of(path)].append(path)
+                found[rows_file_of(path)].append(path)
         return found
 
 
@@ -412,7 +413,7 @@ class _Scrub:
         found: dict[str, set[DatasetVersion]] = {path: set() for path in paths}
         if not paths:
             return found
-        homes = {_rows_of(path): path for path in paths if place.kinds[path] is FileKind.BLOBS}
+        homes = {rows_file_of(path): path for path in paths if place.kinds[path] is FileKind.BLOBS}
         for branch, versions in self._lineages.get(place.location, {}).items():
             known = {*versions, *place.versions(branch), *place.lost_versions(branch)}
             for version in known:
@@ -546,7 +547,7 @@ class _Scrub:
         return tuple(found)
 
     def _rows(self, path: str, kind: FileKind, users: set[DatasetVersion]) -> DamagedRows | None:
-        describe = _ROWS.get(kind)
+        describe = ROWS_BY_KIND.get(kind)
         if describe is None:
             return None
         for at in sorted(users, key=lambda at: at.version, reverse=True):
@@ -556,52 +557,3 @@ class _Scrub:
             except OmnigraphError:
                 continue
         return None
-
-
-def _rows_of(blob: str) -> str:
-    """Return the file of rows that a file of large values belongs to."""
-    return blob.rpartition("/")[0] + ".lance"
-
-
-def _fragment_rows(handle: DatasetHandle, path: str) -> DamagedRows | None:
-    name = path.rpartition("/")[2]
-    for fragment in handle.fragments():
-        if name in fragment.identity:
-            ids = handle.row_ids(fragment.fragment_id)
-            return DamagedRows(
-                (fragment.fragment_id,),
-                fragment.physical_rows,
-                first_row_id=ids[0].as_py() if len(ids) else None,
-                last_row_id=ids[-1].as_py() if len(ids) else None,
-            )
-    return None
-
-
-def _blob_rows(handle: DatasetHandle, path: str) -> DamagedRows | None:
-    """Describe the rows of damaged large values; their ids lie in an undamaged file."""
-    found = _fragment_rows(handle, _rows_of(path))
-    if found is None:
-        return None
-    request = ScanRequest(columns=("id",), fragment_ids=found.fragment_ids)
-    ids = handle.scan(request).read_all()["id"]
-    first, last = (ids[0].as_py(), ids[-1].as_py()) if len(ids) else (None, None)
-    return DamagedRows(found.fragment_ids, found.rows, first_id=first, last_id=last)
-
-
-def _index_rows(handle: DatasetHandle, path: str) -> DamagedRows | None:
-    uuid = path.split("/")[-2]
-    for index in handle.indexes():
-        for segment in index.segments:
-            if segment.uuid == uuid:
-                covered = set(segment.fragment_ids)
-                rows = sum(f.rows for f in handle.fragments() if f.fragment_id in covered)
-                return DamagedRows(segment.fragment_ids, rows)
-    return None
-
-
-_ROWS: Final[Mapping[FileKind, Callable[[DatasetHandle, str], DamagedRows | None]]] = {
-    FileKind.ROWS: _fragment_rows,
-    FileKind.DELETIONS: _fragment_rows,
-    FileKind.BLOBS: _blob_rows,
-    FileKind.INDEX: _index_rows,
-}
