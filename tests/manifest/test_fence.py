@@ -83,6 +83,23 @@ def test_a_late_publish_is_refused_although_everything_in_between_was_removed(
     assert parents == [*(commit.graph_commit_id for commit in commits[1:]), None]
 
 
+@pytest.mark.parametrize("on", ["main", "dev"])
+def test_a_late_publish_whose_files_a_cleanup_has_removed_is_refused(place: Place, on: str) -> None:
+    graph = place.init()
+    graph.branch_create("dev")
+    repository, cleaner = repository_of(graph), place.open()
+    incarnation = repository.branches.resolve(BranchName(on))
+    publish(repository, 2, incarnation)
+
+    def somebody_cleans_up() -> None:
+        cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+
+    held = _Held(repository, somebody_cleans_up)
+    publish(repository, 1, incarnation)
+    assert len(held.refused) == 1
+    assert len(place.open(on).list_commits(on)) == 1 + 2 + 1
+
+
 def test_a_late_tidying_is_refused_although_everything_in_between_was_removed(
     place: Place,
 ) -> None:

@@ -61,8 +61,6 @@ class Fate:
 
     pauses: int
     deaths: int
-    alone: Life | None = None
-    """Whoever removes files of any age now: nobody else may be writing."""
 
 
 class Life:
@@ -87,8 +85,6 @@ class Life:
         self.pauses = 0
         self.skew_s = 0.0
         self.failed_locks = 0
-        self.is_writing = False
-        self.paused_at_s: float | None = None
         self._fate = fate
         self._thread = threading.get_ident()
 
@@ -118,16 +114,12 @@ class Life:
             self.wait(self.chance.uniform(0.02, 0.3))
         else:
             self.wait(self.chance.uniform(0.0005, 0.008))
-        while self.is_writing and self._fate.alone not in (None, self):
-            self.wait(0.25)
 
     def pause(self, seconds: float) -> None:
         """Be stopped for longer than a lease lasts."""
         self.pauses += 1
         self.scheduler.note(f"{self.name} is paused for {seconds:.0f} s")
-        self.paused_at_s = self.scheduler.now_s
         self.wait(seconds)
-        self.paused_at_s = None
 
     def wait(self, seconds: float) -> None:
         self.scheduler.wait(self.task, seconds)

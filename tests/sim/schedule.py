@@ -24,7 +24,6 @@ from sim.model import Chronicle, Content, WrongError, read_content
 from sim.scheduler import DAY_S, Scheduler, Task
 
 STEPS: Final = (8, 13)
-RECKLESS: Final = "reckless"
 """Seeds that begin so also remove files that running writes have prepared: not expected to pass."""
 SKEWS_S: Final = (0.0, 0.0, 300.0, -300.0, 3 * 3600.0, -3 * 3600.0)
 _LAST_SHOWN: Final = 40
@@ -98,19 +97,12 @@ class Schedule:
         """How many cleanups have begun."""
         self.cleaning = 0
         """How many of them are under way."""
-        self.handles: list[Handle] = []
-        self.acknowledged_s = 0.0
-        """When the last write to `main` was acknowledged."""
         self._numbers = iter(range(100, 1_000_000))
         shutil.copytree(template.folder, root)
 
     @property
     def trace(self) -> list[str]:
         return self.scheduler.trace
-
-    @property
-    def is_reckless(self) -> bool:
-        return self.seed.startswith(RECKLESS)
 
     def number(self) -> int:
         """Return a number that was not used yet."""
@@ -129,18 +121,6 @@ class Schedule:
     def let_days_pass(self) -> None:
         self.scheduler.note("two days pass")
         self.scheduler.jump(2 * DAY_S)
-
-    def may_remove_all(self, cleaner: Handle) -> bool:
-        """Whether files of any age may be removed now.
-
-        What an unfinished write has prepared must stay. A handle that was paused so long that
-        others have written since may lose it: it has to find out.
-        """
-        if self.is_reckless:
-            return True
-        return all(
-            handle is cleaner or handle.is_overtaken(self.acknowledged_s) for handle in self.handles
-        )
 
     def live_branches(self) -> list[str]:
         """Return `main` and the branches that may be there."""
@@ -181,14 +161,6 @@ class Handle:
         self._is_last = is_last
         self._life: Life | None = None
         self._graph: Graph | None = None
-        schedule.handles.append(self)
-
-    def is_overtaken(self, acknowledged_s: float) -> bool:
-        """Whether nothing that the handle has prepared is needed any more."""
-        life = self._life
-        if life is None or not life.is_writing:
-            return True
-        return life.paused_at_s is not None and life.paused_at_s < acknowledged_s
 
     @property
     def life(self) -> Life:
@@ -240,10 +212,10 @@ class Handle:
 
     def open(self) -> None:
         """Open the graph for writing, as a new process does."""
-        from sim.steps import OPENING, legal, writing
+        from sim.steps import OPENING, legal
 
         self._life = self.new_life()
-        with writing(self), legal(self, "open", OPENING) as was_refused:
+        with legal(self, "open", OPENING) as was_refused:
             self._graph = open_graph(self._life, self.schedule.root, self.schedule.kind)
         if was_refused:
             self._life.end()

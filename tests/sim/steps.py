@@ -26,18 +26,14 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.store.errors import (
-    DatasetNotFoundError,
     DatasetVersionNotFoundError,
-    RefNotFoundError,
     StagedFilesLostError,
     StaleBaseError,
-    StorageUnavailableError,
 )
 from omnigraph.store.faults import SimulatedDeath
 from omnigraph.syntax.diagnostics import SourceError
 from omnigraph.write.optimize import UncleanRecoveryError
 from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
-from omnigraph.write.strays import DriftNeedsRepairError
 from omnigraph.write.violations import ValidationError
 from sim.changes import (
     E,
@@ -71,7 +67,7 @@ RACES: Final[Kinds] = (
 )
 CLEANED: Final[Kinds] = (DatasetVersionNotFoundError, StagedFilesLostError, VersionRemovedError)
 """Legal only where a cleanup ran meanwhile."""
-PAUSED: Final[Kinds] = (DriftNeedsRepairError, StaleBaseError)
+PAUSED: Final[Kinds] = (StaleBaseError,)
 """Legal only where the handle was paused meanwhile: somebody else has its turn now."""
 GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
 """Legal only where somebody has begun to delete the branch."""
@@ -111,17 +107,6 @@ def legal(
         raised.append(error)
 
 
-@contextmanager
-def writing(handle: Handle) -> Iterator[None]:
-    """Mark a handle as having prepared what must not be removed."""
-    life = handle.life
-    life.is_writing = True
-    try:
-        yield
-    finally:
-        life.is_writing = False
-
-
 def write(
     handle: Handle,
     what: str,
@@ -140,10 +125,7 @@ def write(
     handle.schedule.scheduler.note(f"{handle.life.name} begins {actor}: {what} on {branch}")
     commit: GraphCommit | None = None
     try:
-        with (
-            writing(handle),
-            legal(handle, what, (*RACES, *kinds), branches=(branch, *branches)) as raised,
-        ):
+        with legal(handle, what, (*RACES, *kinds), branches=(branch, *branches)) as raised:
             commit = call(actor)
     except SimulatedDeath:
         chronicle.end(noted, "unknown")
@@ -153,8 +135,6 @@ def write(
         chronicle.end(noted, "unknown" if is_unknown else "refused")
         return noted
     chronicle.end(noted, "done", commit)
-    if commit is not None and branch == "main":
-        handle.schedule.acknowledged_s = handle.schedule.scheduler.now_s
     handle.schedule.scheduler.note(f"{handle.life.name} has done {actor}: {noted.commit_id}")
     if commit is not None and handle.chance.random() < 0.4:
         with legal(handle, "look", branches=(branch,)):
@@ -341,10 +321,7 @@ def branch_create(handle: Handle) -> None:
     schedule.branches[name] = fact = BranchFact()
     schedule.scheduler.note(f"{handle.life.name} cuts {name} from {source}")
     kinds = (*RACES, BranchConflictError)
-    with (
-        writing(handle),
-        legal(handle, "branch create", kinds, branches=(source,)) as raised,
-    ):
+    with legal(handle, "branch create", kinds, branches=(source,)) as raised:
         graph.branch_create_from(source, name)
         fact.is_sure = True
     if raised:
@@ -367,7 +344,7 @@ def branch_delete(handle: Handle) -> None:
     was_going, fact.is_going = fact.is_going, True
     schedule.scheduler.note(f"{handle.life.name} deletes {name}")
     kinds = (*RACES, BranchConflictError)
-    with writing(handle), legal(handle, "branch delete", kinds, branches=(name,)) as raised:
+    with legal(handle, "branch delete", kinds, branches=(name,)) as raised:
         handle.graph.branch_delete(name)
     if not raised:
         fact.is_gone = True
@@ -419,9 +396,9 @@ def tag_create(handle: Handle) -> None:
     branch, name = handle.chance.choice(schedule.live_branches()), f"t{schedule.number()}"
     required = schedule.required(branch)
     schedule.scheduler.note(f"{handle.life.name} tags {branch} as {name}")
-    # What it is about to pin may be removed, or deleted with its branch.
-    kinds = (*RACES, CommitNotFoundError, RefNotFoundError)
-    with writing(handle), legal(handle, "tag create", kinds, branches=(branch,)) as raised:
+    # What it is about to pin may be removed.
+    kinds = (*RACES, CommitNotFoundError)
+    with legal(handle, "tag create", kinds, branches=(branch,)) as raised:
         tag = handle.graph.tag_create(name, ReadTarget.branch(branch))
     if not raised:
         schedule.tags[name] = TagFact(tag.commit_id)
@@ -438,7 +415,7 @@ def tag_delete(handle: Handle) -> None:
     fact = handle.schedule.tags[name]
     was_going, fact.is_going = fact.is_going, True
     kinds = (*RACES, TagNotFoundError) if was_going else RACES
-    with writing(handle), legal(handle, "tag delete", kinds) as raised:
+    with legal(handle, "tag delete", kinds) as raised:
         handle.graph.tag_delete(name)
     if raised and not isinstance(raised[0], (OutcomeUnknownError, TagNotFoundError)):
         fact.is_going = was_going
@@ -449,37 +426,31 @@ def tag_delete(handle: Handle) -> None:
 
 
 def optimize(handle: Handle) -> None:
-    # Rows that are appended while it prepares can make the storage refuse what it has prepared.
-    kinds = (*RACES, UncleanRecoveryError, StorageUnavailableError)
-    with writing(handle), legal(handle, "optimize", kinds):
+    kinds = (*RACES, UncleanRecoveryError)
+    with legal(handle, "optimize", kinds):
         handle.graph.optimize()
 
 
 def ensure_indices(handle: Handle) -> None:
     branch = branch_to_write(handle)
     kinds = (*RACES, UncleanRecoveryError)
-    with writing(handle), legal(handle, "ensure indices", kinds, branches=(branch,)):
+    with legal(handle, "ensure indices", kinds, branches=(branch,)):
         handle.graph.ensure_indices(branch)
 
 
 def cleanup(handle: Handle) -> None:
-    """Remove old versions: those of days, or what is younger if nobody is writing."""
+    """Remove old versions, and what others may just have prepared."""
     schedule, chance = handle.schedule, handle.chance
-    keep, orphan_age_s = chance.choice((1, 1, 1, 2, 3, 10)), 24 * 3600
-    is_alone = schedule.fate.alone is None and schedule.may_remove_all(handle)
-    if is_alone:
-        if not schedule.is_reckless:
-            schedule.fate.alone = handle.life
-        if chance.random() < 0.4:
-            schedule.let_days_pass()
-        orphan_age_s = chance.choice((0, 0, 24 * 3600))
+    keep, orphan_age_s = chance.choice((1, 1, 1, 2, 3, 10)), chance.choice((0, 24 * 3600))
+    if chance.random() < 0.2:
+        schedule.let_days_pass()
     schedule.scheduler.note(f"{handle.life.name} cleans up, keeps {keep}, age {orphan_age_s}")
     schedule.cleanups += 1
     schedule.cleaning += 1
     try:
         # A branch may be deleted between two looks at it.
-        kinds = (*RACES, *GONE, DatasetNotFoundError)
-        with writing(handle), legal(handle, "cleanup", kinds):
+        kinds = (*RACES, *GONE)
+        with legal(handle, "cleanup", kinds):
             result = handle.graph.cleanup(
                 keep_versions=keep, orphan_age_s=orphan_age_s, confirm=True
             )
@@ -490,8 +461,6 @@ def cleanup(handle: Handle) -> None:
             )
     finally:
         schedule.cleaning -= 1
-        if schedule.fate.alone is handle.life:
-            schedule.fate.alone = None
 
 
 def repair_preview(handle: Handle) -> None:
@@ -501,7 +470,7 @@ def repair_preview(handle: Handle) -> None:
 
 def refresh(handle: Handle) -> None:
     required = handle.schedule.required("main")
-    with writing(handle), legal(handle, "refresh", RACES):
+    with legal(handle, "refresh", RACES):
         snapshot = handle.graph.refresh()
         handle.chronicle.see(snapshot)
         handle.chronicle.check_fresh("refresh", snapshot.commit_id, required)

@@ -17,6 +17,7 @@ from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.graph import CleanupResult, DatasetCleanup, Graph, OpenMode, ReadTarget
 from omnigraph.manifest import Entry
 from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.turn import take_unless_held
 from omnigraph.recovery import failpoints
 from omnigraph.search.states import TableState
 from omnigraph.search.topology_store import topology_path
@@ -479,3 +480,48 @@ def test_every_snapshot_that_is_kept_can_be_read(
     assert len(published) not in gone
     if keep is not None:
         assert not gone & set(range(len(published) - keep + 1, len(published) + 1))
+
+
+def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_files(place: Place) -> None:
+    graph, cleaner = filled(place, "a"), place.open()
+
+    def clean_up_once() -> None:
+        failpoints.disarm()
+        cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+
+    failpoints.arm("write.post_stage", clean_up_once)
+    try:
+        graph.mutate('query q() { insert Person { name: "b" } }')
+    finally:
+        failpoints.disarm()
+    assert ids(place.open().snapshot()) == ["a", "b"]
+
+
+def test_leftovers_are_removed_while_nobody_else_has_a_lock(place: Place) -> None:
+    graph, other = filled(place, "a"), place.open()
+    _leave_a_dead_file(graph)
+    repository, rival = repository_of(graph), repository_of(other)
+    objects, removed = repository.store.objects, []
+    inner = objects.delete
+
+    def delete(path: str) -> None:
+        if path.endswith(".lance"):
+            for branch in rival.branches.names():
+                with take_unless_held(rival.turns, branch, operation_id="x") as lock:
+                    removed.append((path, lock))
+        inner(path)
+
+    objects.delete = delete  # type: ignore[method-assign]  # the test watches it
+    graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert removed
+    assert {lock for _, lock in removed} == {None}
+
+
+def _leave_a_dead_file(graph: Graph) -> None:
+    """Let a mutation die when it has written its rows."""
+    failpoints.arm("write.post_stage")
+    try:
+        with pytest.raises(failpoints.FailpointError):
+            graph.mutate('query q() { insert Person { name: "b" } }')
+    finally:
+        failpoints.disarm()

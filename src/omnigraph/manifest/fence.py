@@ -23,6 +23,12 @@ meanwhile:
 5. *The newest version is found by listing.* Removed versions leave gaps, so nothing follows from
    the absence of a version (`omnigraph.store.lance_opener`).
 
+6. *Prepared files are removed behind a new version.* A publish that has prepared its files and lost
+   the lock of its branch may still try to land. So cleanup first notes which files nobody refers
+   to, then makes a version of each branch that changes nothing but names the fence (`advance`), and
+   removes those of the noted files that are still without a reference: whoever prepared one of them
+   started from an older version and is refused.
+
 What cleanup may remove while writers and readers of any age exist follows from these: any version
 but the head of a lineage, the witness of fact 3, what a branch or tag pins, what a recovery record
 or a running job names. A reader of a removed version gets a typed error. A writer that started from
@@ -34,6 +40,7 @@ a stray, and the next writer puts strays back.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from omnigraph.clock import Clock
 from omnigraph.manifest.layout import MANIFEST, Incarnation
@@ -42,7 +49,9 @@ from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import CorruptManifestError, ManifestState
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import StaleBaseError
-from omnigraph.store.records import StagedTransaction
+from omnigraph.store.records import DatasetVersion, StagedTransaction
+
+_ADVANCE_MAX: Final = 5
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +74,34 @@ def commit_fenced(
     if landed != base.version + 1:
         _require_sound(datasets, reader, clock, incarnation=incarnation, landed=landed, head=head)
     return landed
+
+
+def advance(
+    datasets: DatasetStore, reader: ManifestReader, clock: Clock, incarnation: Incarnation
+) -> None:
+    """Make a version that changes nothing: whoever prepared a change from an older one is refused.
+
+    The caller holds the lock of the branch, so only somebody who has lost it can come in between.
+    """
+    for _ in range(_ADVANCE_MAX):
+        base = reader.latest(incarnation)
+        at = DatasetVersion(MANIFEST, incarnation.lance_branch, base.version)
+        staged = datasets.stage_update(at, fence=base.fence)
+        try:
+            commit_fenced(
+                datasets,
+                reader,
+                clock,
+                incarnation=incarnation,
+                base=base,
+                staged=staged,
+                head=base.head,
+            )
+        except StaleBaseError as error:
+            stale = error
+        else:
+            return
+    raise stale
 
 
 def _require_sound(

@@ -1,8 +1,9 @@
 """`cleanup`: removing what nothing needs any more.
 
-First old versions of `__manifest`, so that no snapshot can be found which cannot be read; then, per
-dataset, forks that nothing refers to, old versions, and files of dead attempts; datasets of which
-nothing is needed go as a whole; last the topology files of old edge states, and temporary files of
+First old versions of `__manifest`, so that no snapshot can be found which cannot be read. Then what
+nobody refers to: forks, files of dead attempts, datasets as a whole. That goes under the locks of
+all branches, so that no writer is about to refer to it; they are taken only if there is any. Then
+old versions of the datasets; last the topology files of old edge states, and temporary files of
 writers that died.
 `omnigraph.write.cleanup_plan` says what is needed.
 
@@ -14,13 +15,14 @@ else. Without confirmation everything is only counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.errors import NotFoundError, OmnigraphError
+from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError
+from omnigraph.manifest.fence import advance
 from omnigraph.manifest.layout import (
     CHECKSUMS,
     COMMIT_ACTORS,
@@ -30,10 +32,11 @@ from omnigraph.manifest.layout import (
     RECOVERIES,
     Incarnation,
 )
+from omnigraph.manifest.turn import take_all
 from omnigraph.search.states import TableState
 from omnigraph.search.topology_store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology_store import stale_topologies
-from omnigraph.store.errors import RefNotFoundError
+from omnigraph.store.errors import DatasetNotFoundError, RefNotFoundError
 from omnigraph.store.lance_layout import manifest_path
 from omnigraph.store.records import CleanupRequest, DatasetVersion
 from omnigraph.write.cleanup_plan import (
@@ -53,14 +56,26 @@ if TYPE_CHECKING:
     from omnigraph.manifest.state import ManifestState
     from omnigraph.recovery import Recovery, Sidecar
     from omnigraph.schema.compiled.jsonform import JsonObject
-    from omnigraph.store.objects import ObjectInfo
+    from omnigraph.store.objects import ObjectInfo, ObjectStore
     from omnigraph.store.records import BranchInfo
 
 _TABLE_FOLDERS: Final = ("nodes", "edges")
 _DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 _PIN_PREFIX: Final = "omnigraph."
+_LOOKS_MAX: Final = 10
+"""How often branches may come or go while they are looked at, or their locks are taken."""
 TEMPORARY_FILES: Final = "temporary files"
 """The name in reports for temporary files that dead writers have left, in any folder."""
+
+
+class BranchesMovingError(ConflictError):
+    """Branches were made and deleted each time that cleanup looked at them."""
+
+    code = "OG-CLEANUP-BUSY"
+    hint = "try again when fewer branches come and go"
+
+    def __init__(self) -> None:
+        super().__init__("branches come and go too quickly to look at all of them")
 
 
 @dataclass
@@ -156,19 +171,51 @@ class Cleanup:
         if confirm:
             self._recovery.mend_branches()
         now = self._repository.clock.now_us()
-        plan = self._plan(policy, now)
-        work = _Work(self._repository, policy, plan, now, confirm=confirm)
-        datasets = [work.manifest(), *work.tables()]
-        datasets += work.derived()
-        datasets += work.checksums()
-        datasets += work.topologies()
-        datasets += work.records()
-        datasets += work.temporary_files()
-        return CleanupResult(policy, confirm, tuple(datasets))
+        work = _Work(self._repository, policy, self._plan(policy, now), now, confirm=confirm)
+        work.manifest_versions()
+        leftovers = work.with_leftovers()
+        if confirm and leftovers:
+            with self._writers_kept_out():
+                # What was about to be named when the first plan was made is named now, or lost.
+                work.plan = self._plan(policy, now)
+                work.leftovers(leftovers)
+        else:
+            work.leftovers(leftovers)
+        work.table_versions()
+        return CleanupResult(policy, confirm, (*work.reports(), *work.others()))
+
+    @contextmanager
+    def _writers_kept_out(self) -> Iterator[None]:
+        """Hold the locks of all branches.
+
+        A writer looks whether its files are there when it has the lock of its branch, and keeps the
+        lock until they are named. So one that has only prepared finds out, and prepares again.
+        """
+        branches = self._repository.branches
+        for _ in range(_LOOKS_MAX):
+            names = branches.names()
+            operation_id = self._repository.clock.ulid()
+            with take_all(self._repository.turns, names, operation_id=operation_id):
+                # A branch is cut under the lock of its source: with all of them held none appears.
+                if branches.names() == names:
+                    yield
+                    return
+        raise BranchesMovingError
 
     # -- deciding ---------------------------------------------------------------------------------
 
     def _plan(self, policy: CleanupPolicy, now: int) -> _Plan:
+        branches = self._repository.branches
+        for _ in range(_LOOKS_MAX):
+            names = branches.names()
+            try:
+                return self._plan_once(policy, now)
+            except NotFoundError:
+                if branches.names() == names:
+                    raise  # Otherwise one of them was deleted between two looks at it.
+        raise BranchesMovingError
+
+    def _plan_once(self, policy: CleanupPolicy, now: int) -> _Plan:
         # Records first: an operation that finishes after this look has published, and is seen then.
         pending = self._recovery.pending()
         live, dead = self._staging.partition(orphan_age_s=policy.orphan_age_s)
@@ -301,35 +348,94 @@ class _Work:
         *,
         confirm: bool,
     ) -> None:
+        self._repository = repository
         self._datasets = repository.store.datasets
         self._objects = repository.store.objects
         self._ulid = repository.clock.ulid
         self._checksums = repository.checksums
         self._policy = policy
-        self._plan = plan
+        self.plan = plan
         self._now = now
         self._confirm = confirm
+        self._stored = _stored_datasets(self._objects)
+        self._reports: dict[str, DatasetCleanup] = {}
 
-    def manifest(self) -> DatasetCleanup:
-        """Remove old versions of `__manifest`, lineage by lineage, and files of dead attempts."""
-        report = DatasetCleanup(MANIFEST)
+    def reports(self) -> list[DatasetCleanup]:
+        """Return what was done to `__manifest` and to every dataset of a node or edge type."""
+        return [report for _, report in sorted(self._reports.items(), key=_manifest_first)]
+
+    def manifest_versions(self) -> None:
+        """Remove old versions of `__manifest`, lineage by lineage."""
+        report = self._report(MANIFEST)
         with _reporting(report):
             self._announce()
-            for lineage, versions in self._plan.manifest.items():
-                self._remove_versions(report, MANIFEST, lineage, versions)
-            self._remove_dead_files(report, MANIFEST)
-        return report
+            for lineage, versions in self.plan.manifest.items():
+                try:
+                    self._remove_versions(report, MANIFEST, lineage, versions)
+                except DatasetNotFoundError:
+                    if lineage is None or self._datasets.has_branch(MANIFEST, lineage):
+                        raise  # Otherwise its branch was deleted since the plan was made.
+
+    def with_leftovers(self) -> list[str]:
+        """Return the datasets that have something which nobody refers to."""
+        found = []
+        for location in (MANIFEST, *sorted(self._stored)):
+            with _reporting(self._report(location)):
+                if self._has_leftovers(location):
+                    found.append(location)
+        return found
+
+    def _has_leftovers(self, location: str) -> bool:
+        if location != MANIFEST and location not in self.plan.needs.locations:
+            return self._is_dead(location)
+        return (
+            any(self._datasets.torn_refs(location))
+            or any(self._dead_files(location))
+            or any(self._dead_pins(location))
+            or any(self._is_free(location, fork.name) for fork in self._forks(location))
+        )
+
+    def leftovers(self, locations: Iterable[str]) -> None:
+        """Remove what nobody refers to: forks, pins, files, and datasets as a whole."""
+        for location in locations:
+            report = self._report(location)
+            with _reporting(report):
+                if location == MANIFEST:
+                    self._remove_dead_publishes(report)
+                elif location in self.plan.needs.locations:
+                    self._remove_torn_refs(location)
+                    self._remove_pins(location)
+                    self._remove_forks(report, location)
+                    self._remove_dead_files(report, location)
+                elif self._is_dead(location):
+                    self._remove_dataset(report, location)
+
+    def table_versions(self) -> None:
+        """Remove old versions of every dataset of a node or edge type that is still needed."""
+        for location in sorted(self._stored):
+            report = self._report(location)
+            if location in self.plan.needs.locations and report.error is None:
+                with _reporting(report):
+                    self._remove_table_versions(report, location)
+
+    def others(self) -> Iterator[DatasetCleanup]:
+        """Clean up what is no type: derived tables, topologies, records, temporary files."""
+        yield from self._derived()
+        yield from self._old_checksums()
+        yield from self._topologies()
+        yield from self._records()
+        yield from self._temporary_files()
 
     def _announce(self) -> None:
         """Say which versions of `__manifest` go: one that vanishes otherwise counts as lost."""
         if self._confirm:
             self._checksums.forget(
                 manifest_path(MANIFEST, lineage, version)
-                for lineage, versions in self._plan.manifest.items()
+                for lineage, versions in self.plan.manifest.items()
                 for version in versions
             )
 
-    def checksums(self) -> Iterator[DatasetCleanup]:
+    def _old_checksums(self) -> Iterator[DatasetCleanup]:
         """Take out the checksums of files that are gone."""
         if not self._confirm:
             return
@@ -341,18 +447,7 @@ class _Work:
         if report.error is not None:
             yield report
 
-    def tables(self) -> Iterator[DatasetCleanup]:
-        """Clean up every dataset of a node or edge type, known or not."""
-        for location, objects in sorted(self._stored_datasets().items()):
-            report = DatasetCleanup(self._plan.names.get(location, location))
-            with _reporting(report):
-                if location in self._plan.needs.locations:
-                    self._clean(report, location)
-                elif self._is_old(max(info.modified_us for info in objects)):
-                    self._remove_dataset(report, location, objects)
-            yield report
-
-    def derived(self) -> Iterator[DatasetCleanup]:
+    def _derived(self) -> Iterator[DatasetCleanup]:
         """Remove old versions of the derived tables; they hold nothing that a snapshot needs.
 
         Only failures are reported.
@@ -376,25 +471,25 @@ class _Work:
         if removed.versions_removed < due.versions_removed:
             self._require_changeable(location)
 
-    def topologies(self) -> list[DatasetCleanup]:
+    def _topologies(self) -> list[DatasetCleanup]:
         """Remove old files of edges as they were; whoever wants such a state builds it again."""
         report = DatasetCleanup(TOPOLOGIES)
         with _reporting(report):
-            for info in self._plan.stale_topologies:
+            for info in self.plan.stale_topologies:
                 if not self._is_old(info.modified_us):
                     continue
                 self._remove_file(report, info)
         return [report] if report.files_removed or report.error else []
 
-    def records(self) -> list[DatasetCleanup]:
+    def _records(self) -> list[DatasetCleanup]:
         """Remove the records of dead bulk jobs, after what they named; return only failures."""
         report = DatasetCleanup(STAGING)
         with _reporting(report):
-            for path in self._plan.dead_records if self._confirm else ():
+            for path in self.plan.dead_records if self._confirm else ():
                 self._objects.delete(path)
         return [] if report.error is None else [report]
 
-    def temporary_files(self) -> list[DatasetCleanup]:
+    def _temporary_files(self) -> list[DatasetCleanup]:
         """Remove what writers that died have left of small objects."""
         report = DatasetCleanup(TEMPORARY_FILES)
         with _reporting(report):
@@ -404,38 +499,31 @@ class _Work:
                 self._remove_file(report, info)
         return [report] if report.files_removed or report.error else []
 
-    def _stored_datasets(self) -> dict[str, list[ObjectInfo]]:
-        found: dict[str, list[ObjectInfo]] = defaultdict(list)
-        for folder in _TABLE_FOLDERS:
-            for info in self._objects.list(folder):
-                parts = info.path.split("/", 2)
-                if len(parts) == 3:
-                    found["/".join(parts[:2])].append(info)
-        return found
-
     def _is_old(self, since_us: int) -> bool:
         return self._now - since_us >= self._policy.orphan_age_s * 1_000_000
 
-    def _remove_dataset(
-        self, report: DatasetCleanup, location: str, objects: Sequence[ObjectInfo]
-    ) -> None:
+    def _is_dead(self, location: str) -> bool:
+        """Whether a dataset that nothing needs is old, and no running job is about to fill it."""
         made = ulid_time_us(location)
-        if made is not None and not self._is_old(made):
-            return
-        if any(path.startswith(f"{location}/") for path in self._plan.declared):
-            return
+        return (
+            self._is_old(max(info.modified_us for info in self._stored[location]))
+            and (made is None or self._is_old(made))
+            and not any(path.startswith(f"{location}/") for path in self.plan.declared)
+        )
+
+    def _remove_dataset(self, report: DatasetCleanup, location: str) -> None:
         if self._confirm:
             self._objects.delete_prefix(location)
             self._datasets.forget(location)
         report.dataset_removed = True
-        report.bytes_removed += sum(info.size for info in objects)
-        report.files_removed += len(objects)
+        report.bytes_removed += sum(info.size for info in self._stored[location])
+        report.files_removed += len(self._stored[location])
 
-    def _clean(self, report: DatasetCleanup, location: str) -> None:
-        self._remove_torn_refs(location)
-        self._remove_pins(location)
-        forks = self._remove_forks(report, location)
-        needs = self._plan.needs
+    def _remove_table_versions(self, report: DatasetCleanup, location: str) -> None:
+        forks, needs = self._forks(location), self.plan.needs
+        if not self._confirm:
+            # Those that would be gone by now.
+            forks = [fork for fork in forks if not self._is_free(location, fork.name)]
         for fork in forks:
             needs.add_version(location, fork.parent_branch, fork.parent_version)
         for pin in self._datasets.list_tags(location):
@@ -446,7 +534,6 @@ class _Work:
             stored = self._datasets.versions(location, branch=name)
             going = removable(stored, (location, name), needs)
             self._remove_versions(report, location, name, going)
-        self._remove_dead_files(report, location)
 
     def _remove_torn_refs(self, location: str) -> None:
         """Remove what a power failure has left of forks and pins; nobody was told of them."""
@@ -455,23 +542,34 @@ class _Work:
                 self._objects.delete(path)
 
     def _remove_pins(self, location: str) -> None:
-        """Let go of pins whose tag never came to be, or is gone."""
-        if not self._confirm:
-            return
-        for pin in self._datasets.list_tags(location):
-            made = ulid_time_us(pin.name)
-            is_ours = pin.name.startswith(_PIN_PREFIX) and made is not None
-            if is_ours and pin.name not in self._plan.pins and self._is_old(made or 0):
-                self._datasets.delete_tag(location, pin.name)
+        if self._confirm:
+            for name in self._dead_pins(location):
+                self._datasets.delete_tag(location, name)
 
-    def _remove_forks(self, report: DatasetCleanup, location: str) -> list[BranchInfo]:
-        """Remove forks that nothing refers to, leaves first; return those that stay."""
-        forks = {fork.name: fork for fork in self._datasets.list_branches(location)}
+    def _dead_pins(self, location: str) -> list[str]:
+        """Return the pins whose tag never came to be, or is gone."""
+        if location == MANIFEST:
+            return []
+        return [
+            pin.name
+            for pin in self._datasets.list_tags(location)
+            if pin.name.startswith(_PIN_PREFIX)
+            and pin.name not in self.plan.pins
+            and (made := ulid_time_us(pin.name)) is not None
+            and self._is_old(made)
+        ]
+
+    def _forks(self, location: str) -> list[BranchInfo]:
+        return [] if location == MANIFEST else list(self._datasets.list_branches(location))
+
+    def _remove_forks(self, report: DatasetCleanup, location: str) -> None:
+        """Remove forks that nothing refers to, leaves first."""
+        forks = {fork.name: fork for fork in self._forks(location)}
         while True:
             parents = {fork.parent_branch for fork in forks.values()}
             free = [n for n in forks if n not in parents and self._is_free(location, n)]
             if not free:
-                return list(forks.values())
+                return
             for name in free:
                 del forks[name]
                 if self._confirm:
@@ -480,7 +578,7 @@ class _Work:
 
     def _is_free(self, location: str, name: str) -> bool:
         made = ulid_time_us(name)
-        is_needed = (location, name) in self._plan.needs.versions
+        is_needed = (location, name) in self.plan.needs.versions
         return not is_needed and made is not None and self._is_old(made)
 
     def _delete_fork(self, location: str, name: str) -> None:
@@ -520,14 +618,48 @@ class _Work:
         self._objects.delete(path)
 
     def _remove_dead_files(self, report: DatasetCleanup, location: str) -> None:
-        if location in self._plan.busy:
+        for info in self._dead_files(location):
+            self._remove_file(report, info)
+
+    def _remove_dead_publishes(self, report: DatasetCleanup) -> None:
+        """Remove files of publishes that never landed, when they cannot land any more."""
+        noted = {info.path for info in self._dead_files(MANIFEST)}
+        repository = self._repository
+        for incarnation in repository.branches.incarnations() if self._confirm and noted else ():
+            advance(self._datasets, repository.reader, repository.clock, incarnation)
+        for info in self._dead_files(MANIFEST):
+            if info.path in noted:
+                self._remove_file(report, info)
+
+    def _dead_files(self, location: str) -> list[ObjectInfo]:
+        """Return old files that no version names."""
+        if location in self.plan.busy:
             # Tasks of a running job have not declared their files yet, and a paused writer commits
             # its files when it resumes.
-            return
-        for info in self._datasets.unreferenced_files(location):
-            if not self._is_old(info.modified_us) or info.path in self._plan.declared:
-                continue
-            self._remove_file(report, info)
+            return []
+        return [
+            info
+            for info in self._datasets.unreferenced_files(location)
+            if self._is_old(info.modified_us) and info.path not in self.plan.declared
+        ]
+
+    def _report(self, location: str) -> DatasetCleanup:
+        name = self.plan.names.get(location, location)
+        return self._reports.setdefault(location, DatasetCleanup(name))
+
+
+def _manifest_first(item: tuple[str, DatasetCleanup]) -> tuple[bool, str]:
+    return item[0] != MANIFEST, item[0]
+
+
+def _stored_datasets(objects: ObjectStore) -> dict[str, list[ObjectInfo]]:
+    found: dict[str, list[ObjectInfo]] = defaultdict(list)
+    for folder in _TABLE_FOLDERS:
+        for info in objects.list(folder):
+            parts = info.path.split("/", 2)
+            if len(parts) == 3:
+                found["/".join(parts[:2])].append(info)
+    return dict(found)
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class CleanupPolicy:
         if self.orphan_age_s < ORPHAN_AGE_WARNED_S:
             warnings.append(
                 f"an orphan age of {self.orphan_age_s} s removes what running writes have"
-                " prepared: let nobody else write meanwhile"
+                " prepared: they have to prepare again"
             )
         return "; ".join(warnings) or None
 

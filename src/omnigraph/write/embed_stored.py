@@ -21,6 +21,7 @@ from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedE
 from omnigraph.names import nearest_name
 from omnigraph.recovery import WriterKind
 from omnigraph.search.embeddings_table import EmbeddingsTable, text_hashes
+from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.store.filters import AllOf, IsNull, Negation
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.columns import flat, is_in, slabs
@@ -139,7 +140,7 @@ class StoredEmbedding:
                 return self._result(request, catalog, delta, None)
             try:
                 commit = self._commit(request, delta, snapshot, catalog)
-            except (ExpectedVersionMismatchError, SchemaMovedError):
+            except (ExpectedVersionMismatchError, SchemaMovedError, StagedFilesLostError):
                 if attempt == ATTEMPTS_MAX:
                     raise
                 clock.sleep(clock.jitter(0.0, _PAUSE_S * 2**attempt))

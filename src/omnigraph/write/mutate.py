@@ -27,6 +27,7 @@ from omnigraph.query.params import coerce_params
 from omnigraph.query.stored import QueryKindError, require_kind, select_query
 from omnigraph.read.bindings import Bindings
 from omnigraph.recovery import WriterKind
+from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.write.attempts import attempts
 from omnigraph.write.columns import distinct, without
 from omnigraph.write.external_blobs import ExternalBlobs
@@ -130,6 +131,10 @@ class Mutations:
                     return self._result(request, plan, change, commit=commit)
                 except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
                     if attempt.is_last or (plan.is_strict and not _is_upkeep(lost)):
+                        raise
+                except StagedFilesLostError:
+                    # A cleanup that spares nothing young has removed what was prepared.
+                    if attempt.is_last:
                         raise
             decided = change.rests_on(snapshot) if plan.is_strict else {}
         raise AssertionError("the last attempt returns or raises")

@@ -35,7 +35,7 @@ from omnigraph.recovery.classify import Mode, mode_of
 from omnigraph.recovery.failpoints import hit
 from omnigraph.recovery.sidecar import SIDECAR_VERSION, Adoption, ForkOrigin
 from omnigraph.store.errors import StorageError
-from omnigraph.write.strays import put_back_strays
+from omnigraph.write.strays import DriftNeedsRepairError, put_back_strays
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -272,7 +272,12 @@ class Committer:
         self, job: WriteJob, turn: Turn, *, revalidate: Revalidate | None = None
     ) -> Published:
         """Do what `commit` does, under a turn that the caller holds and has swept."""
-        state = self._require_ready(job, revalidate)
+        try:
+            state = self._require_ready(job, revalidate)
+        except DriftNeedsRepairError:
+            # Not drift, when it is the unfinished write of whoever has the lock now.
+            turn.check()
+            raise
         for staged in (staged for table in job.tables for staged in table.staged):
             self._datasets.verify_staged_files(staged)
         sidecar = self._sidecar(job)
@@ -349,9 +354,10 @@ class Committer:
             )
         except (CommitSettledError, TurnLostError) as error:
             published = self._settled_elsewhere(job, sidecar, error)
-        except (StorageError, PublishTimeoutError) as error:
+        except (BranchGoneError, StorageError, PublishTimeoutError) as error:
             if isinstance(error, OutcomeUnknownError):
                 raise
+            # A branch that is gone may have shown the write before: recovery has published it.
             commit_id = job.draft.graph_commit_id
             raise WriteUnsettledError(job.operation_id, commit_id, str(error)) from error
         hit("graph_publish.after_commit_append")
@@ -361,8 +367,11 @@ class Committer:
         self, job: WriteJob, sidecar: Sidecar, error: CommitSettledError | TurnLostError
     ) -> Published:
         """Say what became of a write that was presumed dead, or raise."""
-        state = self._repository.reader.latest(job.incarnation)
         commit_id = job.draft.graph_commit_id
+        try:
+            state = self._repository.reader.latest(job.incarnation)
+        except BranchGoneError as gone:
+            raise WriteUnsettledError(job.operation_id, commit_id, str(gone)) from error
         commit = state.commit(commit_id)
         if commit is not None:
             # Recovery has published it on our behalf: to the caller it is done.
