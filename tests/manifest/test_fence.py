@@ -13,6 +13,7 @@ from omnigraph.manifest.tidy import tidy
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StaleBaseError
 from omnigraph.store.records import CleanupRequest, CommittedRange, StagedTransaction
+from support.clocks import DAY_S, WrongClock
 from support.fences import unfenced
 from support.places import Place, add, ids, repository_of
 
@@ -87,7 +88,7 @@ def test_a_late_publish_is_refused_although_everything_in_between_was_removed(
 def test_a_late_publish_whose_files_a_cleanup_has_removed_is_refused(place: Place, on: str) -> None:
     graph = place.init()
     graph.branch_create("dev")
-    repository, cleaner = repository_of(graph), place.open()
+    repository, cleaner = repository_of(graph), place.open(clock=WrongClock(2 * DAY_S))
     incarnation = repository.branches.resolve(BranchName(on))
     publish(repository, 2, incarnation)
 

@@ -25,7 +25,11 @@ from sim.scheduler import DAY_S, Scheduler, Task
 
 STEPS: Final = (8, 13)
 """Seeds that begin so also remove files that running writes have prepared: not expected to pass."""
-SKEWS_S: Final = (0.0, 0.0, 300.0, -300.0, 3 * 3600.0, -3 * 3600.0)
+SKEWS_S: Final = {
+    "locks": (0.0, 0.0, 300.0, -300.0, 3 * 3600.0, -3 * 3600.0),
+    # Object stores refuse requests of clocks that are wrong by more than a quarter of an hour.
+    "leases": (0.0, 0.0, 300.0, -300.0),
+}
 _LAST_SHOWN: Final = 40
 
 
@@ -195,7 +199,7 @@ class Handle:
         name = getattr(step, "__name__", str(step))
         schedule.scheduler.note(f"{schedule.scheduler.now_s:.1f} s: {self.task.name} {name}")
         if self._life is not None and self.chance.random() < 0.05:
-            self._life.skew_s = self.chance.choice(SKEWS_S)
+            self._life.skew_s = self.chance.choice(SKEWS_S[self.schedule.kind])
 
     def _idle(self) -> None:
         """Do nothing between two steps: mostly for a moment, sometimes for long."""

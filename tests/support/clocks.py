@@ -8,6 +8,7 @@ import uuid
 from omnigraph.clock import SystemClock, encode_ulid
 
 START_US = 1_750_000_000_000_000
+DAY_S = 24 * 3600
 
 
 class WrongClock(SystemClock):

@@ -32,25 +32,13 @@ from omnigraph.write.cleanup_plan import (
     removable,
     removable_manifest_versions,
 )
+from support.clocks import DAY_S, WrongClock
 from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of, tree
-
-DAY_S = 24 * 3600
-
-
-class LaterClock(SystemClock):
-    """The system's clock, some days ahead."""
-
-    def __init__(self, days: float = 2.0) -> None:
-        super().__init__()
-        self._ahead_us = int(days * DAY_S * 1_000_000)
-
-    def now_us(self) -> int:
-        return super().now_us() + self._ahead_us
 
 
 def clean(place: Place, *, keep: int = 1, confirm: bool = True, **options: int) -> CleanupResult:
     """Clean up two days later, when nothing that was made so far is young."""
-    graph = place.open(clock=LaterClock())
+    graph = place.open(clock=WrongClock(2 * DAY_S))
     result = graph.cleanup(keep_versions=keep, confirm=confirm, **options)
     assert [each.error for each in result.datasets if each.error] == []
     return result
@@ -132,7 +120,7 @@ def test_both_options_remove_only_what_neither_keeps(place: Place) -> None:
 
 def test_age_alone_removes_by_age(place: Place) -> None:
     filled(place, "ann", "bob")
-    late = place.open(clock=LaterClock(5))
+    late = place.open(clock=WrongClock(5 * DAY_S))
     add(late, "cas")
     late.cleanup(older_than_s=2 * DAY_S, confirm=True)
     assert readable(place) == [3, 4], "version 3 was the head until a moment ago"
@@ -393,7 +381,7 @@ def test_what_a_pending_record_needs_stays(place: Place) -> None:
 
 def test_what_an_unsettled_write_has_prepared_stays(place: Place) -> None:
     """Its writer may only be paused, and goes on to commit these files."""
-    graph, cleaner = place.init(), place.open(clock=LaterClock())
+    graph, cleaner = place.init(), place.open(clock=WrongClock(2 * DAY_S))
     failpoints.arm("recovery.sidecar_write")
     try:
         with pytest.raises(failpoints.FailpointError):
@@ -411,7 +399,7 @@ def test_a_problem_with_one_dataset_stops_nothing_else(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(place, "ann", "bob")
-    late = place.open(clock=LaterClock())
+    late = place.open(clock=WrongClock(2 * DAY_S))
     store = repository_of(late).store.datasets
     location = late.snapshot().entries[CITY].location
     listed = type(store).list_branches
@@ -483,7 +471,7 @@ def test_every_snapshot_that_is_kept_can_be_read(
 
 
 def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_files(place: Place) -> None:
-    graph, cleaner = filled(place, "a"), place.open()
+    graph, cleaner = filled(place, "a"), place.open(clock=WrongClock(2 * DAY_S))
 
     def clean_up_once() -> None:
         failpoints.disarm()
@@ -498,9 +486,10 @@ def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_files(place: P
 
 
 def test_leftovers_are_removed_while_nobody_else_has_a_lock(place: Place) -> None:
-    graph, other = filled(place, "a"), place.open()
+    graph, rival = filled(place, "a"), repository_of(place.open())
     _leave_a_dead_file(graph)
-    repository, rival = repository_of(graph), repository_of(other)
+    cleaner = place.open(clock=WrongClock(2 * DAY_S))
+    repository = repository_of(cleaner)
     objects, removed = repository.store.objects, []
     inner = objects.delete
 
@@ -512,7 +501,7 @@ def test_leftovers_are_removed_while_nobody_else_has_a_lock(place: Place) -> Non
         inner(path)
 
     objects.delete = delete  # type: ignore[method-assign]  # the test watches it
-    graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
     assert removed
     assert {lock for _, lock in removed} == {None}
 

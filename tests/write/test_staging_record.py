@@ -23,11 +23,10 @@ from omnigraph.write.staging_record import (
     StagingRecord,
     StagingRecords,
 )
-from support.clocks import ManualClock
+from support.clocks import DAY_S, ManualClock, WrongClock
 from support.places import PERSON, Place, add, repository_of
 from support.writer import people
 
-DAY_S = 24 * 3600
 BASE = DatasetBase("nodes/a", "dev.01J", 3)
 
 
@@ -151,13 +150,6 @@ def test_a_held_record_is_renewed_until_the_block_ends(objects: ObjectStore) -> 
 # -- what cleanup does about them ------------------------------------------------------------------
 
 
-class LaterClock(SystemClock):
-    """The system's clock, two days ahead: everything that was made so far is old."""
-
-    def now_us(self) -> int:
-        return super().now_us() + 2 * DAY_S * 1_000_000
-
-
 class YoungRecords(StagingRecords):
     """Takes every record for live, as if it had just been renewed."""
 
@@ -185,9 +177,9 @@ def test_cleanup_spares_what_a_live_record_names(tmp_path: Path, is_alive: bool)
     store = repository_of(graph).store
     job = StagingRecords(store.objects, SystemClock()).open("01A", [DatasetBase.of(base)])
     job.declare(files=[file.path for file in staged.files])
-    late = place.open(clock=LaterClock())
+    late = place.open(clock=WrongClock(2 * DAY_S))
     if is_alive:
-        late._staging = YoungRecords(store.objects, LaterClock())
+        late._staging = YoungRecords(store.objects, WrongClock(2 * DAY_S))
     late.cleanup(keep_versions=1, confirm=True)
     assert store.datasets.exists(base.location, version=base.version) is is_alive
     assert (Path(place.uri) / staged.files[0].path).exists() is is_alive
@@ -207,8 +199,8 @@ def test_cleanup_spares_a_dataset_in_which_a_live_job_writes(tmp_path: Path) -> 
     store.objects.put("nodes/old/data/1.lance", b"rows")
     records = StagingRecords(store.objects, SystemClock())
     records.open("01A").declare(files=["nodes/new/data/1.lance"])
-    late = place.open(clock=LaterClock())
-    late._staging = YoungRecords(store.objects, LaterClock())
+    late = place.open(clock=WrongClock(2 * DAY_S))
+    late._staging = YoungRecords(store.objects, WrongClock(2 * DAY_S))
     late.cleanup(keep_versions=1, confirm=True)
     assert store.objects.head("nodes/new/data/1.lance") is not None
     assert store.objects.head("nodes/old/data/1.lance") is None

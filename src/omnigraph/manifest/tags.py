@@ -11,13 +11,22 @@ import logging
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFoundError, OmnigraphError, OutcomeUnknownError
-from omnigraph.manifest.errors import TagExistsError, TagNotFoundError, VersionRemovedError
+from omnigraph.manifest.errors import (
+    BranchGoneError,
+    TagExistsError,
+    TagNotFoundError,
+    VersionRemovedError,
+)
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.publish import Requirements, Updates
 from omnigraph.manifest.rows import Tag, tag_object_id
 from omnigraph.manifest.turn import take_all
 from omnigraph.names import MAIN, BranchName, check_tag_name, nearest_name
-from omnigraph.store.errors import DatasetVersionNotFoundError, RefNotFoundError
+from omnigraph.store.errors import (
+    DatasetNotFoundError,
+    DatasetVersionNotFoundError,
+    RefNotFoundError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,6 +133,11 @@ class Tags:
         except DatasetVersionNotFoundError as error:
             # A snapshot that was read before a cleanup can name what the cleanup has removed.
             raise VersionRemovedError(what, version, error.head) from error
+        except DatasetNotFoundError as error:
+            branch = incarnation.lance_branch
+            if branch is None or self._datasets.has_branch(MANIFEST, branch):
+                raise
+            raise BranchGoneError(incarnation.text) from error
 
     def _unpin(self, pin: str, snapshot: Snapshot) -> None:
         for location in (MANIFEST, *(entry.location for entry in snapshot.entries.values())):

@@ -86,6 +86,11 @@ class Turns(Protocol):
         """How long to wait until a turn that is still held is surely held by somebody alive."""
         ...
 
+    @property
+    def can_be_lost(self) -> bool:
+        """Whether somebody else gets the turn of a holder that is paused for long."""
+        ...
+
     def take(
         self, branch: BranchName, *, operation_id: str, wait_max_s: float = ...
     ) -> AbstractContextManager[Turn]:
@@ -222,6 +227,11 @@ class LocalTurns:
         """Return 0: the operating system frees the lock of a dead holder at once."""
         return 0.0
 
+    @property
+    def can_be_lost(self) -> bool:
+        """Return False: a paused process keeps its locks."""
+        return False
+
     @contextmanager
     def take(
         self,
@@ -271,6 +281,11 @@ class LeaseTurns:
     def takeover_s(self) -> float:
         """Return the time after which the lease of a silent holder has been taken over."""
         return EXPIRE_S + RENEW_S
+
+    @property
+    def can_be_lost(self) -> bool:
+        """Return True: a lease that is not renewed runs out."""
+        return True
 
     @contextmanager
     def take(

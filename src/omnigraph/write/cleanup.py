@@ -40,6 +40,7 @@ from omnigraph.store.errors import DatasetNotFoundError, RefNotFoundError
 from omnigraph.store.lance_layout import manifest_path
 from omnigraph.store.records import CleanupRequest, DatasetVersion
 from omnigraph.write.cleanup_plan import (
+    LEASED_ORPHAN_AGE_MIN_S,
     CleanupPolicy,
     Needs,
     need_published,
@@ -356,6 +357,8 @@ class _Work:
         self._policy = policy
         self.plan = plan
         self._now = now
+        lowest_s = LEASED_ORPHAN_AGE_MIN_S if repository.turns.can_be_lost else 0
+        self._orphan_age_us = max(policy.orphan_age_s, lowest_s) * 1_000_000
         self._confirm = confirm
         self._stored = _stored_datasets(self._objects)
         self._reports: dict[str, DatasetCleanup] = {}
@@ -500,7 +503,7 @@ class _Work:
         return [report] if report.files_removed or report.error else []
 
     def _is_old(self, since_us: int) -> bool:
-        return self._now - since_us >= self._policy.orphan_age_s * 1_000_000
+        return self._now - since_us >= self._orphan_age_us
 
     def _is_dead(self, location: str) -> bool:
         """Whether a dataset that nothing needs is old, and no running job is about to fill it."""

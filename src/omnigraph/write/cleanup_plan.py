@@ -35,6 +35,12 @@ KEEP_RECOMMENDED: Final = 10
 KEEP_WARNED: Final = 3
 ORPHAN_AGE_S: Final = 24 * 3600
 ORPHAN_AGE_WARNED_S: Final = 3600
+LEASED_ORPHAN_AGE_MIN_S: Final = 3600
+"""The lowest age of leftovers where locks are leases.
+
+A cleanup that is paused can lose its locks and go on with what it has found. Whatever a write that
+came in between has made is younger than this, by any clock that an object store accepts.
+"""
 """Writes may take this long to prepare their files."""
 _FAR_FUTURE: Final = 1 << 62
 
