@@ -292,6 +292,9 @@ class Upkeep:
             state = self._repository.reader.latest(incarnation)
             try:
                 prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            except StagedFilesLostError:
+                earlier = {}
+                continue
             except OmnigraphError as error:
                 if self._moved_since(incarnation, state, error) is None:
                     raise

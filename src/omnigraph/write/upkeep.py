@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.forks import write_base
-from omnigraph.store.errors import StaleBaseError
+from omnigraph.store.errors import StaleBaseError, StorageError
 from omnigraph.store.records import CompactionOptions, DatasetVersion
 from omnigraph.write.indices import IndexWork, only_stored, plan_indexes, stage_indexes
 from omnigraph.write.protocol import TableWrite
@@ -94,6 +94,11 @@ def prepare_table(
             work = plan_indexes(chain.handle, declared, anew=anew)
             if not work.is_empty:
                 chain.add(stage_indexes(datasets, chain.handle, work, workers))
+    except StorageError:
+        # Indexes are built over rows that are only staged: a cleanup can remove those meanwhile.
+        for staged in chain.staged:
+            datasets.verify_staged_files(staged)
+        raise
     finally:
         chain.close()
     write = TableWrite(entry.table_key, tuple(chain.staged), row_count=entry.row_count, base=base)
