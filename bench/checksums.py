@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from omnigraph.graph import Graph
 from omnigraph.manifest.checksums import ChecksumTable
-from omnigraph.store import lance_store
 from omnigraph.store.digests import Ledger
+from omnigraph.store.lance import store as lance_store
 
 LOAD_BAR = 0.03
 MUTATION_BAR_MS = 0.2

@@ -33,7 +33,7 @@ import pyarrow as pa
 from omnigraph import Graph
 from omnigraph.manifest.turn import Turn, Turns
 from omnigraph.names import BranchName
-from omnigraph.write import mutate as mutate_module
+from omnigraph.write.mutate import mutations as mutate_module
 from support.places import repository_of
 from support.writer import append
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.data import Social, social
-from omnigraph.search.states import TableState
-from omnigraph.search.topology import Topology, TopologyStates
-from omnigraph.search.topology_build import TopologyHandles, build_topology
-from omnigraph.search.topology_extend import extend_topology
-from omnigraph.search.topology_store import TopologyStore, topology_path
-from omnigraph.search.traverse import UNGUARDED, degrees, neighbour_set, reach_set
+from omnigraph.search.table_state import TableState
+from omnigraph.search.topology.build import TopologyHandles, build_topology
+from omnigraph.search.topology.extend import extend_topology
+from omnigraph.search.topology.store import TopologyStore, topology_path
+from omnigraph.search.topology.topology import Topology, TopologyStates
+from omnigraph.search.topology.traverse import UNGUARDED, degrees, neighbour_set, reach_set
 from omnigraph.store import Store, connect
 
 ROUNDS = 3

@@ -19,7 +19,7 @@ from omnigraph.engine import (
 )
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.names import UnknownChoiceError
-from omnigraph.write.load_result import LoadOptionsError, LoadResult
+from omnigraph.write.load.result import LoadOptionsError, LoadResult
 
 HEAD = ReadTarget.branch("main")
 ALL = "query q() { match { $a: A } return { $a.n } }"

@@ -21,7 +21,11 @@ TABLE_END = "<!-- end of rooms -->"
 LAYERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("What people touch", "#dbeafe", ("cli", "server", "mcp", "web", "wire", "cluster", "spark")),
     ("The public face", "#e0e7ff", ("graph", "engine")),
-    ("What a request does", "#dcfce7", ("read", "write", "merge", "changes", "recovery")),
+    (
+        "What a request does",
+        "#dcfce7",
+        ("read", "write", "maintenance", "merge", "changes", "recovery"),
+    ),
     ("One graph, one history", "#fef9c3", ("manifest", "search")),
     ("Languages and policy", "#fae8ff", ("syntax", "schema", "query", "policy")),
     ("Ground", "#f1f5f9", ("texts", "errors", "names", "values", "clock")),

@@ -1,7 +1,7 @@
 """Draws the pictures of the concept pages: a history, the write protocol, the way through Spark.
 
-The steps of the write protocol are those of the docstring of `write/protocol.py`; what a crash in
-each of them leads to is written here, and a missing or new step is an error.
+The steps of the write protocol are those of the docstring of `write/commit/committer.py`; what a
+crash in each of them leads to is written here, and a missing or new step is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).parents[1]
-PROTOCOL = ROOT / "src" / "omnigraph" / "write" / "protocol.py"
+PROTOCOL = ROOT / "src" / "omnigraph" / "write" / "commit" / "committer.py"
 PICTURES = ROOT / "docs" / "pictures"
 
 STYLE = (

@@ -19,12 +19,13 @@ class Room:
     may_import: tuple[str, ...]
 
 
-_GROUND = ("texts", "errors", "names", "values", "clock")
+_GROUND = ("texts", "errors", "names", "values", "clock", "failpoints")
 
 ROOMS: tuple[Room, ...] = (
     Room(1, "texts", "text from outside, as it may be shown and kept", ()),
     Room(1, "errors", "the error tree", ("texts",)),
     Room(1, "clock", "the only source of time, ids, waiting and chance", ()),
+    Room(1, "failpoints", "named points at which a test makes a write fail or die", ("errors",)),
     Room(1, "names", "checked names and ids", ("texts", "errors")),
     Room(1, "values", "property types and their Arrow form", ("texts", "errors")),
     Room(2, "syntax", "source text, spans, diagnostics, the parser library", _GROUND),
@@ -70,8 +71,14 @@ ROOMS: tuple[Room, ...] = (
     Room(
         12,
         "write",
-        "stage, validate, commit; load, mutate, schema apply, upkeep",
+        "rules, staging, commit; load, mutate, embed, export, schema apply",
         (*_GROUND, "schema", "query", "store", "manifest", "search", "read", "recovery"),
+    ),
+    Room(
+        12,
+        "maintenance",
+        "optimize, indexes, cleanup, repair, scrub, health",
+        (*_GROUND, "schema", "store", "manifest", "search", "recovery", "write"),
     ),
     Room(
         13,
@@ -83,7 +90,7 @@ ROOMS: tuple[Room, ...] = (
         14,
         "engine",
         "where an optional engine registers itself",
-        (*_GROUND, "schema", "manifest", "changes", "write", "merge"),
+        (*_GROUND, "schema", "manifest", "changes", "write", "maintenance", "merge"),
     ),
     Room(
         14,
@@ -92,7 +99,7 @@ ROOMS: tuple[Room, ...] = (
         (
             *_GROUND,
             *("syntax", "schema", "query", "policy", "store", "manifest", "changes"),
-            *("search", "read", "recovery", "write", "merge", "engine"),
+            *("search", "read", "recovery", "write", "maintenance", "merge", "engine"),
         ),
     ),
     Room(15, "wire", "JSON shapes, the error-to-status table, the remote graph", _GROUND),
@@ -102,8 +109,8 @@ ROOMS: tuple[Room, ...] = (
         "PySpark source, sink and pipeline steps",
         (
             *_GROUND,
-            *("schema", "query", "store", "manifest", "changes", "write", "merge"),
-            *("graph", "engine"),
+            *("schema", "query", "store", "manifest", "changes", "write", "maintenance"),
+            *("merge", "graph", "engine"),
         ),
     ),
     Room(

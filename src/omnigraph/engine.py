@@ -20,21 +20,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.write.load_result import LoadOptions, LoadOptionsError, LoadResult
-from omnigraph.write.load_source import files_of
+from omnigraph.write.load.input.source import files_of
+from omnigraph.write.load.result import LoadOptions, LoadOptionsError, LoadResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from omnigraph.changes.selection import Selection
+    from omnigraph.maintenance.workers import UpkeepWorkers
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.merge.workers import MergeWorkers
-    from omnigraph.write.embed import RowEmbedder
-    from omnigraph.write.export import ExportPlan, ExportResult
-    from omnigraph.write.load_source import RecordInput
-    from omnigraph.write.protocol import Committer
-    from omnigraph.write.upkeep_workers import UpkeepWorkers
+    from omnigraph.write.commit.committer import Committer
+    from omnigraph.write.embed.row_embedder import RowEmbedder
+    from omnigraph.write.export.exporter import ExportPlan, ExportResult
+    from omnigraph.write.load.input.source import RecordInput
 
 _log = logging.getLogger(__name__)
 

@@ -4,6 +4,6 @@ Spark imports every installed module whose name starts with `pyspark_` and regis
 `DefaultSource`, so `spark.read.format("omnigraph")` needs neither a jar nor a call.
 """
 
-from omnigraph.spark.source import OmnigraphSource as DefaultSource
+from omnigraph.spark.source.data_source import OmnigraphSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.stamp import STAMP_KEY
-from omnigraph.recovery import failpoints
 from omnigraph.spark.progress import Progress
 from support.places import Place
 from support.s3 import S3Server

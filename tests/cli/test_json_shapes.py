@@ -16,9 +16,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from omnigraph import failpoints
 from omnigraph.cli.app import COMMANDS, root, run
 from omnigraph.graph import Graph
-from omnigraph.recovery import failpoints
 from support.pages import DOCS
 from support.s3 import S3Server
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.cli.app import run
 from omnigraph.cli.durations import parse_duration
 from omnigraph.graph import Graph
-from omnigraph.recovery import failpoints
 from support.places import PERSON, SCHEMA, Place, add, ids, repository_of
 from support.writer import people
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from crash.child import Form
 from crash.world import EXTRAS, Shape, World
+from omnigraph.failpoints import OF_A_WRITE
 from omnigraph.graph import Graph
-from omnigraph.recovery.failpoints import OF_A_WRITE
 from support.places import Place
 
 FINISHED = frozenset(

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from crash.nursery import say
+from omnigraph import failpoints
 from omnigraph.errors import OutcomeUnknownError
 from omnigraph.graph import Graph
 from omnigraph.manifest.layout import MANIFEST
-from omnigraph.recovery import failpoints
 from omnigraph.store.records import CommittedRange, StagedTransaction
 
 Form = Mapping[str, Any]
@@ -32,7 +32,7 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
         message = json.loads(line)
         match message["do"]:
             case "warm":
-                import omnigraph.store.lance_store  # noqa: F401 - not before the fork
+                import omnigraph.store.lance.store  # noqa: F401 - not before the fork
 
                 say(answers, warm=True)
             case "open":

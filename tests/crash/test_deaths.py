@@ -22,7 +22,7 @@ from crash.checks import (
 from crash.child import run_operation
 from crash.nursery import Nursery
 from crash.world import World
-from omnigraph.recovery.failpoints import FAILPOINTS
+from omnigraph.failpoints import FAILPOINTS
 from support.places import Place
 
 ELSEWHERE = {

@@ -32,7 +32,7 @@ from omnigraph.manifest.errors import (
     SchemaMovedError,
 )
 from omnigraph.syntax.diagnostics import SourceError
-from omnigraph.write.violations import ValidationError
+from omnigraph.write.rules.violations import ValidationError
 from support.places import Place, ids
 
 QUICK = 10

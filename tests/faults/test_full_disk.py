@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.cli.app import run
 from omnigraph.errors import DeniedError, OmnigraphError, OutcomeUnknownError
 from omnigraph.graph import Graph
+from omnigraph.maintenance.cleanup import DatasetCleanup
 from omnigraph.manifest import OpenMode
 from omnigraph.manifest.layout import MANIFEST
-from omnigraph.recovery import failpoints
 from omnigraph.store.errors import StorageFullError, StoragePermissionError
-from omnigraph.write.cleanup import DatasetCleanup
-from omnigraph.write.protocol import WriteUnsettledError
+from omnigraph.write.commit.committer import WriteUnsettledError
 from support.places import Place
 from support.sweep_jobs import JOBS_BY_NAME, Job, prepare
 from support.sweeps import Sweep, attempt, check_heads, content_of

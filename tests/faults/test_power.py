@@ -15,10 +15,10 @@ from itertools import pairwise
 
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.graph import Graph
-from omnigraph.recovery import failpoints
 from omnigraph.store import Store, connect
-from omnigraph.store.beside import InTurn
+from omnigraph.store.background import InTurn
 from support.places import Place
 from support.power import Image, Loss, Shadow
 from support.sweep_jobs import JOBS, JOBS_BY_NAME, Job

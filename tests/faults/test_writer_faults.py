@@ -15,11 +15,12 @@ from contextlib import suppress
 
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest import OpenMode, open_repository
 from omnigraph.names import BranchName
-from omnigraph.recovery import Recovery, failpoints
+from omnigraph.recovery import Recovery
 from omnigraph.recovery.sidecar import FOLDER
 from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
 from support.places import Place

@@ -488,6 +488,7 @@ def test_requests_do_not_grow_with_the_number_of_branches(s3: S3Server, s3_place
             graph.snapshot_of(ReadTarget.branch(name))
         return len(created), len(listed), len(read_again)
 
+    requests_of("warm")
     first = requests_of("b0")
     for number in range(1, 8):
         graph.branch_create(f"b{number}")

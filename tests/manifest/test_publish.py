@@ -21,7 +21,7 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.publish import Publisher
 from omnigraph.manifest.rows import Registration, Tag, tag_object_id, voided_row
 from omnigraph.manifest.state import ManifestState
-from omnigraph.store.beside import InTurn
+from omnigraph.store.background import InTurn
 from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import StaleBaseError, WriteOutcomeUnknownError

@@ -25,9 +25,9 @@ from omnigraph.manifest.turn import (
 from omnigraph.names import BranchName
 from omnigraph.store.errors import WriteOutcomeUnknownError
 from omnigraph.store.faults import FaultMode, FaultPlan, FaultyObjectStore
-from omnigraph.store.locks import LocalFileLocks
+from omnigraph.store.file_locks import LocalFileLocks
 from omnigraph.store.memory_objects import MemoryObjectStore
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects.protocol import ObjectStore
 from support.clocks import ManualClock
 
 DEV = BranchName("team/dev")
@@ -126,7 +126,7 @@ sys.path[:0] = {path!r}
 from omnigraph.clock import SystemClock
 from omnigraph.manifest.turn import LocalTurns
 from omnigraph.names import BranchName
-from omnigraph.store.locks import LocalFileLocks
+from omnigraph.store.file_locks import LocalFileLocks
 root = {root!r}
 with LocalTurns(root=root, locks=LocalFileLocks(root), clock=SystemClock()).take(
     BranchName("team/dev"), operation_id="A"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.failpoints import FailpointError, arm, disarm
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.manifest import Snapshot
 from omnigraph.manifest.history import History
@@ -25,9 +26,8 @@ from omnigraph.merge.decision_file import DecisionFileError
 from omnigraph.merge.merger import SameBranchError
 from omnigraph.merge.resolve import NotInConflictError
 from omnigraph.merge.stage import stage_table
-from omnigraph.recovery.failpoints import FailpointError, arm, disarm
-from omnigraph.write.export import stream_lines
-from omnigraph.write.external_blobs import BlobSourceDeniedError, BlobSourceUnreadableError
+from omnigraph.write.export.exporter import stream_lines
+from omnigraph.write.stage.external_blobs import BlobSourceDeniedError, BlobSourceUnreadableError
 
 SCHEMA = """
 node Doc {

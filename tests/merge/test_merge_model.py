@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.manifest.errors import BranchConflictError
 from omnigraph.merge.conflicts import MergeConflictError
-from omnigraph.write.export import stream_lines
+from omnigraph.write.export.exporter import stream_lines
 
 SCHEMA = """
 node Item {

@@ -15,7 +15,7 @@ from omnigraph.query.plan.plan import Compare, Constant, InList, Prefix, Substri
 from omnigraph.query.row_filter import SourceError, compile_row_filter
 from omnigraph.schema import EdgeType, NodeType, compile_schema
 from omnigraph.values import Scalar
-from omnigraph.write.mutation_predicates import constant_condition
+from omnigraph.write.mutate.predicates import constant_condition
 
 CATALOG = compile_schema(
     """

@@ -13,19 +13,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from omnigraph.clock import SystemClock
+from omnigraph.query.bindings import Bindings
 from omnigraph.query.compile import compile_query
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import ReadPlan
-from omnigraph.read.adjacency import AccessPath
-from omnigraph.read.bindings import Bindings
+from omnigraph.read.access.adjacency import AccessPath
+from omnigraph.read.access.kept_columns import KeptColumns
+from omnigraph.read.access.paths import TraversalSettings
+from omnigraph.read.access.probes import SCAN_SHARE
+from omnigraph.read.access.residents import ResidentColumns
 from omnigraph.read.execute import Executor, ReadRequest
-from omnigraph.read.kept_columns import KeptColumns
-from omnigraph.read.paths import TraversalSettings
-from omnigraph.read.probes import SCAN_SHARE
-from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.result import Target
-from omnigraph.search.topology_cache import Topologies
+from omnigraph.search.topology.cache import Topologies
 from omnigraph.syntax import SourceError
 from support.query_worlds import PARAMETERS, make_places, queries
 from support.reference_query import Reference, read_world

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.read.access.paths import TRAVERSAL_MODE
 from omnigraph.read.limits import QueryCancelledError
-from omnigraph.read.paths import TRAVERSAL_MODE
 from support import costly_queries
 from support.looks import SetAfter
 

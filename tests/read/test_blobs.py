@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.read.blobs import (
+from omnigraph.read.access.blobs import (
     BYTES_AT_ONCE,
     BlobNotFoundError,
     BlobRangeError,

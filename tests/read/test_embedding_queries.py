@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.search.errors import EmbeddingKeyMissingError, EmbeddingModelMismatchError
+from omnigraph.search.embedding.errors import EmbeddingKeyMissingError, EmbeddingModelMismatchError
 
 SCHEMA = """\
 node Note {

@@ -8,15 +8,15 @@ import pytest
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
+from omnigraph.query.bindings import no_bindings
 from omnigraph.query.compile import compile_query
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.plan.plan import ReadPlan
-from omnigraph.read.bindings import no_bindings
+from omnigraph.read.access.paths import TraversalSettings
 from omnigraph.read.execute import Executor, ReadRequest
-from omnigraph.read.fold import foldable
-from omnigraph.read.paths import TraversalSettings
+from omnigraph.read.operators.fold import foldable
 from omnigraph.read.result import QueryResult, Target
-from omnigraph.search.topology_cache import Topologies
+from omnigraph.search.topology.cache import Topologies
 
 SCHEMA = """
 node P { key: String @key  town: String?  i: I32?  big: I64?  f: F64? }

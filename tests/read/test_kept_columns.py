@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.read.kept_columns import (
+from omnigraph.read.access.kept_columns import (
     MEMORY_MIB,
     MEMORY_MIB_DEFAULT,
     KeptColumns,
@@ -22,9 +22,9 @@ from omnigraph.read.kept_columns import (
     key_memory,
     total_memory,
 )
+from omnigraph.read.access.tables import TableReader
 from omnigraph.read.limits import NO_LIMITS, Guard
 from omnigraph.read.rows import NULL
-from omnigraph.read.tables import TableReader
 
 SCHEMA = "node N { key: String @key  i: I32?  tags: [String]? }"
 TEXT = "query q() { match { $n: N } return { $n.i, count($n) as n } }"

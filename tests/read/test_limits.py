@@ -14,6 +14,7 @@ import pytest
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.query.params import ParamsError
+from omnigraph.read.access.paths import TRAVERSAL_MODE, TraversalSettingError
 from omnigraph.read.limits import (
     Guard,
     Limits,
@@ -22,7 +23,6 @@ from omnigraph.read.limits import (
     QueryTimeoutError,
     RowLimitError,
 )
-from omnigraph.read.paths import TRAVERSAL_MODE, TraversalSettingError
 from omnigraph.store.errors import DatasetVersionNotFoundError
 from omnigraph.syntax import SourceError
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.read.codes import coded
-from omnigraph.read.order import _best_texts
+from omnigraph.read.access.codes import coded
+from omnigraph.read.operators.order import _best_texts
 
 texts = st.lists(st.none() | st.sampled_from(["", "a", "b", "B", "é", "zz"]), min_size=1)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.query import compile_text
+from omnigraph.query.bindings import no_bindings
 from omnigraph.query.plan.plan import ReadPlan
 from omnigraph.query.plan.print_plan import print_plan
-from omnigraph.read.bindings import no_bindings
-from omnigraph.read.paths import (
+from omnigraph.read.access.paths import (
     INDEXED_MAX_FRONTIER,
     INDEXED_MAX_HOPS,
     PROBE_COST,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.query.bindings import Bindings, no_bindings
 from omnigraph.query.params import Params, ParamValue
 from omnigraph.query.plan.plan import (
     AllOf,
@@ -31,8 +32,7 @@ from omnigraph.query.plan.plan import (
     Substring,
     Value,
 )
-from omnigraph.read.bindings import Bindings, no_bindings
-from omnigraph.read.predicates import evaluate, keep_true, predicate_columns, push_down
+from omnigraph.read.operators.predicates import evaluate, keep_true, predicate_columns, push_down
 from omnigraph.store import connect
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
 from omnigraph.query.plan.plan import Direction
-from omnigraph.read.adjacency import IndexedHops
+from omnigraph.read.access.adjacency import IndexedHops
+from omnigraph.read.access.paths import TRAVERSAL_MODE
+from omnigraph.read.access.probes import SCAN_SHARE, Probes
+from omnigraph.read.access.tables import TableReader
 from omnigraph.read.limits import NO_LIMITS, Guard, QueryCancelledError
-from omnigraph.read.paths import TRAVERSAL_MODE
-from omnigraph.read.probes import SCAN_SHARE, Probes
-from omnigraph.read.tables import TableReader
-from omnigraph.store.lance_handle import LanceHandle
+from omnigraph.store.lance.handle import LanceHandle
 from support.looks import SetAfter
 
 SCHEMA = "node N { key: String @key }\nedge Link: N -> N"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.read.kept_columns import FETCHES_MIN
-from omnigraph.read.residents import LOOKUPS_MIN, build_resident, text_hash, text_hashes
+from omnigraph.read.access.kept_columns import FETCHES_MIN
+from omnigraph.read.access.residents import LOOKUPS_MIN, build_resident, text_hash, text_hashes
 
 texts = st.one_of(st.text(max_size=8), st.sampled_from(["", "a", "é", "x" * 70, "x" * 70 + "y"]))
 LOOKUP = "query q($k: String) { match { $n: N {key: $k}  $n.i > 0 } return { $n.i } }"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.read.kept_columns import MEMORY_MIB
-from omnigraph.store.lance_handle import LanceHandle
+from omnigraph.read.access.kept_columns import MEMORY_MIB
+from omnigraph.store.lance.handle import LanceHandle
 
 SCHEMA = """\
 node D { key: String @key  body: String @index  city: String @index  i: I32  vec: Vector(4) }

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.read.text import TERMS_MAX, TextQueryError
-from omnigraph.store.text import ANALYSIS_PARAMETERS
-from omnigraph.write import indices
+from omnigraph.maintenance import indices
+from omnigraph.read.access.text import TERMS_MAX, TextQueryError
+from omnigraph.store.text_index import ANALYSIS_PARAMETERS
 
 SCHEMA = """\
 node Whole { key: String @key  text: String? @index }

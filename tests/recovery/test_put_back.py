@@ -11,13 +11,15 @@ from pathlib import Path
 import orjson
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
+from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
+from omnigraph.maintenance.repair import Action
 from omnigraph.manifest import OpenMode, open_repository
 from omnigraph.names import BranchName
-from omnigraph.recovery import Recovery, RecoveryKind, RecoveryRecord, failpoints
-from omnigraph.recovery.failpoints import FailpointError
+from omnigraph.recovery import Recovery, RecoveryKind, RecoveryRecord
 from omnigraph.recovery.put_back import are_explained, restore_uuid
 from omnigraph.recovery.sidecar import FOLDER
 from omnigraph.store.faults import (
@@ -27,10 +29,9 @@ from omnigraph.store.faults import (
     SimulatedDeath,
     sweep,
 )
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.records import OperationKind, StagedTransaction, TransactionInfo
-from omnigraph.write.repair import Action
-from omnigraph.write.strays import DriftNeedsRepairError
+from omnigraph.write.commit.late_commits import DriftNeedsRepairError
 from support.places import PERSON, Place, add, ids, repository_of
 from support.sweeps import broken, check_heads
 from support.writer import people

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph import failpoints
+from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode
 from omnigraph.names import BranchName
-from omnigraph.recovery import Recovery, RecoveryKind, failpoints
-from omnigraph.recovery.failpoints import FailpointError
+from omnigraph.recovery import Recovery, RecoveryKind
 from support.places import PERSON, Place, ids, repository_of
 
 pytestmark = pytest.mark.usefixtures("disarmed")

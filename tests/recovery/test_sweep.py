@@ -10,8 +10,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.errors import OmnigraphError
+from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
+from omnigraph.maintenance.optimize import UncleanRecoveryError
 from omnigraph.manifest import Entry, OpenMode, Repository
 from omnigraph.manifest.errors import CommitSettledError, ExpectedVersionMismatchError
 from omnigraph.manifest.layout import MAIN_INCARNATION
@@ -24,9 +27,7 @@ from omnigraph.recovery import (
     TableClass,
     Verdict,
     WriterKind,
-    failpoints,
 )
-from omnigraph.recovery.failpoints import FailpointError
 from omnigraph.recovery.sidecar import FOLDER, UnreadableSidecarError
 from omnigraph.recovery.sweep import (
     RECOVERY_ACTOR,
@@ -34,8 +35,7 @@ from omnigraph.recovery.sweep import (
     RecoveryStoppedError,
 )
 from omnigraph.store.errors import StaleBaseError
-from omnigraph.write.optimize import UncleanRecoveryError
-from omnigraph.write.strays import DriftNeedsRepairError
+from omnigraph.write.commit.late_commits import DriftNeedsRepairError
 from support.jobs import append_job, committer
 from support.json_damage import exchanged, places
 from support.writer import people

@@ -10,17 +10,18 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
+from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, ReadTarget, open_repository
 from omnigraph.manifest.layout import CHECKSUMS, COMMITS, MANIFEST, RECOVERIES
-from omnigraph.recovery import Recovery, RecoveryKind, failpoints
-from omnigraph.recovery.failpoints import FailpointError
+from omnigraph.recovery import Recovery, RecoveryKind
 from omnigraph.recovery.torn import TornHeadError
 from omnigraph.store.errors import CorruptObjectError
 from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
-from omnigraph.store.lance_layout import is_torn, manifest_path
+from omnigraph.store.lance.layout import is_torn, manifest_path
 from support.places import PERSON, Place, add, ids, repository_of
 from support.sweeps import broken
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.search import csr as module
-from omnigraph.search.csr import (
+from omnigraph.search.topology import csr as module
+from omnigraph.search.topology.csr import (
     Csr,
     build_csr,
     id_type,

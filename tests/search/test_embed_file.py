@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from omnigraph.clock import SystemClock
-from omnigraph.search import embed_file as module
-from omnigraph.search.embed_file import (
+from omnigraph.search.embedding import file as module
+from omnigraph.search.embedding.client import EmbeddingClient
+from omnigraph.search.embedding.config import EmbeddingConfig, Provider
+from omnigraph.search.embedding.file import (
     EmbedFileError,
     EmbedFileRequest,
     EmbedSpec,
@@ -18,9 +20,7 @@ from omnigraph.search.embed_file import (
     embed_file,
     text_of,
 )
-from omnigraph.search.embedding import EmbeddingClient
-from omnigraph.search.embedding_config import EmbeddingConfig, Provider
-from omnigraph.search.embedding_vectors import mock_vectors
+from omnigraph.search.embedding.vectors import mock_vectors
 
 SPEC = EmbedSpec.of(
     {"dimension": 3, "types": {"Note": {"target": "vec", "fields": ["title", "tags"]}}}, "spec"

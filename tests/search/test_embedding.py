@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.search import embedding_wire
-from omnigraph.search.embedding import EmbeddingClient
-from omnigraph.search.embedding_config import EmbeddingConfig, Patience, Provider
-from omnigraph.search.embedding_vectors import checked_vectors, mock_vectors
-from omnigraph.search.errors import (
+from omnigraph.search.embedding import wire as embedding_wire
+from omnigraph.search.embedding.client import EmbeddingClient
+from omnigraph.search.embedding.config import EmbeddingConfig, Patience, Provider
+from omnigraph.search.embedding.errors import (
     EmbeddingDeadlineError,
     EmbeddingModelMismatchError,
     EmbeddingRequestError,
@@ -28,6 +27,7 @@ from omnigraph.search.errors import (
     EmbeddingVectorError,
     LocalModelError,
 )
+from omnigraph.search.embedding.vectors import checked_vectors, mock_vectors
 from support.clocks import ManualClock
 from support.embedding_server import EmbeddingServer, embedding_server, vector
 

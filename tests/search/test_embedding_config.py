@@ -8,8 +8,8 @@ import pickle
 import pytest
 
 from omnigraph.clock import SystemClock
-from omnigraph.search.embedding import LazyEmbeddingClient
-from omnigraph.search.embedding_config import (
+from omnigraph.search.embedding.client import LazyEmbeddingClient
+from omnigraph.search.embedding.config import (
     EmbeddingConfig,
     Patience,
     Provider,
@@ -17,7 +17,10 @@ from omnigraph.search.embedding_config import (
     config_from_profile,
     patience_from_environment,
 )
-from omnigraph.search.errors import EmbeddingKeyMissingError, UnknownEmbeddingProviderError
+from omnigraph.search.embedding.errors import (
+    EmbeddingKeyMissingError,
+    UnknownEmbeddingProviderError,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import logging
 import pyarrow as pa
 import pytest
 
-from omnigraph.search import embeddings_table
-from omnigraph.search.embeddings_table import LOCATION, EmbeddingsTable, text_hash, text_hashes
+from omnigraph.search.embedding import table as embeddings_table
+from omnigraph.search.embedding.table import LOCATION, EmbeddingsTable, text_hash, text_hashes
 from omnigraph.store import Store, connect
 
 

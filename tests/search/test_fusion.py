@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.search.fusion import distinct_in_order, fuse
+from omnigraph.search.text.fusion import distinct_in_order, fuse
 
 RANKINGS = st.lists(st.integers(0, 9), max_size=12)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.search.numbering import Numbering, numbering_of
+from omnigraph.search.topology.row_numbers import Numbering, numbering_of
 
 ROW_IDS = st.lists(st.integers(0, 60) | st.integers(2**32 - 3, 2**32 + 3), unique=True, max_size=30)
 

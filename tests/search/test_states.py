@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from omnigraph.search.states import TableState
+from omnigraph.search.table_state import TableState
 from omnigraph.store import Store
 from omnigraph.store.records import IndexKind, IndexSpec
 from support.edge_world import EDGES, World

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.search import topology_build
-from omnigraph.search.topology import Topology
-from omnigraph.search.topology_build import build_topology
-from omnigraph.search.traverse import neighbours, steps
+from omnigraph.search.topology import build as topology_build
+from omnigraph.search.topology.build import build_topology
+from omnigraph.search.topology.topology import Topology
+from omnigraph.search.topology.traverse import neighbours, steps
 from omnigraph.store import Store
 from omnigraph.store.records import ROW_ID, ScanRequest
 from support.edge_world import EDGES, PEOPLE, PLACES, World, same_topology, spelled

@@ -15,8 +15,8 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
 from omnigraph.schema import EdgeType, compile_schema
 from omnigraph.search.cache import BoundedCache, SingleFlight
-from omnigraph.search.topology_cache import Topologies
-from omnigraph.search.topology_store import FOLDER, TopologyStore
+from omnigraph.search.topology.cache import Topologies
+from omnigraph.search.topology.store import FOLDER, TopologyStore
 from support.places import KNOWS, PERSON, SCHEMA, Place
 from support.writer import append, people
 

@@ -8,10 +8,10 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.search.topology import Topology
-from omnigraph.search.topology_build import build_topology
-from omnigraph.search.topology_extend import extend_topology
-from omnigraph.search.traverse import UNGUARDED
+from omnigraph.search.topology.build import build_topology
+from omnigraph.search.topology.extend import extend_topology
+from omnigraph.search.topology.topology import Topology
+from omnigraph.search.topology.traverse import UNGUARDED
 from omnigraph.store import Store, connect
 from support.edge_world import EDGES, PEOPLE, PLACES, World, same_topology, spelled
 

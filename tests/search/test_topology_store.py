@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnigraph.search.topology import Topology
-from omnigraph.search.topology_build import build_topology
-from omnigraph.search.topology_file import DamagedTopologyError, TopologyFile, encode_topology
-from omnigraph.search.topology_store import (
+from omnigraph.search.topology.build import build_topology
+from omnigraph.search.topology.file import DamagedTopologyError, TopologyFile, encode_topology
+from omnigraph.search.topology.store import (
     FOLDER,
     TopologyStore,
     stale_topologies,
     topology_path,
 )
-from omnigraph.search.traverse import UNGUARDED
+from omnigraph.search.topology.topology import Topology
+from omnigraph.search.topology.traverse import UNGUARDED
 from omnigraph.store import Store, connect
 from support.edge_world import EDGES, PEOPLE, World, same_topology, spelled
 
@@ -58,7 +58,7 @@ class NoBuild:
         def refuse(*_: object, **__: object) -> Topology:
             raise AssertionError("built anew")
 
-        monkeypatch.setattr("omnigraph.search.topology_store.build_topology", refuse)
+        monkeypatch.setattr("omnigraph.search.topology.store.build_topology", refuse)
 
 
 def test_a_restart_finds_the_file_and_maps_it(

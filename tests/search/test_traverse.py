@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.search import traverse
-from omnigraph.search.csr import build_csr
-from omnigraph.search.traverse import (
+from omnigraph.search.topology import traverse
+from omnigraph.search.topology.csr import build_csr
+from omnigraph.search.topology.traverse import (
     Adjacency,
     Reached,
     Steps,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.write.optimize import CONCURRENCY_VARIABLE
+from omnigraph.maintenance.optimize import CONCURRENCY_VARIABLE
 from sim.life import cached_property_locks
 from sim.schedule import Template
 

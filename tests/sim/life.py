@@ -28,8 +28,8 @@ from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect
 from omnigraph.store.fault_plan import FaultPlan
 from omnigraph.store.faults import SimulatedDeath, faulty
-from omnigraph.store.locks import HeldLock
-from omnigraph.store.objects import ObjectInfo
+from omnigraph.store.file_locks import HeldLock
+from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import VersionInfo
 from sim.scheduler import Scheduler, Task
 

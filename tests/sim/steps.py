@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
+from omnigraph.maintenance.optimize import UncleanRecoveryError
 from omnigraph.manifest import OpenMode, ReadTarget
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import (
@@ -32,9 +33,8 @@ from omnigraph.store.errors import (
 )
 from omnigraph.store.faults import SimulatedDeath
 from omnigraph.syntax.diagnostics import SourceError
-from omnigraph.write.optimize import UncleanRecoveryError
+from omnigraph.write.rules.violations import ValidationError
 from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
-from omnigraph.write.violations import ValidationError
 from sim.changes import (
     E,
     P,

@@ -18,8 +18,8 @@ import pytest
 from omnigraph.errors import CorruptError
 from omnigraph.manifest import fence
 from omnigraph.manifest.state import CorruptManifestError
-from omnigraph.store.lance_opener import LanceOpener
-from omnigraph.store.lance_store import LanceStore
+from omnigraph.store.lance.opener import LanceOpener
+from omnigraph.store.lance.store import LanceStore
 from sim.model import WrongError
 from sim.schedule import Schedule, Template
 

@@ -22,9 +22,9 @@ from omnigraph.changes.diff import SchemaBoundaryError
 from omnigraph.changes.feed import FeedRequest
 from omnigraph.changes.tokens import CursorRejectedError
 from omnigraph.graph import Graph, ReadTarget
-from omnigraph.spark.options import SourceOptionError
-from omnigraph.spark.source import OmnigraphSource
-from omnigraph.spark.stream_feed import ChangeStream
+from omnigraph.spark.source.data_source import OmnigraphSource
+from omnigraph.spark.source.options import SourceOptionError
+from omnigraph.spark.source.stream import ChangeStream
 
 SCHEMA = """
 node Doc { slug: String @key  note: String?  at: DateTime?  body: Blob? }

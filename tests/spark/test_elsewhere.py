@@ -22,7 +22,6 @@ ROUND_TRIP = """
 import json, sys
 from omnigraph import Graph
 from omnigraph.spark import get_spark, register
-
 root, out = sys.argv[1:]
 graph = Graph.open(root, durability="process")
 spark = get_spark()
@@ -84,7 +83,6 @@ def test_reading_writing_and_exporting_work_on_other_kinds_of_sessions(
 STREAM = """
 import sys
 from omnigraph.spark import get_spark
-
 root, inbox, checkpoint = sys.argv[1:]
 spark = get_spark(master="local[2]")
 rows = spark.readStream.schema("name string, age int").option("maxFilesPerTrigger", 1).json(inbox)

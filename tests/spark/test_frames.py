@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph import Graph, ReadTarget, SourceError
-from omnigraph.spark.frames import GraphFramesMissingError, PinnedGraph, graph_tables
-from omnigraph.spark.options import SourceOptionError
+from omnigraph.spark.source.frames import GraphFramesMissingError, PinnedGraph, graph_tables
+from omnigraph.spark.source.options import SourceOptionError
 from omnigraph.store import StoreSettings
 from omnigraph.store.uri import parse_root
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.spark.hash_runs import common, counted, hash_ranges, repeated
 from omnigraph.spark.hashing import HashScheme
-from omnigraph.spark.key_set import KeySet, merged, numbered, ranges, sorted_run
-from omnigraph.spark.load_plan import runs_of
-from omnigraph.spark.side_files import SideFiles
+from omnigraph.spark.load.hash_runs import common, counted, hash_ranges, repeated
+from omnigraph.spark.load.key_set import KeySet, merged, numbered, ranges, sorted_run
+from omnigraph.spark.load.plan import runs_of
+from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.store.connect import StoreSettings
 from omnigraph.store.uri import parse_root
 

@@ -16,12 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph.graph import Graph, Snapshot
-from omnigraph.spark.load import SparkLoader
+from omnigraph.spark.load.loader import SparkLoader
 from omnigraph.store.records import ScanRequest
-from omnigraph.write.load import PreparedLoad
-from omnigraph.write.load_source import InputUnreadableError
-from omnigraph.write.load_stage import StagedType
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.load.input.source import InputUnreadableError
+from omnigraph.write.load.loader import PreparedLoad
+from omnigraph.write.load.stage import StagedType
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.loads import graph_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -35,7 +35,6 @@ from pathlib import Path
 import pyarrow as pa
 from omnigraph.graph import Graph
 from omnigraph.spark import get_spark
-
 place, marks, master, remote = sys.argv[1:5]
 spark = get_spark(master=master or None, remote=remote or None)
 
@@ -73,7 +72,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from omnigraph.graph import Graph
 from omnigraph.spark import get_spark
-
 place, marks, what, master = sys.argv[1:5]
 spark = get_spark(master=master)
 

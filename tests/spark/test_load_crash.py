@@ -16,7 +16,7 @@ import pytest
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.write.delta import WriteMode
+from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import inline_load
 from support.loads import graph_lines
 
@@ -25,8 +25,8 @@ SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person"
 _DRIVER = """\
 import os, sys
 from omnigraph.graph import Graph
-from omnigraph.recovery import failpoints
-from omnigraph.write.delta import WriteMode
+from omnigraph import failpoints
+from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import InlineJobs, inline_load
 
 class Dying(InlineJobs):

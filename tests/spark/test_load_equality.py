@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.spark.load import Tuning
-from omnigraph.write.delta import WriteMode
-from omnigraph.write.load import LoadResult, OnDuplicate, OnError
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.spark.load.loader import Tuning
+from omnigraph.write.load.loader import LoadResult, OnDuplicate, OnError
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
+from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import inline_load
 from support.load_inputs import (
     SCHEMAS,

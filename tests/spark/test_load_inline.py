@@ -20,17 +20,19 @@ from omnigraph.graph import Graph, Snapshot
 from omnigraph.manifest import checksums
 from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.spark import load_commit, load_proofs, load_tasks
-from omnigraph.spark.load import SparkLoader, Tuning
-from omnigraph.spark.load_run import LoadRun
-from omnigraph.spark.sources import SourceSpecError, plan_lines, plan_tables
+from omnigraph.spark.load import commit as load_commit
+from omnigraph.spark.load import proofs as load_proofs
+from omnigraph.spark.load import tasks as load_tasks
+from omnigraph.spark.load.inputs import SourceSpecError, plan_lines, plan_tables
+from omnigraph.spark.load.loader import SparkLoader, Tuning
+from omnigraph.spark.load.run import LoadRun
 from omnigraph.store.digests import HASHED_AT_ONCE_BYTES
 from omnigraph.store.records import ScanRequest
 from omnigraph.store.uri import Root
-from omnigraph.write.delta import WriteMode
-from omnigraph.write.load import PreparedLoad
-from omnigraph.write.load_stage import StagedType
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.load.loader import PreparedLoad
+from omnigraph.write.load.stage import StagedType
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
+from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import InlineJobs, inline_load
 from support.loads import graph_lines
 from support.places import Place
@@ -251,7 +253,7 @@ def test_a_load_that_is_done_is_not_failed_by_tidying_up(
     def fails(*_: Any) -> None:
         raise StorageGoneError("the storage is gone")
 
-    monkeypatch.setattr("omnigraph.spark.side_files.SideFiles.remove", fails)
+    monkeypatch.setattr("omnigraph.spark.load.side_files.SideFiles.remove", fails)
     assert inline_load(graph, people("ann"), mode=APPEND).inserted == 1
     assert "the storage is gone" in caplog.text
 
@@ -275,8 +277,8 @@ def test_the_record_of_a_load_names_its_tables_while_it_runs(graph: Graph) -> No
 def test_every_piece_of_a_file_is_opened_once(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    monkeypatch.setattr("omnigraph.spark.sources.LINES_BYTES_MIN", 200)
-    monkeypatch.setattr("omnigraph.spark.sources.ROWS_PER_TASK_MIN", 10)
+    monkeypatch.setattr("omnigraph.spark.load.inputs.LINES_BYTES_MIN", 200)
+    monkeypatch.setattr("omnigraph.spark.load.inputs.ROWS_PER_TASK_MIN", 10)
     names = [f"p{n}" for n in range(40)]
     source: object
     if form == "lines":
@@ -301,7 +303,7 @@ def test_every_piece_of_a_file_is_opened_once(
 
 
 def test_lines_are_split_where_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.spark.sources.LINES_BYTES_MIN", 7)
+    monkeypatch.setattr("omnigraph.spark.load.inputs.LINES_BYTES_MIN", 7)
     path = tmp_path / "in.jsonl"
     names = [f"p{n}" for n in range(40)]
     path.write_text("\n".join(f'{{"type": "Person", "data": {{"name": "{n}"}}}}' for n in names))

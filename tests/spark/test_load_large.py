@@ -37,7 +37,6 @@ import json, sys, threading
 from pathlib import Path
 from omnigraph.graph import Graph
 from omnigraph.spark import get_spark
-
 place, nodes, edges = sys.argv[1:4]
 spark = get_spark(master="local-cluster[2,1,2048]")
 largest, done = {}, threading.Event()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.search.errors import (
+from omnigraph.search.embedding.errors import (
     EmbeddingDeadlineError,
     EmbeddingKeyMissingError,
     EmbeddingModelMismatchError,
@@ -27,14 +27,14 @@ from omnigraph.search.errors import (
     LocalModelError,
     UnknownEmbeddingProviderError,
 )
-from omnigraph.spark.load import Tuning
-from omnigraph.spark.rejected_file import decode_rejected
-from omnigraph.spark.side_files import SideFiles
-from omnigraph.spark.vector_cache import SharedVectors
+from omnigraph.spark.load.loader import Tuning
+from omnigraph.spark.load.rejected_file import decode_rejected
+from omnigraph.spark.load.side_files import SideFiles
+from omnigraph.spark.load.vector_cache import SharedVectors
 from omnigraph.store.errors import CorruptObjectError
-from omnigraph.write import embed
-from omnigraph.write.delta import WriteMode
-from omnigraph.write.violations import ValidationError
+from omnigraph.write.embed import row_embedder as embed
+from omnigraph.write.rules.violations import ValidationError
+from omnigraph.write.stage.delta import WriteMode
 from support.embedding_fixtures import sent, vectors
 from support.embedding_server import EmbeddingServer
 from support.inline_jobs import inline_load

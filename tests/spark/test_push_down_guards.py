@@ -1,7 +1,7 @@
 """Why filters and columns are options: what PySpark 4.3 does with push-down into Python sources.
 
 These are tests of Spark. One of them turning red means that Spark has mended something, and that
-`omnigraph.spark.source` may be able to use it.
+`omnigraph.spark.source.data_source` may be able to use it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from omnigraph.spark.source_query import QueryReader
-from omnigraph.spark.source_scan import TableReader
-from omnigraph.spark.source_system import SystemReader
+from omnigraph.spark.source.query import QueryReader
+from omnigraph.spark.source.scan import TableReader
+from omnigraph.spark.source.system import SystemReader
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 

@@ -17,20 +17,20 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from omnigraph import Graph
+from omnigraph.failpoints import OF_A_WRITE, FailpointError, arm, disarm
 from omnigraph.graph import GraphCommit
-from omnigraph.recovery.failpoints import OF_A_WRITE, FailpointError, arm, disarm
-from omnigraph.spark import sink as sink_module
-from omnigraph.spark.options import SourceOptionError
-from omnigraph.spark.sink import GraphWriter, SinkTooLargeError
-from omnigraph.spark.source import OmnigraphSource
-from omnigraph.spark.stream_sink import (
+from omnigraph.spark.sink import table_sink as sink_module
+from omnigraph.spark.sink.stream import (
     GraphStreamWriter,
     LastBatch,
     StreamIdentity,
     StreamRestartedError,
     is_replayed,
 )
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.spark.sink.table_sink import GraphWriter, SinkTooLargeError
+from omnigraph.spark.source.data_source import OmnigraphSource
+from omnigraph.spark.source.options import SourceOptionError
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 
 SCHEMA = """
 node Person {
@@ -313,7 +313,7 @@ def test_a_batch_is_not_doubled_by_another_driver_of_the_same_stream(
             run_batch(fast, 0, "ann")
         original(*args, **kwargs)  # type: ignore[arg-type]  # passed on as they are
 
-    monkeypatch.setattr("omnigraph.spark.stream_sink.load_parts", load_after_a_rival)
+    monkeypatch.setattr("omnigraph.spark.sink.stream.load_parts", load_after_a_rival)
     run_batch(slow, 0, "ann")
     assert names_of(uri) == ["ann"]
     assert [commit.properties.get("txn_batch_id") for commit in commits(uri)] == ["0", None]
@@ -332,9 +332,9 @@ def test_a_batch_that_died_anywhere_and_is_replayed_is_there_once(
         raise FailpointError(point)
 
     if point == "before":
-        monkeypatch.setattr("omnigraph.spark.stream_sink.load_parts", die)
+        monkeypatch.setattr("omnigraph.spark.sink.stream.load_parts", die)
     elif point == "after":
-        monkeypatch.setattr("omnigraph.spark.stream_sink.remove_parts", die)
+        monkeypatch.setattr("omnigraph.spark.sink.stream.remove_parts", die)
     else:
         arm(point, die)
     try:

@@ -17,10 +17,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph import Graph, ReadTarget
-from omnigraph.spark.options import SourceOptionError, read_options
-from omnigraph.spark.source import OmnigraphSource
-from omnigraph.spark.source_scan import FragmentsPartition, TableReader
-from omnigraph.spark.source_tables import grouped_by_rows
+from omnigraph.spark.source.data_source import OmnigraphSource
+from omnigraph.spark.source.options import SourceOptionError, read_options
+from omnigraph.spark.source.scan import FragmentsPartition, TableReader
+from omnigraph.spark.source.tables import grouped_by_rows
 from omnigraph.store import open_store
 from omnigraph.store.records import FragmentInfo
 

@@ -14,8 +14,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from omnigraph.graph import Graph
-from omnigraph.spark.sink import GraphWriter
-from omnigraph.spark.source import OmnigraphSource
+from omnigraph.spark.sink.table_sink import GraphWriter
+from omnigraph.spark.source.data_source import OmnigraphSource
 from support.inline_engine import take_everything
 from support.loads import graph_lines
 from support.places import Place

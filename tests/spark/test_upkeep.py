@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.spark.upkeep import SEGMENTS_MAX, SparkWorkers, parts_of, spark_workers
+from omnigraph.maintenance.indices import SegmentPlan, coverage_of
+from omnigraph.maintenance.optimize import UpkeepReport
+from omnigraph.spark.maintenance import SEGMENTS_MAX, SparkWorkers, parts_of, spark_workers
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
-from omnigraph.write.indices import SegmentPlan, coverage_of
-from omnigraph.write.optimize import UpkeepReport
 from support.inline_jobs import InlineJobs
 from support.loads import graph_lines
 
@@ -141,8 +141,8 @@ def test_a_cleanup_beside_running_tasks_takes_none_of_their_files(tmp_path: Path
 _DRIVER = """\
 import os, sys
 from omnigraph.graph import Graph
-from omnigraph.recovery import failpoints
-from omnigraph.spark.upkeep import spark_workers
+from omnigraph import failpoints
+from omnigraph.spark.maintenance import spark_workers
 from support.inline_jobs import InlineJobs
 
 class Dying(InlineJobs):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from omnigraph.store.beside import Beside, InThreads, InTurn
+from omnigraph.store.background import Beside, InThreads, InTurn
 
 
 @pytest.mark.parametrize("beside", [InThreads(), InTurn()], ids=["threads", "turn"])

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.schema.values.blobs import blob_column
-from omnigraph.store import confined_file
-from omnigraph.store.confined_file import leads_outside, read_confined
 from omnigraph.store.errors import ObjectNotFoundError, StorageError, StoragePermissionError
-from omnigraph.write.external_blobs import (
+from omnigraph.store.objects import confined_file
+from omnigraph.store.objects.confined_file import leads_outside, read_confined
+from omnigraph.write.stage.external_blobs import (
     BlobSourceDeniedError,
     BlobSourceUnreadableError,
     ExternalBlobs,

@@ -16,7 +16,7 @@ from omnigraph.store.errors import (
     StorageTimeoutError,
     StorageUnavailableError,
 )
-from omnigraph.store.lance_layout import manifest_path
+from omnigraph.store.lance.layout import manifest_path
 from omnigraph.store.records import CleanupRequest, DatasetVersion, ScanRequest
 from support.people import LOCATION, ages, append, create, numbered, people
 from support.s3 import S3Server

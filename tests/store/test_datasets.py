@@ -25,7 +25,7 @@ from omnigraph.store.errors import (
     WriteOutcomeUnknownError,
 )
 from omnigraph.store.filters import Comparison, OneOf
-from omnigraph.store.lance_layout import manifest_path
+from omnigraph.store.lance.layout import manifest_path
 from omnigraph.store.records import (
     CleanupRequest,
     CompactionOptions,

@@ -23,7 +23,7 @@ from omnigraph.store.faults import (
     sweep,
 )
 from omnigraph.store.memory_objects import MemoryObjectStore
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects.protocol import ObjectStore
 from support.people import LOCATION, ages, append, create, numbered, people
 
 

@@ -25,7 +25,7 @@ from omnigraph.store.filters import (
     StartsWith,
     filter_columns,
 )
-from omnigraph.store.lance_sql import render_filter
+from omnigraph.store.lance.sql import render_filter
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
 from omnigraph.values import PropType, Scalar
 

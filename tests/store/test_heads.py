@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.store import Store, connect
-from omnigraph.store.lance_layout import manifest_path
+from omnigraph.store.lance.layout import manifest_path
 from omnigraph.store.records import CleanupRequest, DatasetVersion
 
 SCHEMA = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
@@ -140,7 +140,7 @@ def test_a_file_system_that_keeps_whole_seconds_is_listed_every_time(
 
 def _freeze(monkeypatch: pytest.MonkeyPatch, stamp_ns: int) -> None:
     """Let every directory of versions have this time stamp."""
-    from omnigraph.store.lance_opener import LanceOpener
+    from omnigraph.store.lance.opener import LanceOpener
 
     inner = LanceOpener._stamp_ns
 

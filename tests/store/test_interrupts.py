@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.store import Store, connect
 from omnigraph.store.errors import StorageError
-from omnigraph.store.lance_errors import read_failures
+from omnigraph.store.lance.errors import read_failures
 from support.people import LOCATION, append, create, numbered, people
 from support.s3 import S3Server
 

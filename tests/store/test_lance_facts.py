@@ -30,8 +30,8 @@ from lance.query import MatchQuery
 from obstore.exceptions import GenericError
 from obstore.store import from_url
 
-from omnigraph.store.lance_errors import lance_failures
-from omnigraph.store.lance_layout import (
+from omnigraph.store.lance.errors import lance_failures
+from omnigraph.store.lance.layout import (
     branch_ref_path,
     index_path,
     manifest_path,
@@ -40,7 +40,7 @@ from omnigraph.store.lance_layout import (
     transaction_path,
     transaction_summary,
 )
-from omnigraph.store.lance_opener import TAIL_BYTES
+from omnigraph.store.lance.opener import TAIL_BYTES
 from omnigraph.store.records import OperationKind
 from omnigraph.values import BLOB_EXTENSION, BLOB_STORAGE
 from support.people import PEOPLE, numbered, people

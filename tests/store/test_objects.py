@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.store.cloud_objects import CloudObjectStore
 from omnigraph.store.counting import CountingObjectStore
 from omnigraph.store.durability import DiskFlusher
 from omnigraph.store.errors import (
@@ -27,9 +26,10 @@ from omnigraph.store.errors import (
     StorageUnavailableError,
     WriteOutcomeUnknownError,
 )
-from omnigraph.store.local_objects import LocalObjectStore
 from omnigraph.store.memory_objects import MemoryObjectStore
-from omnigraph.store.objects import ObjectStore, exists
+from omnigraph.store.objects.cloud import CloudObjectStore
+from omnigraph.store.objects.local import LocalObjectStore
+from omnigraph.store.objects.protocol import ObjectStore, exists
 from omnigraph.store.uri import parse_root
 from support.s3 import S3Server
 

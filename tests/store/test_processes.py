@@ -185,8 +185,8 @@ def test_threads_share_a_store(local_store: Store) -> None:
 
 
 def test_old_handles_leave_the_cache_and_can_be_opened_again(tmp_path: Path) -> None:
-    from omnigraph.store.lance_store import LanceStore
-    from omnigraph.store.local_objects import LocalObjectStore
+    from omnigraph.store.lance.store import LanceStore
+    from omnigraph.store.objects.local import LocalObjectStore
     from omnigraph.store.uri import parse_root
 
     root = parse_root(tmp_path / "graph")

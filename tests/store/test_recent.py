@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.store import Store, connect
-from omnigraph.store.lance_handle import LanceHandle
-from omnigraph.store.lance_recent import UNREAD_MAX
+from omnigraph.store.lance.handle import LanceHandle
+from omnigraph.store.lance.recent_rows import UNREAD_MAX
 from omnigraph.store.records import (
     ROW_ADDRESS,
     ROW_ID,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from omnigraph.store import Store, connect
-from omnigraph.store.lance_store import LanceStore
+from omnigraph.store.lance.store import LanceStore
 from omnigraph.store.records import DatasetVersion, ScanRequest
 from support.people import LOCATION, PEOPLE, append, create, numbered, people
 from support.s3 import Request, S3Server

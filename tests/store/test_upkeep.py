@@ -11,7 +11,7 @@ import pytest
 from omnigraph.store import Store
 from omnigraph.store.errors import InvalidScanError, StaleBaseError
 from omnigraph.store.filters import Comparison, Contains, Filter
-from omnigraph.store.lance_layout import branch_ref_path, manifest_path, transaction_path
+from omnigraph.store.lance.layout import branch_ref_path, manifest_path, transaction_path
 from omnigraph.store.records import (
     CommittedRange,
     CompactionOptions,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.search.states import TableState
-from omnigraph.search.topology import Topology, TopologyStates
-from omnigraph.search.topology_build import TopologyHandles
+from omnigraph.search.table_state import TableState
+from omnigraph.search.topology.build import TopologyHandles
+from omnigraph.search.topology.topology import Topology, TopologyStates
 from omnigraph.store import Store
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import OneOf

@@ -11,8 +11,8 @@ import pytest
 from omnigraph import engine
 from omnigraph.manifest import Repository, Snapshot
 from omnigraph.spark.engine import SparkEngine
+from omnigraph.spark.maintenance import SparkWorkers, spark_workers
 from omnigraph.spark.merge import MergeTuning, SparkMergeWorkers, spark_merge_workers
-from omnigraph.spark.upkeep import SparkWorkers, spark_workers
 from support.inline_jobs import InlineJobs
 
 SMALL = MergeTuning(bucket_rows=2, rows_min=0, written_rows=3)

@@ -12,9 +12,9 @@ from omnigraph.graph import Graph
 from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff_tasks import CANDIDATES
-from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
-from omnigraph.spark.sources import plan_lines, plan_tables, plan_values
-from omnigraph.write.load import LoadOptions, LoadResult
+from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
+from omnigraph.spark.load.loader import SparkLoader, SparkSource, Tuning
+from omnigraph.write.load.loader import LoadOptions, LoadResult
 
 
 def _travelled(value: Any) -> Any:

@@ -10,7 +10,7 @@ from omnigraph.manifest import CommitDraft, Repository
 from omnigraph.manifest.forks import write_base
 from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery, WriterKind
-from omnigraph.write.protocol import Committer, TableWrite, WriteJob
+from omnigraph.write.commit.committer import Committer, TableWrite, WriteJob
 
 
 def committer(repository: Repository) -> Committer:

@@ -13,7 +13,7 @@ from omnigraph.schema.values.to_json import to_json_values
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ScanRequest
 from omnigraph.values import Scalar
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 
 _MADE_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.recovery import failpoints
+from omnigraph import failpoints
 from support.places import Place
 from support.s3 import S3Server, serve_s3
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from omnigraph.store import Store
 from omnigraph.store.durability import DiskFlusher, fsync_path
-from omnigraph.store.lance_layout import transaction_summary
+from omnigraph.store.lance.layout import transaction_summary
 from omnigraph.store.records import OperationKind
 
 HINT = "latest_version_hint.json"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
+from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, ReadTarget
 from omnigraph.manifest.repository import assemble
 from omnigraph.names import BranchName
-from omnigraph.recovery.failpoints import FailpointError
 from omnigraph.recovery.sidecar import FOLDER
 from omnigraph.store import Store
 from omnigraph.store.faults import Effect, FaultPlan, SimulatedDeath, faulty

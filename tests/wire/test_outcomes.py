@@ -8,7 +8,7 @@ from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError, Preco
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, PreconditionFailedError
 from omnigraph.wire import error_json, outcome_of, precondition_json
 from omnigraph.wire.outcomes import OUTCOMES
-from omnigraph.write.violations import ValidationError, Violation
+from omnigraph.write.rules.violations import ValidationError, Violation
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph, OpenMode
+from omnigraph.maintenance import background as auto_optimize
+from omnigraph.maintenance.background import (
+    SMALL_MAX,
+    UNCOVERED_MAX,
+    URGENT_COMMITS,
+    tail_to_compact,
+)
+from omnigraph.maintenance.optimize import Upkeep
 from omnigraph.manifest.layout import COMMITS, MANIFEST
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.records import FragmentInfo
-from omnigraph.write import auto_optimize
-from omnigraph.write.auto_optimize import SMALL_MAX, UNCOVERED_MAX, URGENT_COMMITS, tail_to_compact
-from omnigraph.write.optimize import Upkeep
 from support.places import PERSON, Place, ids, repository_of
 
 
@@ -166,7 +171,7 @@ def test_a_closed_handle_has_nothing_under_way(
 def test_what_a_large_load_left_is_not_indexed_when_a_handle_is_closed(
     place: Place, monkeypatch: pytest.MonkeyPatch, tail: int, indexed: bool
 ) -> None:
-    monkeypatch.setattr("omnigraph.write.auto_optimize.TAIL_ROWS_MAX", tail)
+    monkeypatch.setattr("omnigraph.maintenance.background.TAIL_ROWS_MAX", tail)
     graph = place.init()
     for number in range(UNCOVERED_MAX + 1):
         write(graph, number)

@@ -12,19 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.graph import CleanupResult, DatasetCleanup, Graph, OpenMode, ReadTarget
-from omnigraph.manifest import Entry
-from omnigraph.manifest.layout import MANIFEST
-from omnigraph.manifest.turn import take_unless_held
-from omnigraph.recovery import failpoints
-from omnigraph.search.states import TableState
-from omnigraph.search.topology_store import topology_path
-from omnigraph.store.errors import StorageUnavailableError
-from omnigraph.store.records import DatasetVersion, VersionInfo
-from omnigraph.write.cleanup import TEMPORARY_FILES
-from omnigraph.write.cleanup_plan import (
+from omnigraph.maintenance.cleanup import TEMPORARY_FILES
+from omnigraph.maintenance.cleanup_plan import (
     CleanupPolicy,
     Needs,
     need_published,
@@ -32,6 +25,13 @@ from omnigraph.write.cleanup_plan import (
     removable,
     removable_manifest_versions,
 )
+from omnigraph.manifest import Entry
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.turn import take_unless_held
+from omnigraph.search.table_state import TableState
+from omnigraph.search.topology.store import topology_path
+from omnigraph.store.errors import StorageUnavailableError
+from omnigraph.store.records import DatasetVersion, VersionInfo
 from support.clocks import DAY_S, WrongClock
 from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of, tree
 

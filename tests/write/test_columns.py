@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.write.columns import (
+from omnigraph.write.stage.columns import (
     concatenated,
     distinct,
     is_in,

@@ -14,16 +14,16 @@ import pytest
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.names import UnknownChoiceError
-from omnigraph.search.embedding_vectors import mock_vectors
-from omnigraph.search.errors import (
+from omnigraph.search.embedding.errors import (
     EmbeddingKeyMissingError,
     EmbeddingModelMismatchError,
     EmbeddingRequestError,
 )
-from omnigraph.write.embed import VectorTextMissingError
-from omnigraph.write.embed_stored import NothingToEmbedError, UnknownNodeTypeError
-from omnigraph.write.mutation_rows import MutationValueError
-from omnigraph.write.violations import ValidationError
+from omnigraph.search.embedding.vectors import mock_vectors
+from omnigraph.write.embed.row_embedder import VectorTextMissingError
+from omnigraph.write.embed.stored import NothingToEmbedError, UnknownNodeTypeError
+from omnigraph.write.mutate.rows import MutationValueError
+from omnigraph.write.rules.violations import ValidationError
 from support.embedding_fixtures import sent, vectors
 from support.embedding_server import EmbeddingServer
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph, ReadTarget
-from omnigraph.write.export import (
+from omnigraph.write.export.exporter import (
     SUMMARY,
     ExportFormat,
     ExportTargetError,
@@ -152,14 +152,14 @@ def test_an_export_is_of_one_snapshot_and_says_so(tmp_path: Path) -> None:
 
 
 def test_small_fragments_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.write.export.PART_ROWS", 3)
+    monkeypatch.setattr("omnigraph.write.export.exporter.PART_ROWS", 3)
     with new_graph(tmp_path / "g.omni") as graph:
         for number in range(4):
             fresh = [{"type": "Note", "data": {"text": f"{number}-{row}"}} for row in range(2)]
             graph.load(lines(*fresh), mode="append")
         result = graph.export(tmp_path / "out", format="parquet", types=["node:Note"])
         assert [file.rows for file in result.files] == [2, 2, 2, 2]
-        monkeypatch.setattr("omnigraph.write.export.PART_ROWS", 4)
+        monkeypatch.setattr("omnigraph.write.export.exporter.PART_ROWS", 4)
         result = graph.export(tmp_path / "out2", format="parquet", types=["node:Note"])
         assert [file.rows for file in result.files] == [4, 4]
 
@@ -201,7 +201,7 @@ def test_an_export_that_fails_leaves_no_half_file_and_no_summary(
 
     with new_graph(tmp_path / "g.omni") as graph:
         graph.load(lines({"type": "Note", "data": {"text": "x"}}), mode="append")
-        monkeypatch.setattr("omnigraph.write.export.entity_lines", broken)
+        monkeypatch.setattr("omnigraph.write.export.exporter.entity_lines", broken)
         with pytest.raises(OSError, match="the disk is full"):
             graph.export(tmp_path / "out", types=["Note"])
     assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["schema.pg"]

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.write.hashing import (
+from omnigraph.write.load.check.hashing import (
     NO_HASH,
     HashIndex,
     HashScheme,

@@ -7,17 +7,17 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.schema import compile_schema
-from omnigraph.store.filters import Comparison
-from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest, TextSearch, VectorSearch
-from omnigraph.write import indices
-from omnigraph.write.indices import (
+from omnigraph.maintenance import indices
+from omnigraph.maintenance.indices import (
     NOTHING_TO_TRAIN_ON,
     VECTOR_ROWS_MIN,
     coverage_of,
     declared_indexes,
     plan_indexes,
 )
+from omnigraph.schema import compile_schema
+from omnigraph.store.filters import Comparison
+from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest, TextSearch, VectorSearch
 from support.places import PERSON, Place, add, repository_of
 
 SCHEMA = """\

@@ -15,19 +15,19 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import ConflictError, InvalidInputError, NotFoundError
+from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph, LoadResult, OpenMode
 from omnigraph.manifest.errors import ExpectedVersionMismatchError
 from omnigraph.names import BranchName
-from omnigraph.recovery.failpoints import arm, disarm
 from omnigraph.store.errors import StorageFullError
-from omnigraph.store.lance_handle import LanceHandle
-from omnigraph.write.attempts import BESIDE_MAX
-from omnigraph.write.delta import WriteMode
-from omnigraph.write.external_blobs import BlobSourceUnreadableError
-from omnigraph.write.load import Loader, LoadOptions
-from omnigraph.write.load_source import InputUnreadableError, RecordSource
-from omnigraph.write.spool import SpoolRoom
-from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
+from omnigraph.store.lance.handle import LanceHandle
+from omnigraph.write.commit.attempts import BESIDE_MAX
+from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
+from omnigraph.write.load.loader import Loader, LoadOptions
+from omnigraph.write.load.rows.spool import SpoolRoom
+from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
+from omnigraph.write.stage.delta import WriteMode
+from omnigraph.write.stage.external_blobs import BlobSourceUnreadableError
 from support.loads import graph_lines
 from support.places import Place
 

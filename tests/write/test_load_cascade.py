@@ -7,11 +7,11 @@ import json
 import pyarrow as pa
 import pytest
 
+from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph
 from omnigraph.manifest.errors import ExpectedVersionMismatchError
-from omnigraph.recovery.failpoints import arm, disarm
-from omnigraph.write.load_result import LoadOptionsError
-from omnigraph.write.violations import ValidationError
+from omnigraph.write.load.result import LoadOptionsError
+from omnigraph.write.rules.violations import ValidationError
 from support.loads import graph_lines
 from support.places import Place
 

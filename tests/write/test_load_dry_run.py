@@ -9,8 +9,8 @@ import pytest
 
 from omnigraph.engine import EngineMissingError
 from omnigraph.graph import Graph, OpenMode
-from omnigraph.write import load_parts
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.load.rows import parts as load_parts
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.places import Place, tree
 
 SCHEMA = """

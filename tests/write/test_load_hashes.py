@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.write import buckets
-from omnigraph.write.buckets import BUCKETS, Buckets, divided
-from omnigraph.write.columns import Integers
-from omnigraph.write.hashing import Hashes, HashScheme, Pairs
-from omnigraph.write.load_hashes import HashedColumn, RowLookup
-from omnigraph.write.load_repeats import Groups
-from omnigraph.write.spool import SpoolRoom
+from omnigraph.write.load.check import buckets
+from omnigraph.write.load.check.buckets import BUCKETS, Buckets, divided
+from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
+from omnigraph.write.load.check.hashing import Hashes, HashScheme, Pairs
+from omnigraph.write.load.check.repeats import Groups
+from omnigraph.write.load.rows.spool import SpoolRoom
+from omnigraph.write.stage.columns import Integers
 
 MEMORY = st.sampled_from([32, 32 * 4, 32 * 1_000])
 """For one row at once, for four, and for all."""

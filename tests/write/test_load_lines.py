@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from omnigraph.clock import SystemClock
 from omnigraph.schema import Catalog
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.load_decode import strict_batches
-from omnigraph.write.load_lines import LineReader
-from omnigraph.write.load_records import RecordSorter
-from omnigraph.write.load_rows import ColumnBatch, Owner, RowRules, judge_rows
-from omnigraph.write.violations import Violation
+from omnigraph.write.load.input.decode import strict_batches
+from omnigraph.write.load.input.lines import LineReader
+from omnigraph.write.load.input.records import RecordSorter
+from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner, RowRules, judge_rows
+from omnigraph.write.rules.violations import Violation
+from omnigraph.write.stage.external_blobs import ExternalBlobs
 from support.catalogs import named_catalog
 
 SCHEMA = """\

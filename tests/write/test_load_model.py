@@ -12,20 +12,14 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.write import (
-    columns,
-    load,
-    load_cardinality,
-    load_checks,
-    load_ends,
-    load_intake,
-    load_parts,
-    load_stage,
-)
-from omnigraph.write.hashing import HashScheme
-from omnigraph.write.locate import PROBES_MAX
-from omnigraph.write.spool import MEMORY_MAX, SpoolRoom
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.load import loader, stage
+from omnigraph.write.load.check import cardinality, checks, endpoints
+from omnigraph.write.load.check.hashing import HashScheme
+from omnigraph.write.load.rows import intake, parts
+from omnigraph.write.load.rows.spool import MEMORY_MAX, SpoolRoom
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
+from omnigraph.write.stage import columns
+from omnigraph.write.stage.stored_rows import PROBES_MAX
 from support.load_model import Model, ModelType, Outcome, model_lines
 from support.loads import graph_lines
 from support.places import Place
@@ -116,15 +110,15 @@ def _check(data: st.DataObject) -> None:
     schema = "\n".join(kind.text() for kind in types.values())
     probes = data.draw(st.sampled_from([0, PROBES_MAX]))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (load_cardinality, load_checks, load_ends, load_stage):
+        for module in (cardinality, checks, endpoints, stage):
             patch.setattr(module, "PROBES_MAX", probes)
         # Little memory divides hashes of more than two rows; few bits let them collide.
         memory = data.draw(st.sampled_from([64, 64, MEMORY_MAX]))
-        patch.setattr(load, "SpoolRoom", lambda _: SpoolRoom(memory))
+        patch.setattr(loader, "SpoolRoom", lambda _: SpoolRoom(memory))
         patch.setattr(columns, "SLAB_ROWS", data.draw(st.sampled_from([2, columns.SLAB_ROWS])))
         bits = data.draw(st.sampled_from([2, 64])) if not _counts_edges(types) else 64
-        patch.setattr(load_intake, "HashScheme", lambda seed: HashScheme(seed, bits))
-        patch.setattr(load_parts, "_STREAM_BYTES_MIN", data.draw(st.sampled_from([1, 8 << 20])))
+        patch.setattr(intake, "HashScheme", lambda seed: HashScheme(seed, bits))
+        patch.setattr(parts, "_STREAM_BYTES_MIN", data.draw(st.sampled_from([1, 8 << 20])))
         with Place(str(Path(folder) / "graph")).init(schema) as graph:
             graph.load(_lines(seed(types)), mode="append")
             model.graph = model.load(seed(types), "append").graph

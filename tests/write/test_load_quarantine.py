@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph, LoadResult
 from omnigraph.names import BranchName
-from omnigraph.recovery.failpoints import arm, disarm
-from omnigraph.write.delta import WriteMode
-from omnigraph.write.load import Loader, LoadOptions
-from omnigraph.write.load_quarantine import QuarantineInUseError, QuarantineUnwritableError
-from omnigraph.write.load_result import LoadOptionsError, OnError
-from omnigraph.write.load_source import InputUnreadableError, RecordSource
-from omnigraph.write.spool import MEMORY_MAX
-from omnigraph.write.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
+from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
+from omnigraph.write.load.loader import Loader, LoadOptions
+from omnigraph.write.load.result import LoadOptionsError, OnError
+from omnigraph.write.load.rows.quarantine import QuarantineInUseError, QuarantineUnwritableError
+from omnigraph.write.load.rows.spool import MEMORY_MAX
+from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
+from omnigraph.write.stage.delta import WriteMode
 from support.loads import graph_lines
 from support.places import Place
 

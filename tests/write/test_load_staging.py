@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.write import load_parts, load_stage
-from omnigraph.write.staging_record import FOLDER
-from omnigraph.write.violations import ValidationError
+from omnigraph.write.load import stage as load_stage
+from omnigraph.write.load.rows import parts as load_parts
+from omnigraph.write.rules.violations import ValidationError
+from omnigraph.write.stage.staging_record import FOLDER
 from support.places import Place, repository_of
 
 SCHEMA = "node Person { name: String @key  age: I32? }"

@@ -15,7 +15,7 @@ import pytest
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph import Graph
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.loads import graph_lines, problem_lines
 from support.places import Place
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.search.topology_cache import Topologies
-from omnigraph.search.topology_store import TopologyStore
-from omnigraph.write import load
-from omnigraph.write.spool import SpoolRoom
+from omnigraph.search.topology.cache import Topologies
+from omnigraph.search.topology.store import TopologyStore
+from omnigraph.write.load import loader as load
+from omnigraph.write.load.rows.spool import SpoolRoom
 from support.places import Place, repository_of
 
 PEOPLE, EDGES = 500, 12_000

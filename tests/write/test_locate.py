@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.store.lance_handle import LanceHandle
+from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.store.records import ROW_ID, IndexKind, IndexSpec, ScanRequest
-from omnigraph.write import locate
-from omnigraph.write.locate import StoredRows, probe
+from omnigraph.write.stage import stored_rows as locate
+from omnigraph.write.stage.stored_rows import StoredRows, probe
 from support.places import Place, repository_of
 
 SCHEMA = "node Person { name: String @key  age: I32?  day: DateTime? }"

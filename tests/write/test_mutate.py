@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.errors import ConflictError, InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph, OpenMode, ReadOnlyGraphError
 from omnigraph.manifest import CommitDraft, Requirements, Updates
@@ -26,12 +27,11 @@ from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.turn import TurnTimeoutError
 from omnigraph.names import BranchName
 from omnigraph.query.stored import QueryKindError, QuerySelectionError
-from omnigraph.recovery import failpoints
 from omnigraph.store.durability import Durability
 from omnigraph.store.records import DatasetVersion
-from omnigraph.write.attempts import BESIDE_MAX
-from omnigraph.write.mutation_predicates import VALUES_PUSHED_MAX
-from omnigraph.write.violations import ValidationError
+from omnigraph.write.commit.attempts import BESIDE_MAX
+from omnigraph.write.mutate.predicates import VALUES_PUSHED_MAX
+from omnigraph.write.rules.violations import ValidationError
 from support.clocks import START_US, ManualClock
 from support.entities import entities, store_records
 from support.places import Place, repository_of

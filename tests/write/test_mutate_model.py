@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.write.violations import ValidationError
+from omnigraph.write.rules.violations import ValidationError
 from support.entities import entities
 from support.places import Place
 

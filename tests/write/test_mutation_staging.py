@@ -13,11 +13,11 @@ from omnigraph.graph import Graph
 from omnigraph.manifest import Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.query import MutationPlan, compile_query, parse_queries
-from omnigraph.read.bindings import no_bindings
+from omnigraph.query.bindings import no_bindings
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.write.delta import TableDelta, WriteMode
-from omnigraph.write.mutation_staging import MutationStaging
-from omnigraph.write.mutation_statements import StatementRunner
+from omnigraph.write.mutate.pending_rows import MutationStaging
+from omnigraph.write.mutate.statements import StatementRunner
+from omnigraph.write.stage.delta import TableDelta, WriteMode
 from support.clocks import ManualClock
 from support.entities import store_records
 from support.places import Place

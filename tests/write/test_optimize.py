@@ -8,10 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.errors import ConflictError
 from omnigraph.graph import Graph, ReadTarget
+from omnigraph.maintenance.indices import SegmentPlan
+from omnigraph.maintenance.optimize import UpkeepReport
+from omnigraph.maintenance.workers import LocalWorkers, UpkeepWorkers
 from omnigraph.manifest.layout import COMMITS, MAIN_INCARNATION, MANIFEST
-from omnigraph.recovery import failpoints
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import (
     CompactionOptions,
@@ -21,10 +24,7 @@ from omnigraph.store.records import (
     ScanRequest,
     WrittenIndexSegment,
 )
-from omnigraph.write.indices import SegmentPlan
-from omnigraph.write.optimize import UpkeepReport
-from omnigraph.write.strays import DriftNeedsRepairError
-from omnigraph.write.upkeep_workers import LocalWorkers, UpkeepWorkers
+from omnigraph.write.commit.late_commits import DriftNeedsRepairError
 from support.places import CITY, PERSON, Place, add, ids, repository_of, with_shared_lineage
 from support.writer import append, people
 

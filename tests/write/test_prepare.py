@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.store.records import OperationKind
-from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
-from omnigraph.write.prepare import KeptRows, new_rows_ahead, prepare
-from omnigraph.write.protocol import TableWrite
+from omnigraph.write.commit.committer import TableWrite
+from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.stage.stage_delta import KeptRows, new_rows_ahead, prepare
 from support.places import CITY, PERSON, Place, add, repository_of
 from support.writer import people
 

@@ -7,18 +7,19 @@ import itertools
 import lance
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph import Graph
+from omnigraph.maintenance.repair import Action, Drift, classify_drift, decide
 from omnigraph.manifest import ReadTarget
-from omnigraph.recovery import RecoveryKind, RecoveryRecord, failpoints
+from omnigraph.recovery import RecoveryKind, RecoveryRecord
 from omnigraph.store.records import (
     DatasetVersion,
     OperationKind,
     StagedTransaction,
     TransactionInfo,
 )
-from omnigraph.write.repair import Action, Drift, classify_drift, decide
-from omnigraph.write.strays import DriftNeedsRepairError
+from omnigraph.write.commit.late_commits import DriftNeedsRepairError
 from support.places import PERSON, Place, add, ids, repository_of, with_shared_lineage
 from support.writer import people
 

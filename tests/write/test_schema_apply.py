@@ -8,16 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.manifest.errors import SchemaApplyInProgressError, SchemaMovedError
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName
-from omnigraph.recovery import failpoints
 from omnigraph.store.records import ScanRequest
 from omnigraph.values import STABLE_PROPERTY_ID
+from omnigraph.write.rules.stored_checks import StoredRowsError
 from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
-from omnigraph.write.stored_checks import StoredRowsError
 from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of
 from support.sweep_jobs import RENAMED
 

@@ -16,7 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.schema import EdgeType, NodeType, Property
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.values import PropType, Scalar
-from omnigraph.write.stored_checks import StoredRowsError
+from omnigraph.write.rules.stored_checks import StoredRowsError
 from support.migrations import schema_chains
 from support.writer import append
 

@@ -11,13 +11,13 @@ import pytest
 
 from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport
 from omnigraph.graph.core import ReadOnlyGraphError
+from omnigraph.maintenance.scrub_report import ScrubShareError
 from omnigraph.manifest import checksums
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import CHECKSUMS, MANIFEST
 from omnigraph.store.digests import HASHED_AT_ONCE_BYTES, hash_file
-from omnigraph.store.lance_layout import branch_ref_path, manifest_path
+from omnigraph.store.lance.layout import branch_ref_path, manifest_path
 from omnigraph.store.records import DatasetVersion, IndexKind, IndexSpec
-from omnigraph.write.scrub_report import ScrubShareError
 from support.places import PERSON, SCHEMA, Place, add, ids, repository_of
 
 BOTH = pytest.mark.parametrize("where", ["local", "s3"])

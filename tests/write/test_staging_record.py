@@ -13,9 +13,9 @@ from omnigraph.graph import Graph
 from omnigraph.store import connect
 from omnigraph.store.errors import ObjectExistsError
 from omnigraph.store.memory_objects import MemoryObjectStore
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.records import StagedTransaction
-from omnigraph.write.staging_record import (
+from omnigraph.write.stage.staging_record import (
     FOLDER,
     RENEW_S,
     SILENT_S,

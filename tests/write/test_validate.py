@@ -10,10 +10,10 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.manifest.catalogs import catalog_of
-from omnigraph.write import locate
-from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
-from omnigraph.write.validate import validate
-from omnigraph.write.violations import KeyConflictError, ValidationError
+from omnigraph.write.rules.validate import validate
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
+from omnigraph.write.stage import stored_rows as locate
+from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
 from support.places import Place
 
 NOBODY = pa.array([], pa.utf8())

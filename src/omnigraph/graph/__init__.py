@@ -14,6 +14,12 @@ from omnigraph.changes.diff import Difference
 from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
 from omnigraph.clock import SystemClock
+from omnigraph.maintenance.cleanup import CleanupResult, DatasetCleanup
+from omnigraph.maintenance.health import Finding, Health
+from omnigraph.maintenance.optimize import TableReport, UpkeepReport
+from omnigraph.maintenance.repair import RepairReport, TableRepair
+from omnigraph.maintenance.scrub import scrub
+from omnigraph.maintenance.scrub_report import Damage, ReadableCommits, ScrubReport, ScrubRequest
 from omnigraph.manifest import (
     GraphCommit,
     OpenMode,
@@ -28,38 +34,32 @@ from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query import SchemaSource, lint_queries
 from omnigraph.query.stored import QueryKindError
-from omnigraph.read.blobs import Blob, ByteRange
+from omnigraph.read.access.blobs import Blob, ByteRange
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryRecord
 from omnigraph.schema import compile_schema
-from omnigraph.search.embed_file import (
+from omnigraph.search.embedding.client import LazyEmbeddingClient
+from omnigraph.search.embedding.file import (
     EmbedFileRequest,
     EmbedFileResult,
     EmbedSpec,
     Selector,
     embed_file,
 )
-from omnigraph.search.embedding import LazyEmbeddingClient
 from omnigraph.store import connect
 from omnigraph.syntax import SourceText
 from omnigraph.syntax.grammar import decode_source
-from omnigraph.write.cleanup import CleanupResult, DatasetCleanup
-from omnigraph.write.embed import EmbedMode
-from omnigraph.write.embed_stored import EmbedResult
-from omnigraph.write.export import (
+from omnigraph.write.embed.row_embedder import EmbedMode
+from omnigraph.write.embed.stored import EmbedResult
+from omnigraph.write.export.exporter import (
     ExportResult,
 )
-from omnigraph.write.health import Finding, Health
-from omnigraph.write.load import (
+from omnigraph.write.load.loader import (
     LoadResult,
 )
-from omnigraph.write.mutate import MutationResult
-from omnigraph.write.optimize import TableReport, UpkeepReport
-from omnigraph.write.repair import RepairReport, TableRepair
+from omnigraph.write.mutate.mutations import MutationResult
 from omnigraph.write.schema_apply import SchemaApplied
-from omnigraph.write.scrub import scrub
-from omnigraph.write.scrub_report import Damage, ReadableCommits, ScrubReport, ScrubRequest
 
 if TYPE_CHECKING:
     from omnigraph.query import LintReport

@@ -20,7 +20,7 @@ from omnigraph.manifest import (
     Snapshot,
 )
 from omnigraph.names import choice
-from omnigraph.write.export import (
+from omnigraph.write.export.exporter import (
     stream_lines,
 )
 

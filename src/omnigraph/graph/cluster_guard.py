@@ -11,7 +11,7 @@ from typing import Final
 
 from omnigraph.errors import ConflictError
 from omnigraph.store.connect import StoreSettings, open_objects
-from omnigraph.store.objects import exists
+from omnigraph.store.objects.protocol import exists
 from omnigraph.store.uri import parse_root
 
 LEDGER: Final = "__cluster/state.json"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError
+from omnigraph.maintenance.background import AutoOptimize
+from omnigraph.maintenance.optimize import Upkeep
 from omnigraph.manifest import (
     OpenMode,
     ReadTarget,
@@ -22,17 +24,15 @@ from omnigraph.names import MAIN, BranchName, check_actor, choice, one_of
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema, compile_stored, read_ir
-from omnigraph.search.embedding import LazyEmbeddingClient
-from omnigraph.search.topology_cache import Topologies
-from omnigraph.search.topology_store import TopologyStore
+from omnigraph.search.embedding.client import LazyEmbeddingClient
+from omnigraph.search.topology.cache import Topologies
+from omnigraph.search.topology.store import TopologyStore
 from omnigraph.store import connect
 from omnigraph.store.durability import DURABILITIES
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
-from omnigraph.write.auto_optimize import AutoOptimize
-from omnigraph.write.optimize import Upkeep
-from omnigraph.write.protocol import Committer
-from omnigraph.write.staging_record import StagingRecords
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.stage.staging_record import StagingRecords
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
-from omnigraph.write.blob_bases import blob_bases
+from omnigraph.write.stage.blob_bases import blob_bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

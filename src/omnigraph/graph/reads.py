@@ -19,11 +19,11 @@ from omnigraph.manifest import (
 )
 from omnigraph.names import choice
 from omnigraph.query import QueryText
-from omnigraph.read.blobs import Blob, BlobSelector, EntityKind, find_blob
+from omnigraph.read.access.blobs import Blob, BlobSelector, EntityKind, find_blob
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
 from omnigraph.read.reader import ReadOptions
 from omnigraph.read.result import QueryResult, Target
-from omnigraph.write.export import (
+from omnigraph.write.export.exporter import (
     ExportFormat,
     ExportResult,
     export_here,

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
+from omnigraph.maintenance.cleanup import Cleanup, CleanupResult
+from omnigraph.maintenance.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
+from omnigraph.maintenance.health import Finding, examine
+from omnigraph.maintenance.optimize import UpkeepReport
+from omnigraph.maintenance.repair import Repair, RepairReport
+from omnigraph.maintenance.scrub import scrub
+from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
 from omnigraph.manifest import OpenMode
 from omnigraph.manifest.errors import GraphNotFoundError
 from omnigraph.manifest.layout import MANIFEST
@@ -27,14 +34,7 @@ from omnigraph.schema import plan_schema, read_ir
 from omnigraph.store import connect
 from omnigraph.store.durability import Durability
 from omnigraph.syntax.grammar import decode_source
-from omnigraph.write.cleanup import Cleanup, CleanupResult
-from omnigraph.write.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
-from omnigraph.write.health import Finding, examine
-from omnigraph.write.optimize import UpkeepReport
-from omnigraph.write.repair import Repair, RepairReport
 from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
-from omnigraph.write.scrub import scrub
-from omnigraph.write.scrub_report import ScrubReport, ScrubRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,28 +16,28 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName, check_actor, check_commit_texts, check_id, choice
 from omnigraph.query import QueryText
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.search.embeddings_table import EmbeddingsTable
-from omnigraph.write.blob_bases import blob_bases
-from omnigraph.write.delta import WriteMode
-from omnigraph.write.embed import EmbedMode, RowEmbedder
-from omnigraph.write.embed_stored import EmbedRequest, EmbedResult, StoredEmbedding
-from omnigraph.write.load import (
+from omnigraph.search.embedding.table import EmbeddingsTable
+from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
+from omnigraph.write.embed.stored import EmbedRequest, EmbedResult, StoredEmbedding
+from omnigraph.write.load.input.source import RecordSource
+from omnigraph.write.load.input.tables import table_source
+from omnigraph.write.load.loader import (
     Loader,
     LoadOptions,
     LoadResult,
     OnDuplicate,
     OnError,
 )
-from omnigraph.write.load_source import RecordSource
-from omnigraph.write.load_tables import table_source
-from omnigraph.write.mutate import MutationRequest, MutationResult, Mutations
+from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
+from omnigraph.write.stage.blob_bases import blob_bases
+from omnigraph.write.stage.delta import WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnigraph.write.load_sink import LoadSource
-    from omnigraph.write.load_source import RecordInput
-    from omnigraph.write.load_tables import TableInput
+    from omnigraph.write.load.input.sink import LoadSource
+    from omnigraph.write.load.input.source import RecordInput
+    from omnigraph.write.load.input.tables import TableInput
 from omnigraph.graph.core import GraphCore
 
 

@@ -8,9 +8,9 @@
 
 1. Rows are only added. Of several rows with one path the newest counts; one without a digest says
    that the file was removed on purpose, and is as good as none.
-2. Rows are added in batches, off the caller's path (`omnigraph.write.auto_optimize`). A failure is
-   logged and never fails a write. A process that dies loses its last batch: those files are then
-   without a checksum, which is not damage.
+2. Rows are added in batches, off the caller's path (`omnigraph.maintenance.background`). A failure
+   is logged and never fails a write. A process that dies loses its last batch: those files are
+   then without a checksum, which is not damage.
 3. A row whose `check` does not fit is damage of this table, never of the file that it names.
 4. A file belongs to the path where it lies. Branches share the files of what they were cut from,
    a merge that adopts a version writes none, and a renamed type keeps its place: none of them
@@ -43,7 +43,7 @@ from omnigraph.store.errors import (
     StaleBaseError,
 )
 from omnigraph.store.filters import StartsWith
-from omnigraph.store.objects import ObjectInfo
+from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion, ScanRequest
 
 BATCH_FILES: Final = 512

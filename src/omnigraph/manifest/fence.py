@@ -21,7 +21,7 @@ meanwhile:
    without the fence, or Lance's own compaction of `__manifest`), the version below is restored
    before the publish is acknowledged, and the publish starts over.
 5. *The newest version is found by listing.* Removed versions leave gaps, so nothing follows from
-   the absence of a version (`omnigraph.store.lance_opener`).
+   the absence of a version (`omnigraph.store.lance.opener`).
 
 6. *Prepared files are removed behind a new version.* A publish that has prepared its files and lost
    the lock of its branch may still try to land. So cleanup first notes which files nobody refers

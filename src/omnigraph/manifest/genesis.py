@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.turn import Turn
     from omnigraph.schema import CompiledSchema
     from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.objects import ObjectStore
+    from omnigraph.store.objects.protocol import ObjectStore
 
 FIRST_VERSION: Final = 1
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from omnigraph.clock import Clock
     from omnigraph.manifest.reader import ManifestReader
     from omnigraph.manifest.state import ManifestState
-    from omnigraph.store.beside import Beside
+    from omnigraph.store.background import Beside
     from omnigraph.store.datasets import DatasetStore
     from omnigraph.store.records import StagedTransaction
 

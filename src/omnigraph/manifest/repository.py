@@ -21,7 +21,7 @@ from omnigraph.manifest.tags import Tags
 from omnigraph.manifest.turn import LeaseTurns, LocalTurns, Turns
 from omnigraph.names import MAIN, BranchName
 from omnigraph.schema import TableIdentity, open_contract
-from omnigraph.store.locks import LocalFileLocks
+from omnigraph.store.file_locks import LocalFileLocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

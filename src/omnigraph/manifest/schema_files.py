@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.manifest.rows import AcceptedSchema
-    from omnigraph.store.objects import ObjectStore
+    from omnigraph.store.objects.protocol import ObjectStore
 
 _log = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from omnigraph.clock import Clock
     from omnigraph.names import BranchName
-    from omnigraph.store.locks import FileLocks
-    from omnigraph.store.objects import ObjectStore, StoredObject
+    from omnigraph.store.file_locks import FileLocks
+    from omnigraph.store.objects.protocol import ObjectStore, StoredObject
 
 RENEW_S: Final = 2.0
 EXPIRE_S: Final = 10.0

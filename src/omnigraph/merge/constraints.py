@@ -14,15 +14,15 @@ import pyarrow as pa
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.stage import Part, StoredPart, TableWork
 from omnigraph.schema import EdgeType
-from omnigraph.write.columns import is_in
-from omnigraph.write.delta import GraphDelta, TableDelta, WriteMode
-from omnigraph.write.validate import Validated, validate
-from omnigraph.write.violations import ValidationError, Violation, ViolationLog
+from omnigraph.write.rules.validate import Validated, validate
+from omnigraph.write.rules.violations import ValidationError, Violation, ViolationLog
+from omnigraph.write.stage.columns import is_in
+from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
     from omnigraph.schema import Catalog, NodeType
-    from omnigraph.write.locate import StoredRows
+    from omnigraph.write.stage.stored_rows import StoredRows
 
 _UNBOUNDED: Final = 1 << 62
 _KINDS: Final = {

@@ -48,9 +48,9 @@ from omnigraph.merge.stage import TableWork, stage_table
 from omnigraph.merge.workers import LocalMergeWorkers
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.sidecar import Adoption
-from omnigraph.write.external_blobs import ExternalBlobs
-from omnigraph.write.locate import StoredRows
-from omnigraph.write.protocol import WriteJob
+from omnigraph.write.commit.committer import WriteJob
+from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.write.stage.stored_rows import StoredRows
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, GraphCommit, Repository, Snapshot
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from omnigraph.merge.workers import MergeWorkers
     from omnigraph.schema import Catalog, EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.write.protocol import Committer
-    from omnigraph.write.validate import Validated
+    from omnigraph.write.commit.committer import Committer
+    from omnigraph.write.rules.validate import Validated
 
 ATTEMPTS_MAX: Final = 5
 

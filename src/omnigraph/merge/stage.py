@@ -23,7 +23,7 @@ from omnigraph.manifest.forks import write_base
 from omnigraph.merge.workers import KeptRows, RowTarget
 from omnigraph.store.blob_contents import with_blobs
 from omnigraph.store.records import ROW_ID
-from omnigraph.write.protocol import TableWrite
+from omnigraph.write.commit.committer import TableWrite
 
 if TYPE_CHECKING:
     from omnigraph.changes.table_changes import Numbers, RowRefs
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import WrittenFragment
-    from omnigraph.write.external_blobs import ExternalBlobs
-    from omnigraph.write.locate import Located, StoredRows
+    from omnigraph.write.stage.external_blobs import ExternalBlobs
+    from omnigraph.write.stage.stored_rows import Located, StoredRows
 
 _BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS_MAX: Final = 8_192

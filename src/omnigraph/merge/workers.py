@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.schema import EdgeType, NodeType
     from omnigraph.store.datasets import DatasetStore
     from omnigraph.store.records import DatasetVersion, WrittenFragment
-    from omnigraph.write.external_blobs import ExternalBlobs
+    from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 _EXTERNAL_ROWS_AT_ONCE: Final = 16
 """How many rows with external blobs are in memory at once: their sizes are not known before."""

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import EntityId, NearestRanking, PropertyValue, Ranking, TextMatch
-from omnigraph.read.adjacency import AdjacencySource
-from omnigraph.read.bindings import Bindings
+from omnigraph.read.access.adjacency import AdjacencySource
+from omnigraph.read.access.residents import ResidentColumns
+from omnigraph.read.access.tables import TableReader
+from omnigraph.read.access.text import TextMatcher
 from omnigraph.read.columns import column_name, stored_column
 from omnigraph.read.limits import Guard
 from omnigraph.read.profile import Profile
-from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.rows import RowIds, RowTable
-from omnigraph.read.tables import TableReader
-from omnigraph.read.text import TextMatcher
 from omnigraph.search.coverage import IndexFacts
 
 Embed: TypeAlias = Callable[[NearestRanking, str], tuple[float, ...]]

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
+from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
     AntiJoin,
     Bm25Ranking,
@@ -31,27 +32,29 @@ from omnigraph.query.plan.plan import (
     SameId,
     Score,
 )
-from omnigraph.read.aggregate import GroupedResult, distinct_result
-from omnigraph.read.anti_join import anti_join
-from omnigraph.read.bindings import Bindings
+from omnigraph.read.access.kept_columns import KeptColumns
+from omnigraph.read.access.paths import PathChooser, Spent, TraversalSettings
+from omnigraph.read.access.residents import ResidentColumns
+from omnigraph.read.access.tables import TableReader
+from omnigraph.read.access.text import StoreTextMatcher
 from omnigraph.read.columns import ID, stored_column
 from omnigraph.read.context import Context, Embed
-from omnigraph.read.expand import close_cycle, expand_rows
 from omnigraph.read.explain import describe, explain_plan
-from omnigraph.read.filter import filter_rows
-from omnigraph.read.fold import fold_hop, foldable
-from omnigraph.read.join import cross_join
-from omnigraph.read.kept_columns import KeptColumns
 from omnigraph.read.limits import NO_LIMITS, Guard, Limits
 from omnigraph.read.liveness import ignores_repeats, live_after, result_variables
-from omnigraph.read.optional import optional_match
-from omnigraph.read.order import order_result, order_rows
-from omnigraph.read.paths import PathChooser, Spent, TraversalSettings
+from omnigraph.read.operators.aggregate import GroupedResult, distinct_result
+from omnigraph.read.operators.anti_join import anti_join
+from omnigraph.read.operators.expand import close_cycle, expand_rows
+from omnigraph.read.operators.filter import filter_rows
+from omnigraph.read.operators.fold import fold_hop, foldable
+from omnigraph.read.operators.join import cross_join
+from omnigraph.read.operators.optional import optional_match
+from omnigraph.read.operators.order import order_result, order_rows
+from omnigraph.read.operators.project import project, values_of
+from omnigraph.read.operators.rank import fuse, ranked_scan
+from omnigraph.read.operators.scan import scan_columns, scan_nodes
 from omnigraph.read.planner import Statistics, arrange
 from omnigraph.read.profile import Profile
-from omnigraph.read.project import project, values_of
-from omnigraph.read.rank import fuse, ranked_scan
-from omnigraph.read.residents import ResidentColumns
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.read.rows import (
     ONE_ROW,
@@ -61,13 +64,10 @@ from omnigraph.read.rows import (
     distinct_rows,
     is_ascending,
 )
-from omnigraph.read.scan import scan_columns, scan_nodes
 from omnigraph.read.table_keys import node_key
-from omnigraph.read.tables import TableReader
-from omnigraph.read.text import StoreTextMatcher
 from omnigraph.search.coverage import IndexFacts
-from omnigraph.search.text_indexes import TextIndexes
-from omnigraph.search.topology_cache import Topologies
+from omnigraph.search.text.indexes import TextIndexes
+from omnigraph.search.topology.cache import Topologies
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,9 +24,9 @@ from omnigraph.query.plan.plan import (
 from omnigraph.query.plan.print_plan import operator_line, predicate_text
 from omnigraph.read.columns import stored_column
 from omnigraph.read.context import Context
-from omnigraph.read.filter import stored_values
+from omnigraph.read.operators.filter import stored_values
+from omnigraph.read.operators.predicates import conjuncts, push_down
 from omnigraph.read.planner import Statistics, estimated_fanout, estimated_nodes
-from omnigraph.read.predicates import conjuncts, push_down
 from omnigraph.read.profile import OperatorTrace
 from omnigraph.read.table_keys import node_key
 

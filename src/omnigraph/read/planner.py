@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
     AllOf,
     AntiJoin,
@@ -37,7 +38,6 @@ from omnigraph.query.plan.plan import (
     TextMatch,
 )
 from omnigraph.query.plan.walk import predicate_variables
-from omnigraph.read.bindings import Bindings
 from omnigraph.read.table_keys import edge_key, node_key
 
 EQUALITY_ROWS: Final = 10.0

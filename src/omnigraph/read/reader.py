@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
+from omnigraph.query.bindings import Bindings
 from omnigraph.query.cache import TextCache
 from omnigraph.query.compile import compile_query
 from omnigraph.query.language.parse import QueryText, parse_queries, text_length
@@ -14,14 +15,13 @@ from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
 from omnigraph.query.stored import QueryKindError, require_kind, select_query
-from omnigraph.read.bindings import Bindings
 from omnigraph.read.context import Embed
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.limits import Limits
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.schema import Catalog, compile_stored, read_ir
-from omnigraph.search.embedding import LazyEmbeddingClient
-from omnigraph.search.topology_cache import Topologies
+from omnigraph.search.embedding.client import LazyEmbeddingClient
+from omnigraph.search.topology.cache import Topologies
 
 _MICROSECONDS_PER_MILLISECOND = 1000
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.search.csr import sorted_distinct
+from omnigraph.search.topology.csr import sorted_distinct
 
 RowIds: TypeAlias = npt.NDArray[np.int64]
 Positions: TypeAlias = npt.NDArray[np.intp]

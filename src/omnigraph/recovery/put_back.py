@@ -20,9 +20,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Requirements, Updates
 from omnigraph.recovery.audit import RecoveryKind, RecoveryRecord, TableOutcome
-from omnigraph.recovery.failpoints import hit
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

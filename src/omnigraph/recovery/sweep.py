@@ -25,6 +25,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from omnigraph.errors import CorruptError, NotFoundError
+from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Requirements, Updates
 from omnigraph.manifest.errors import (
     CommitSettledError,
@@ -38,7 +39,6 @@ from omnigraph.manifest.turn import take_unless_held
 from omnigraph.names import BranchName
 from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
 from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
-from omnigraph.recovery.failpoints import hit
 from omnigraph.recovery.observe import completed, observe, pinned_version, published_on_lineage
 from omnigraph.recovery.put_back import RECOVERY_ACTOR, are_explained, late_moves, put_back
 from omnigraph.recovery.sidecar import FOLDER, Sidecar, UnreadableSidecarError, read_sidecar

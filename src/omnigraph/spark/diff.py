@@ -24,7 +24,7 @@ from omnigraph.spark.diff_tasks import (
     ReadCandidates,
     candidate_frame,
 )
-from omnigraph.spark.source_tables import grouped_by_rows
+from omnigraph.spark.source.tables import grouped_by_rows
 from omnigraph.spark.types import spark_schema
 from omnigraph.store.records import DatasetVersion
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from omnigraph.manifest import Entry, Snapshot
     from omnigraph.store import StoreSettings
-
 BUCKET_ROWS: Final = 250_000
 """So many candidates of both sides are compared by one task."""
 

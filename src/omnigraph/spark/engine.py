@@ -19,23 +19,23 @@ from omnigraph.engine import (
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
-from omnigraph.spark.frames import PinnedGraph, graphframe, to_spark
 from omnigraph.spark.jobs import Jobs
-from omnigraph.spark.load import SparkLoader, SparkSource, Tuning
+from omnigraph.spark.load.inputs import expand, plan_lines, plan_tables, plan_values
+from omnigraph.spark.load.loader import SparkLoader, SparkSource, Tuning
+from omnigraph.spark.maintenance import spark_workers
 from omnigraph.spark.merge import spark_merge_workers
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
-from omnigraph.spark.sources import expand, plan_lines, plan_tables, plan_values
-from omnigraph.spark.upkeep import spark_workers
+from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from omnigraph.maintenance.workers import UpkeepWorkers
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.merge.workers import MergeWorkers
-    from omnigraph.write.export import ExportPlan, ExportResult
-    from omnigraph.write.load_result import LoadResult
-    from omnigraph.write.upkeep_workers import UpkeepWorkers
+    from omnigraph.write.export.exporter import ExportPlan, ExportResult
+    from omnigraph.write.load.result import LoadResult
 
 _PARALLELISM: Final = "spark.default.parallelism"
 _RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.spark.jobs import Jobs
 from omnigraph.spark.progress import Progress
 from omnigraph.store import StoreSettings, open_store
-from omnigraph.write.export import (
+from omnigraph.write.export.exporter import (
     ExportedFile,
     ExportPlan,
     ExportResult,

@@ -44,9 +44,9 @@ from omnigraph.spark.diff_tasks import (
     opened_version,
     refs_of,
 )
-from omnigraph.spark.side_files import SideFiles
+from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.store import open_store
-from omnigraph.write.staging_record import DatasetBase, StagingRecords
+from omnigraph.write.stage.staging_record import DatasetBase, StagingRecords
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Repository, Snapshot

@@ -135,7 +135,7 @@ def get_spark(*, master: str | None = None, remote: str | None = None) -> SparkS
 
 def register(spark: SparkSession) -> None:
     """Make the format `omnigraph` known to a session whose workers do not find it by themselves."""
-    from omnigraph.spark.source import OmnigraphSource  # noqa: PLC0415 needs the optional library
+    from omnigraph.spark.source.data_source import OmnigraphSource  # noqa: PLC0415 needs the optional library
 
     spark.dataSource.register(OmnigraphSource)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.store.connect import Store, StoreSettings, open_store
 
 if TYPE_CHECKING:
-    from omnigraph.spark.side_files import SideFiles
+    from omnigraph.spark.load.side_files import SideFiles
     from omnigraph.store.durability import Durability
     from omnigraph.store.uri import Root
 

@@ -5,7 +5,7 @@ Importing this package loads neither: see `omnigraph.store.connect`.
 
 from omnigraph.store.connect import Store, StoreSettings, connect, open_objects, open_store
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects.protocol import ObjectStore
 
 __all__ = [
     "DatasetHandle",

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from omnigraph.store.beside import Beside, InThreads
+from omnigraph.store.background import Beside, InThreads
 from omnigraph.store.digests import Ledger
 from omnigraph.store.durability import DiskFlusher, Durability, NoFlusher, flusher_for
-from omnigraph.store.local_objects import LocalObjectStore
+from omnigraph.store.objects.local import LocalObjectStore
 from omnigraph.store.uri import Root, parse_root
 
 if TYPE_CHECKING:
     from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.objects import ObjectStore
+    from omnigraph.store.objects.protocol import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def open_objects(
     """Open the objects alone, without loading Lance."""
     if settings.root.is_local:
         return LocalObjectStore(settings.root, flusher)
-    from omnigraph.store.cloud_objects import CloudObjectStore  # noqa: PLC0415 - heavy, optional
+    from omnigraph.store.objects.cloud import CloudObjectStore  # noqa: PLC0415 - heavy, optional
 
     return CloudObjectStore(settings.root, settings.storage_options)
 
@@ -96,7 +96,7 @@ def _open_datasets(
     flusher: DiskFlusher | NoFlusher,
     ledger: Ledger,
 ) -> DatasetStore:
-    from omnigraph.store.lance_store import LanceStore  # noqa: PLC0415 - heavy, not fork-safe
+    from omnigraph.store.lance.store import LanceStore  # noqa: PLC0415 - heavy, not fork-safe
 
     return LanceStore(
         settings.root,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from omnigraph.store.objects import ObjectInfo, ObjectStore, StoredObject
+from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore, StoredObject
 
 
 class CountingObjectStore:

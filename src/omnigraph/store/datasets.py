@@ -24,7 +24,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from omnigraph.store.filters import Filter
-from omnigraph.store.objects import ObjectInfo
+from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import (
     BranchInfo,
     CleanupReport,

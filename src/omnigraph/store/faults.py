@@ -30,7 +30,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.store.beside import InTurn
+from omnigraph.store.background import InTurn
 from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.fault_plan import (
@@ -41,7 +41,7 @@ from omnigraph.store.fault_plan import (
     SimulatedDeath,
     sweep,
 )
-from omnigraph.store.objects import ObjectInfo, ObjectStore, StoredObject
+from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore, StoredObject
 from omnigraph.store.records import (
     BranchInfo,
     CleanupReport,

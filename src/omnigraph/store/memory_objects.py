@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.store.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError
-from omnigraph.store.objects import ObjectInfo, StoredObject
+from omnigraph.store.objects.protocol import ObjectInfo, StoredObject
 from omnigraph.store.uri import checked_path
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import ConflictError, OmnigraphError
+from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Entry, Registration
 from omnigraph.manifest.errors import SchemaApplyInProgressError
 from omnigraph.manifest.forks import write_base
@@ -28,14 +29,13 @@ from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import MAIN, BranchName, split_table_key
 from omnigraph.recovery import WriterKind
-from omnigraph.recovery.failpoints import hit
 from omnigraph.recovery.sidecar import Adoption
 from omnigraph.schema import compile_stored, plan_schema, read_ir
 from omnigraph.schema.migration.steps import DropProperty, DropType
 from omnigraph.store.records import CleanupRequest
-from omnigraph.write.protocol import TableWrite, WriteJob
-from omnigraph.write.rewrite import TableChange
-from omnigraph.write.stored_checks import StoredTable, check_stored_rows, validated_steps
+from omnigraph.write.commit.committer import TableWrite, WriteJob
+from omnigraph.write.rules.stored_checks import StoredTable, check_stored_rows, validated_steps
+from omnigraph.write.stage.rewrite_table import TableChange
 
 if TYPE_CHECKING:
     from omnigraph.manifest import GraphCommit, Repository
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         SourceText,
     )
     from omnigraph.schema.compiled.jsonform import JsonObject
-    from omnigraph.write.protocol import Committer
+    from omnigraph.write.commit.committer import Committer
 
 _log = logging.getLogger(__name__)
 

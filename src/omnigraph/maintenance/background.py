@@ -1,0 +1,290 @@
+"""What a handle does behind its writes, off the caller's path.
+
+Every commit of a handle is noted. A background thread wakes up when `URGENT_COMMITS` have gathered,
+or `PAUSE_S` after the first, and
+
+1. adds the commits to the derived commit tables, all of them in one append, and the sums of the
+   files that were written to `_checksums.lance`: when many have gathered, or it is quiet;
+2. compacts a table that has gathered more than `SMALL_MAX` small fragments, or fragments with
+   deleted rows, under the ordinary protocol. The same goes for `__manifest` and these tables.
+
+While writes keep coming that is all: a look at the fragments costs nothing, and what one run costs
+is spread over `SMALL_MAX` writes. Indexes are extended when more than `UNCOVERED_ROWS_MAX` rows lie
+outside of them, or, once a handle has been quiet for a pause, more than `UNCOVERED_MAX` fragments:
+every probe has to read those. What a large load has left without an index is not touched: that
+would keep a process from ending for as long as the load took. Then the thread ends. Closing the
+handle does the rest in the caller's thread.
+
+Small is relative: fragments are sorted into sizes by powers of `_TIER_FACTOR`, and only fragments
+up to the size of which there are too many are rewritten. So a table of a million rows is not
+rewritten because of 65 new ones, and the number of fragments grows with the logarithm of the rows.
+
+Nothing here can fail a write: a problem is logged, and the next commit tries again. A process that
+dies leaves the commit tables behind, and whoever opens the graph for writing brings them up to
+date. `enabled=False` starts no thread: writers record what they did, nothing is tidied.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.maintenance.indices import uncovered
+from omnigraph.maintenance.table_maintenance import tidy_dataset
+from omnigraph.manifest.checksums import BATCH_FILES
+from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS
+from omnigraph.manifest.tidy import tidy
+from omnigraph.recovery import WriterKind
+from omnigraph.store.records import CompactionOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omnigraph.maintenance.optimize import Upkeep
+    from omnigraph.manifest import GraphCommit, Repository
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.store.records import FragmentInfo
+    from omnigraph.write.commit.committer import WriteJob
+
+SMALL_MAX: Final = 64
+UNCOVERED_MAX: Final = 8
+"""A probe reads every fragment that its index does not cover: more than this cost too much."""
+UNCOVERED_ROWS_MAX: Final = 2_048
+"""Nor may a probe read more rows than this beside its index."""
+TAIL_ROWS_MAX: Final = 100_000
+"""More rows than this are no tail of small writes: indexing a load is for `optimize`."""
+URGENT_COMMITS: Final = 32
+"""So many commits of its own wake a handle up before its pause is over."""
+PAUSE_S: Final = 0.25
+_TIER_FACTOR: Final = 32
+_TARGET_ROWS_MAX: Final = 1_000_000
+_OWN_KINDS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
+
+_log = logging.getLogger(__name__)
+
+
+def tail_to_compact(fragments: Sequence[FragmentInfo]) -> CompactionOptions | None:
+    """Say up to which size fragments are worth rewriting together; None when none are."""
+    target = _TIER_FACTOR
+    while target <= _TARGET_ROWS_MAX * _TIER_FACTOR:
+        bound = min(target, _TARGET_ROWS_MAX)
+        if sum(fragment.rows < bound for fragment in fragments) > SMALL_MAX:
+            return CompactionOptions(target_rows=bound)
+        target *= _TIER_FACTOR
+    if sum(fragment.deleted_rows > 0 for fragment in fragments) > SMALL_MAX:
+        return CompactionOptions(target_rows=1, deleted_share_min=0.0)
+    return None
+
+
+@dataclass
+class _Noted:
+    """What has been written since somebody looked."""
+
+    tables: set[tuple[Incarnation, str]] = field(default_factory=set)
+    branches: set[Incarnation] = field(default_factory=set)
+    commits: list[GraphCommit] = field(default_factory=list)
+    has_files: bool = False
+    """Whether files were written that no commit stands for."""
+
+    def __bool__(self) -> bool:
+        return bool(self.branches or self.commits or self.has_files)
+
+    def add(self, other: _Noted) -> None:
+        self.tables |= other.tables
+        self.branches |= other.branches
+        self.commits += other.commits
+        self.has_files |= other.has_files
+
+
+class AutoOptimize:
+    """Notes the commits of one handle and tidies up behind them. Safe to share between threads."""
+
+    def __init__(self, repository: Repository, upkeep: Upkeep, *, enabled: bool = True) -> None:
+        self._repository = repository
+        self._upkeep = upkeep
+        self._enabled = enabled
+        self._wake = threading.Condition()
+        self._noted = _Noted()
+        self._written = 0
+        self._closers = 0
+        self._worker: threading.Thread | None = None
+
+    def note(self, job: WriteJob) -> None:
+        """Remember which tables a commit has written."""
+        if not self._enabled or job.kind in _OWN_KINDS:
+            return
+        with self._wake:
+            self._written += 1
+            self._noted.tables.update((job.incarnation, table.table_key) for table in job.tables)
+            self._noted.branches.add(job.incarnation)
+            self._rouse()
+
+    def record(self, commit: GraphCommit) -> None:
+        """Let a commit get into the derived tables: soon, or at once without a worker."""
+        if not self._enabled:
+            self._repository.commit_tables.record([commit])
+            self._repository.checksums.record()
+            return
+        with self._wake:
+            self._noted.commits.append(commit)
+            self._rouse()
+
+    def record_files(self) -> None:
+        """Let the sums of files be stored that no commit stands for, such as those of a branch."""
+        if not self._enabled:
+            self._repository.checksums.record()
+            return
+        with self._wake:
+            self._noted.has_files = True
+            self._rouse()
+
+    def close(self) -> None:
+        """Tidy up what this handle has written; nothing of it goes on afterwards."""
+        self._stop()
+        try:
+            noted = self._take()
+            self._record(noted)
+            if self._enabled:
+                self._tidy(noted, is_quiet=True)
+            # Tidying up commits too, and a worker for that would write after this call.
+            self._record_noted()
+            self._repository.checksums.record()
+        finally:
+            self._go_on()
+
+    def record_rest(self) -> None:
+        """Record what is still waiting, when the process ends without closing the handle."""
+        self._stop()
+        self._record(self._take())
+        self._repository.checksums.record()
+
+    # -- the worker -------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """Let the worker finish what it is at, and start no other; noted work stays noted."""
+        with self._wake:
+            self._closers += 1
+            self._wake.notify_all()
+            worker = self._worker
+        if worker is not None:
+            worker.join()
+
+    def _go_on(self) -> None:
+        """Allow workers again; one starts at once when somebody has written meanwhile."""
+        with self._wake:
+            self._closers -= 1
+            if self._noted:
+                self._rouse()
+
+    def _rouse(self) -> None:
+        """Start the worker, or wake it up when much is waiting; the caller holds the lock."""
+        is_running = self._worker is not None and self._worker.is_alive()
+        if not is_running and not self._closers:
+            self._worker = threading.Thread(target=self._work, name="auto-optimize", daemon=True)
+            _LIVE.add(self)
+            self._worker.start()
+        elif self._is_urgent():
+            self._wake.notify()
+
+    def _is_urgent(self) -> bool:
+        return self._closers > 0 or self._written >= URGENT_COMMITS
+
+    def _work(self) -> None:
+        waiting = _Noted()
+        while True:
+            with self._wake:
+                self._wake.wait_for(self._is_urgent, timeout=PAUSE_S)
+                fresh, self._noted, self._written = self._noted, _Noted(), 0
+                is_quiet = not fresh
+                if self._closers or (is_quiet and not waiting):
+                    fresh.add(waiting)
+                    self._noted, self._worker = fresh, None
+                    return
+            self._record(fresh)
+            waiting.add(_Noted(fresh.tables, fresh.branches, has_files=not is_quiet))
+            self._tidy(waiting, is_quiet=is_quiet)
+            if is_quiet or self._repository.checksums.waiting >= BATCH_FILES:
+                self._repository.checksums.record()
+            if is_quiet:
+                waiting = _Noted()
+
+    def _take(self) -> _Noted:
+        with self._wake:
+            noted, self._noted, self._written = self._noted, _Noted(), 0
+        return noted
+
+    def _record_noted(self) -> None:
+        """Record the commits that are noted; what they have written stays noted."""
+        with self._wake:
+            commits, self._noted.commits = self._noted.commits, []
+        self._record(_Noted(commits=commits))
+
+    def _record(self, noted: _Noted) -> None:
+        if noted.commits:
+            self._repository.commit_tables.record(noted.commits)
+
+    def _tidy(self, noted: _Noted, *, is_quiet: bool) -> None:
+        for incarnation in sorted(noted.branches):
+            keys = sorted(key for owner, key in noted.tables if owner == incarnation)
+            try:
+                self._tidy_branch(incarnation, keys, is_quiet=is_quiet)
+            except OmnigraphError as error:
+                _log.info("tidying up on branch %s was put off: %s", incarnation.branch, error)
+            except RuntimeError:
+                if threading.main_thread().is_alive():
+                    raise
+                return  # The interpreter is going down and starts no threads any more.
+
+    def _tidy_branch(
+        self, incarnation: Incarnation, keys: Iterable[str], *, is_quiet: bool
+    ) -> None:
+        datasets, reader = self._repository.store.datasets, self._repository.reader
+        entries = reader.latest(incarnation).entries
+        due: dict[str, CompactionOptions | None] = {}
+        wants_indexes, is_small = is_quiet, True
+        for key in keys:
+            entry = entries.get(key)
+            if entry is None or entry.owner != incarnation.text:
+                continue
+            handle = datasets.open(
+                entry.location, branch=entry.table_branch, version=entry.table_version
+            )
+            options = tail_to_compact(handle.fragments())
+            fragments, rows = uncovered(handle) if options or is_quiet else (0, 0)
+            is_tail = rows <= TAIL_ROWS_MAX
+            if options is not None or (fragments > UNCOVERED_MAX and is_tail):
+                due[key] = options
+                wants_indexes |= rows > UNCOVERED_ROWS_MAX
+                is_small &= is_tail
+        if due:
+            with_indexes = wants_indexes and is_small
+            self._upkeep.compact_tail(incarnation, due, with_indexes=with_indexes)
+        self._tidy_manifest(incarnation)
+        for location in (COMMITS, COMMIT_ACTORS, CHECKSUMS):
+            if datasets.exists(location):
+                handle = datasets.open(location)
+                if len(handle.fragments()) > SMALL_MAX:
+                    tidy_dataset(datasets, location)
+
+    def _tidy_manifest(self, incarnation: Incarnation) -> None:
+        """Compact the small fragments of a branch's manifest."""
+        reader = self._repository.reader
+        fragments = reader.open(incarnation, reader.head_version(incarnation)).fragments()
+        options = tail_to_compact(fragments)
+        if options is not None:
+            tidy(self._repository, incarnation, options)
+
+
+_LIVE: Final[WeakSet[AutoOptimize]] = WeakSet()
+
+
+@atexit.register
+def _end_workers() -> None:
+    """Let no worker be inside the library while the interpreter goes down."""
+    for handle in list(_LIVE):
+        handle.record_rest()

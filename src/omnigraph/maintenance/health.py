@@ -1,0 +1,162 @@
+"""Examines a graph: what is wrong with it, what slows it down, and what to do about each.
+
+Nothing is changed but one small object, which is written and removed again to try the storage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.errors import ConflictError, OmnigraphError
+from omnigraph.maintenance.indices import plan_indexes
+from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.recovery import Verdict, find_broken_manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.recovery import Recovery
+    from omnigraph.schema import EdgeType, NodeType
+
+FRAGMENTS_MANY: Final = 64
+"""More small fragments than this make reads slow."""
+_ROWS_SMALL: Final = 100_000
+_LEFTOVER_AGE_S: Final = 3_600
+
+
+class Health(StrEnum):
+    """How a finding is meant."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Works, and could be better."""
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at; `remedy` is the command or step that helps."""
+
+    topic: str
+    health: Health
+    message: str
+    remedy: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the finding as programs see it."""
+        shape: dict[str, object] = {
+            "topic": self.topic,
+            "status": str(self.health),
+            "message": self.message,
+        }
+        if self.remedy is not None:
+            shape["remedy"] = self.remedy
+        return shape
+
+
+def examine(
+    repository: Repository, recovery: Recovery, snapshot: Snapshot, *, try_writing: bool
+) -> list[Finding]:
+    """Look at storage, pending recoveries, fragments and indexes of one snapshot."""
+    findings = [_storage(repository)] if try_writing else []
+    findings.append(_pending(recovery))
+    findings.extend(_manifests(repository))
+    findings.extend(_leftovers(repository))
+    findings.extend(_tables(snapshot, repository.root))
+    return findings
+
+
+def _storage(repository: Repository) -> Finding:
+    """Try what turns and records rest on: an object that exists is never written again."""
+    objects = repository.store.objects
+    path = f"__staging/probe-{repository.clock.ulid()}"
+    try:
+        objects.put_if_absent(path, b"probe")
+        try:
+            objects.put_if_absent(path, b"again")
+        except ConflictError:
+            return Finding("storage", Health.OK, "can be written, and put-if-absent holds")
+        finally:
+            objects.delete(path)
+    except OmnigraphError as error:
+        return Finding(
+            "storage",
+            Health.PROBLEM,
+            f"cannot be written: {error}",
+            "check permissions, credentials and the endpoint",
+        )
+    return Finding(
+        "storage",
+        Health.PROBLEM,
+        "writes an object that exists already: two writers would overwrite each other",
+        "use storage with conditional writes",
+    )
+
+
+def _pending(recovery: Recovery) -> Finding:
+    pending = recovery.status()
+    if not pending:
+        return Finding("recovery", Health.OK, "nothing pending")
+    stuck = [each for each in pending if each.verdict is Verdict.STOP]
+    if stuck:
+        blocked = sorted({f"branch '{each.branch}'" if each.branch else "graph" for each in stuck})
+        return Finding(
+            "recovery",
+            Health.PROBLEM,
+            f"{len(stuck)} records cannot be settled and block the {', the '.join(blocked)}",
+            f"after a look at the tables: `omnigraph recovery quarantine {stuck[0].operation_id}"
+            " --confirm`",
+        )
+    return Finding(
+        "recovery",
+        Health.PROBLEM,
+        f"{len(pending)} unfinished writes are pending",
+        "the next write settles them; see `omnigraph recovery status`",
+    )
+
+
+def _manifests(repository: Repository) -> Iterator[Finding]:
+    for broken in find_broken_manifests(repository):
+        yield Finding(
+            "manifest",
+            Health.PROBLEM,
+            f"branch '{broken.branch}' cannot be read: {broken.problem}",
+            f"omnigraph repair {repository.root}",
+        )
+
+
+def _leftovers(repository: Repository) -> Iterator[Finding]:
+    """Look for temporary files that are too old to belong to a write under way."""
+    latest = repository.clock.now_us() - _LEFTOVER_AGE_S * 1_000_000
+    old = [info for info in repository.store.objects.leftovers() if info.modified_us < latest]
+    if old:
+        yield Finding(
+            "leftovers",
+            Health.NOTE,
+            f"{len(old)} temporary files of writers that died, {sum(i.size for i in old)} bytes",
+            f"omnigraph cleanup {repository.root} --keep 10 --orphan-age 1h --confirm",
+        )
+
+
+def _tables(snapshot: Snapshot, root: str) -> Iterator[Finding]:
+    catalog = catalog_of(snapshot.schema)
+    owners: list[NodeType | EdgeType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+    optimize = f"omnigraph optimize {root}"
+    for owner in owners:
+        if owner.table_key not in snapshot.entries:
+            continue
+        handle = snapshot.open(owner.table_key)
+        small = sum(fragment.rows < _ROWS_SMALL for fragment in handle.fragments())
+        if small > FRAGMENTS_MANY:
+            message = f"{owner.table_key} has {small} small fragments"
+            yield Finding("fragments", Health.NOTE, message, optimize)
+        work = plan_indexes(handle, owner)
+        if work.segments:
+            message = f"{owner.table_key} has rows that {len(work.segments)} indexes do not cover"
+            yield Finding("indexes", Health.NOTE, message, optimize)
+        for each in work.pending:
+            message = f"{owner.table_key}: no index on {each.property} yet: {each.reason}"
+            yield Finding("indexes", Health.NOTE, message)

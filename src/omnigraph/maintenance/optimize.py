@@ -1,0 +1,512 @@
+"""`optimize` and `ensure_indices`: upkeep of all tables in one commit.
+
+Planning and rewriting happen before the turn, several tables at once. A table that moved meanwhile
+is prepared again, on what is rewritten already where that still fits, and from the beginning where
+it does not: its fragments have changed, an index covers them in another way, the schema is another
+one, or a cleanup has removed the version that was read. The last attempt prepares under the turn,
+so a busy table cannot delay maintenance for ever. A run with nothing to do publishes nothing, and
+no version is ever removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
+
+from omnigraph.errors import (
+    ConflictError,
+    CorruptError,
+    DeniedError,
+    InvalidInputError,
+    OmnigraphError,
+)
+from omnigraph.maintenance.table_maintenance import (
+    TableUpkeep,
+    UpkeepRequest,
+    declared_type,
+    prepare_table,
+    tidy_dataset,
+    work_bytes,
+)
+from omnigraph.maintenance.workers import LocalWorkers
+from omnigraph.manifest import CommitDraft
+from omnigraph.manifest.errors import (
+    ExpectedVersionMismatchError,
+    SchemaMovedError,
+    TypeNotFoundError,
+)
+from omnigraph.manifest.layout import (
+    CHECKSUMS,
+    COMMIT_ACTORS,
+    COMMITS,
+    MAIN_INCARNATION,
+    MANIFEST,
+    RECOVERIES,
+)
+from omnigraph.manifest.repository import reconcile_commits
+from omnigraph.manifest.tidy import tidy
+from omnigraph.recovery import WriterKind
+from omnigraph.schema import compile_stored, read_ir
+from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
+from omnigraph.store.records import CompactionOptions
+from omnigraph.write.commit.committer import WriteJob
+
+if TYPE_CHECKING:
+    from omnigraph.maintenance.indices import PendingIndex
+    from omnigraph.maintenance.workers import UpkeepWorkers
+    from omnigraph.manifest import Entry, GraphCommit, Repository
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.recovery import Recovery
+    from omnigraph.schema.compiled.jsonform import JsonObject
+    from omnigraph.write.commit.committer import Committer
+
+CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
+CONCURRENCY_DEFAULT: Final = 8
+_ATTEMPTS_MAX: Final = 4
+"""How often a run is prepared outside the turn before it is prepared inside."""
+_NOT_OF_A_MOVE: Final = (
+    InvalidInputError,
+    DeniedError,
+    StorageFullError,
+    StorageTimeoutError,
+)
+"""What fails again on any other version."""
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
+
+_log = logging.getLogger(__name__)
+
+Skipped = Literal["drift_needs_repair"]
+
+
+class UncleanRecoveryError(ConflictError):
+    """A dead write could not be settled; upkeep must not build on what it left."""
+
+    code = "OG-UNCLEAN-RECOVERY"
+    hint = "`omnigraph recovery status` shows what is pending"
+
+    def __init__(self, operation: str, problem: str) -> None:
+        self.operation = operation
+        self.problem = problem
+        super().__init__(f"{operation} requires a clean recovery state: {problem}")
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What upkeep did to one table."""
+
+    table_key: str
+    fragments_removed: int
+    fragments_added: int
+    committed: bool
+    skipped: Skipped | None
+    published_version: int
+    head_version: int
+    pending_indexes: tuple[PendingIndex, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        """Return the table as the command line shows it."""
+        return {
+            "type_key": self.table_key,
+            "fragments_removed": self.fragments_removed,
+            "fragments_added": self.fragments_added,
+            "committed": self.committed,
+            "skipped": self.skipped,
+            "published_dataset_version": self.published_version,
+            "lance_head_version": self.head_version,
+            "pending_indexes": [
+                {"property": pending.property, "reason": pending.reason}
+                for pending in self.pending_indexes
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class UpkeepReport:
+    """What a run did; `commit` is None when there was nothing to do."""
+
+    tables: tuple[TableReport, ...]
+    commit: GraphCommit | None
+    engine: str = "local"
+
+    @property
+    def pending(self) -> tuple[PendingIndex, ...]:
+        """The declared indexes that cannot be built yet."""
+        return tuple(pending for table in self.tables for pending in table.pending_indexes)
+
+    def to_json(self) -> JsonObject:
+        """Return `{datasets, engine}`."""
+        return {"datasets": [table.to_json() for table in self.tables], "engine": self.engine}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One kind of run."""
+
+    kind: WriterKind
+    operation: str
+    compaction: CompactionOptions | None
+    workers: UpkeepWorkers
+    wants: Callable[[Entry], bool] = lambda _: True
+    with_indexes: bool = True
+    rebuilds_indexes: bool = False
+    skips_drift: bool = True
+    """Whether a table with versions from outside is left out; otherwise it refuses the run."""
+    is_aside: bool = False
+    """Whether it runs beside somebody's writes, and must not take all processors from them."""
+
+
+class Upkeep:
+    """Runs upkeep on one graph."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        recovery: Recovery,
+        committer: Committer,
+        *,
+        concurrency: int | None = None,
+    ) -> None:
+        self._repository = repository
+        self._recovery = recovery
+        self._committer = committer
+        self._datasets = repository.store.datasets
+        self._workers = LocalWorkers(self._datasets)
+        self._concurrency = concurrency or _concurrency()
+
+    def optimize(self, workers: UpkeepWorkers | None = None) -> UpkeepReport:
+        """Compact and index every table of `main`, and compact the system tables.
+
+        The heavy part is done by `workers`, by default in this process.
+        """
+        self._require_clean("optimize")
+        workers = workers or self._workers
+        run = _Run(WriterKind.OPTIMIZE, "optimize", CompactionOptions(), workers)
+        report = self._run(MAIN_INCARNATION, run)
+        manifest = self._tidy_manifest()
+        reconcile_commits(self._repository)
+        self._repository.checksums.record()
+        self._tidy_derived()
+        self._repository.checksums.record()
+        return UpkeepReport((*report.tables, manifest), report.commit, workers.name)
+
+    def work_bytes(self) -> int:
+        """Say how large the fragments are that `optimize` would read, from manifests alone."""
+        entries = self._repository.reader.latest(MAIN_INCARNATION).entries.values()
+        return sum(work_bytes(self._datasets, entry, CompactionOptions()) for entry in entries)
+
+    def ensure_indices(self, incarnation: Incarnation) -> UpkeepReport:
+        """Build declared indexes that are missing, and fold in what they do not cover.
+
+        On a branch, tables on the main lineage of their dataset are left alone. A table that needs
+        work and has versions from outside refuses the run: `repair` comes first.
+        """
+        # What blocks another branch does not concern this one; its own refuses the commit.
+        self._recovery.sweep()
+        run = _Run(
+            WriterKind.ENSURE_INDICES,
+            "ensure_indices",
+            compaction=None,
+            workers=self._workers,
+            wants=lambda entry: incarnation.is_main or entry.table_branch is not None,
+            skips_drift=False,
+        )
+        return self._run(incarnation, run)
+
+    def rebuild_indexes(
+        self, incarnation: Incarnation, table_keys: tuple[str, ...]
+    ) -> UpkeepReport:
+        """Build the declared indexes of some tables anew, whatever is stored of them.
+
+        On a branch, tables on the main lineage of their dataset are left alone.
+        """
+        self._recovery.sweep()
+        entries = self._repository.reader.latest(incarnation).entries
+        for key in table_keys:
+            if key not in entries:
+                raise TypeNotFoundError(key, self._repository.reader.head_version(incarnation))
+        run = _Run(
+            WriterKind.ENSURE_INDICES,
+            "ensure_indices",
+            compaction=None,
+            workers=self._workers,
+            wants=lambda entry: (
+                entry.table_key in table_keys
+                and (incarnation.is_main or entry.table_branch is not None)
+            ),
+            rebuilds_indexes=True,
+            skips_drift=False,
+        )
+        return self._run(incarnation, run)
+
+    def compact_tail(
+        self,
+        incarnation: Incarnation,
+        sizes: Mapping[str, CompactionOptions | None],
+        *,
+        with_indexes: bool = True,
+    ) -> UpkeepReport:
+        """Compact the small fragments of some tables, and fold them into the indexes.
+
+        None as a size leaves the fragments of a table as they are.
+        """
+        return self._run(
+            incarnation,
+            _Run(
+                WriterKind.OPTIMIZE,
+                "optimize",
+                CompactionOptions(),
+                self._workers,
+                wants=lambda entry: entry.table_key in sizes and entry.owner == incarnation.text,
+                with_indexes=with_indexes,
+                is_aside=True,
+            ),
+            sizes=sizes,
+        )
+
+    def _require_clean(self, operation: str) -> None:
+        try:
+            self._recovery.mend_branches()
+            blocked = self._recovery.sweep().blocked
+        except CorruptError as error:
+            raise UncleanRecoveryError(operation, str(error)) from error
+        if blocked:
+            raise UncleanRecoveryError(operation, str(blocked[0])) from blocked[0]
+
+    # -- one run ----------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        incarnation: Incarnation,
+        run: _Run,
+        *,
+        sizes: Mapping[str, CompactionOptions | None] | None = None,
+    ) -> UpkeepReport:
+        earlier: dict[str, TableUpkeep] = {}
+        for _ in range(_ATTEMPTS_MAX):
+            state = self._repository.reader.latest(incarnation)
+            try:
+                prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            except StagedFilesLostError:
+                earlier = {}
+                continue
+            except OmnigraphError as error:
+                if self._moved_since(incarnation, state, error) is None:
+                    raise
+                earlier = {}
+                continue
+            earlier = prepared.tables
+            job = self._job(incarnation, state, run, prepared)
+            if not job.tables:
+                return prepared.report(commit=None)
+            try:
+                published = self._committer.commit(job)
+            except ExpectedVersionMismatchError:
+                continue
+            except (SchemaMovedError, StagedFilesLostError):
+                # What is declared has changed, or what was rewritten is gone.
+                earlier = {}
+                continue
+            return prepared.report(commit=published.commit)
+        return self._run_in_turn(incarnation, run, earlier, sizes)
+
+    def _run_in_turn(
+        self,
+        incarnation: Incarnation,
+        run: _Run,
+        earlier: Mapping[str, TableUpkeep],
+        sizes: Mapping[str, CompactionOptions | None] | None,
+    ) -> UpkeepReport:
+        branch = incarnation.branch
+        operation_id = self._repository.clock.ulid()
+        with self._committer.turn(
+            branch, operation_id=operation_id, operation=run.operation
+        ) as turn:
+            self._recovery.sweep_branch(branch)
+            state = self._repository.reader.latest(incarnation)
+            try:
+                prepared = self._prepare(incarnation, state, run, earlier, sizes)
+            except OmnigraphError as error:
+                moved = self._moved_since(incarnation, state, error)
+                if moved is None:
+                    raise
+                raise moved from error
+            job = self._job(incarnation, state, run, prepared)
+            if not job.tables:
+                return prepared.report(commit=None)
+            published = self._committer.commit_in_turn(job, turn)
+        self._committer.record(published)
+        return prepared.report(commit=published.commit)
+
+    def _moved_since(
+        self, incarnation: Incarnation, state: ManifestState, error: OmnigraphError
+    ) -> ExpectedVersionMismatchError | None:
+        """Return which table has moved, where that can be why preparing has failed.
+
+        A version that nobody publishes any more may be removed while it is read here. What the
+        storage says then depends on the file that is missing.
+        """
+        if isinstance(error, _NOT_OF_A_MOVE):
+            return None
+        now = self._repository.reader.latest(incarnation).entries
+        for key, entry in state.entries.items():
+            found = now.get(key)
+            if found is None or found.state != entry.state:
+                actual = 0 if found is None else found.table_version
+                return ExpectedVersionMismatchError(key, entry.table_version, actual)
+        return None
+
+    def _prepare(
+        self,
+        incarnation: Incarnation,
+        state: ManifestState,
+        run: _Run,
+        earlier: Mapping[str, TableUpkeep],
+        sizes: Mapping[str, CompactionOptions | None] | None,
+    ) -> _Prepared:
+        catalog = compile_stored(state.schema.source, read_ir(state.schema.ir)).catalog
+        entries = [entry for entry in state.entries.values() if run.wants(entry)]
+        heads = {entry.table_key: self._head(incarnation, entry) for entry in entries}
+        drifted = (
+            {e.table_key for e in entries if heads[e.table_key] > e.table_version}
+            if run.skips_drift
+            else set()
+        )
+        operation_id = self._repository.clock.ulid()
+
+        def prepare(entry: Entry) -> TableUpkeep:
+            known = earlier.get(entry.table_key)
+            if known is not None and known.entry.state == entry.state:
+                return known
+            compaction = run.compaction if sizes is None else sizes[entry.table_key]
+            request = UpkeepRequest(
+                incarnation, operation_id, compaction, run.with_indexes, run.rebuilds_indexes
+            )
+            declared = declared_type(catalog, entry.table_key)
+            return prepare_table(
+                self._datasets, entry, declared, request, workers=run.workers, earlier=known
+            )
+
+        wanted = [entry for entry in entries if entry.table_key not in drifted]
+        tables = dict(
+            zip((e.table_key for e in wanted), self._each(prepare, wanted, run), strict=True)
+        )
+        skipped = {key: entry for key, entry in state.entries.items() if key in drifted}
+        return _Prepared(operation_id, tables, skipped, heads)
+
+    def _each(
+        self, prepare: Callable[[Entry], TableUpkeep], entries: list[Entry], run: _Run
+    ) -> Iterable[TableUpkeep]:
+        if len(entries) <= 1 or self._concurrency == 1 or run.is_aside:
+            return [prepare(entry) for entry in entries]
+        with ThreadPoolExecutor(min(self._concurrency, len(entries)), "upkeep") as pool:
+            return list(pool.map(prepare, entries))
+
+    def _head(self, incarnation: Incarnation, entry: Entry) -> int:
+        """Return the head of a lineage; one of another branch may have gone on, rightly."""
+        if entry.owner != incarnation.text:
+            return entry.table_version
+        return self._datasets.head_version(entry.location, branch=entry.table_branch)
+
+    def _job(
+        self, incarnation: Incarnation, state: ManifestState, run: _Run, prepared: _Prepared
+    ) -> WriteJob:
+        clock = self._repository.clock
+        return WriteJob(
+            kind=run.kind,
+            incarnation=incarnation,
+            operation_id=prepared.operation_id,
+            draft=CommitDraft(
+                graph_commit_id=clock.ulid(),
+                operation=run.operation,
+                actor_id=None,
+                created_at=clock.now_us(),
+            ),
+            schema_hash=state.head.schema_hash,
+            tables=tuple(t.write for t in prepared.tables.values() if t.write is not None),
+        )
+
+    # -- system tables ----------------------------------------------------------------------------
+
+    def _tidy_manifest(self) -> TableReport:
+        reader = self._repository.reader
+        before = reader.head_version(MAIN_INCARNATION)
+        fragments = len(reader.open(MAIN_INCARNATION, before).fragments())
+        done = _tried(lambda: tidy(self._repository, MAIN_INCARNATION))
+        after = reader.head_version(MAIN_INCARNATION)
+        left = len(reader.open(MAIN_INCARNATION, after).fragments())
+        return TableReport(
+            table_key=MANIFEST,
+            fragments_removed=fragments if done else 0,
+            fragments_added=left if done else 0,
+            committed=done,
+            skipped=None,
+            published_version=after,
+            head_version=after,
+        )
+
+    def _tidy_derived(self) -> None:
+        for location in _DERIVED:
+            if self._datasets.exists(location):
+                _tried(partial(tidy_dataset, self._datasets, location))
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A run before its commit."""
+
+    operation_id: str
+    tables: dict[str, TableUpkeep]
+    drifted: Mapping[str, Entry]
+    heads: Mapping[str, int]
+
+    def report(self, *, commit: GraphCommit | None) -> UpkeepReport:
+        reports = [self._table_report(table, commit) for table in self.tables.values()]
+        reports += [
+            TableReport(
+                table_key=key,
+                fragments_removed=0,
+                fragments_added=0,
+                committed=False,
+                skipped="drift_needs_repair",
+                published_version=entry.table_version,
+                head_version=self.heads[key],
+            )
+            for key, entry in self.drifted.items()
+        ]
+        return UpkeepReport(tuple(sorted(reports, key=lambda r: r.table_key)), commit)
+
+    def _table_report(self, table: TableUpkeep, commit: GraphCommit | None) -> TableReport:
+        committed = commit is not None and table.write is not None
+        version = table.entry.table_version
+        if committed and table.write is not None:
+            version = table.write.intended_version
+        return TableReport(
+            table_key=table.entry.table_key,
+            fragments_removed=table.fragments_removed if committed else 0,
+            fragments_added=table.fragments_added if committed else 0,
+            committed=committed,
+            skipped=None,
+            published_version=version,
+            head_version=version,
+            pending_indexes=table.pending,
+        )
+
+
+def _tried(tidying: Callable[[], bool]) -> bool:
+    """Tidy a system table; the commit of the run stands whether that works or not."""
+    try:
+        return tidying()
+    except OmnigraphError as error:
+        _log.warning("a system table was not compacted: %s", error)
+        return False
+
+
+def _concurrency() -> int:
+    text = os.environ.get(CONCURRENCY_VARIABLE, "")
+    return max(1, int(text)) if text.strip().isdigit() else CONCURRENCY_DEFAULT

@@ -1,0 +1,559 @@
+"""Reads the files of a graph and compares them with what was written.
+
+1. Looked at is what the retained versions of `__manifest` need, directly or through the versions of
+   tables that they publish: versions, rows, blobs, deletions, indexes, branches and tags; then the
+   derived tables and the topologies. A file that nothing needs is nobody's damage.
+2. Existence and size are checked for all of it. Bytes are read for the sample; `__manifest`,
+   versions and refs are always in it, because they are small and everything hangs on them.
+3. What is damaged is never relied on: versions are compared before they are read, and the state of
+   a branch comes from its newest version whose files are all sound.
+4. A version of `__manifest` or a branch that has vanished is known by its checksum alone.
+5. Nothing is written but the checksums of files that have none, when that is asked for. A file
+   that was removed meanwhile, together with the version that needed it, is no damage.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Final
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.maintenance.cleanup_plan import PublishedEntry, published_entries
+from omnigraph.maintenance.scrub_report import (
+    SUMS,
+    TOPOLOGY,
+    Damage,
+    DamagedRows,
+    Problem,
+    ReadableCommits,
+    ScrubReport,
+    ScrubRequest,
+)
+from omnigraph.maintenance.scrub_rows import ROWS_BY_KIND, rows_file_of
+from omnigraph.manifest import Repository
+from omnigraph.manifest.checksums import TABLE_FOLDERS, FileSum, Sums, home_of
+from omnigraph.manifest.errors import BranchNotFoundError
+from omnigraph.manifest.layout import (
+    CHECKSUMS,
+    COMMIT_ACTORS,
+    COMMITS,
+    MAIN_INCARNATION,
+    MANIFEST,
+    RECOVERIES,
+    Incarnation,
+)
+from omnigraph.manifest.state import ManifestState
+from omnigraph.names import BranchName, nearest_name
+from omnigraph.search.topology.store import FOLDER as TOPOLOGIES
+from omnigraph.search.topology.store import topology_problem
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.digests import check_word, hash_file, is_hash, tag_digest
+from omnigraph.store.errors import ObjectNotFoundError
+from omnigraph.store.lance.layout import (
+    VERSIONS_DIR,
+    branch_of_ref,
+    branch_ref_path,
+    branch_refs_directory,
+    lineage_path,
+    manifest_path,
+    manifest_version,
+    tag_ref_path,
+)
+from omnigraph.store.objects.protocol import ObjectInfo
+from omnigraph.store.records import DatasetVersion, FileKind
+
+READERS: Final = 4
+"""How many files are read at a time."""
+_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
+_BLOB_SUFFIX: Final = ".blob"
+_ALWAYS_READ: Final = frozenset({FileKind.VERSION, FileKind.REF})
+
+Lineages = Mapping[str | None, Iterable[int]]
+"""Versions of a dataset by branch."""
+Found = tuple[Problem, str]
+
+
+def scrub(repository: Repository, request: ScrubRequest) -> ScrubReport:
+    """Compare the files that a graph needs with their checksums."""
+    with ThreadPoolExecutor(READERS, "scrub") as pool:
+        return _Scrub(repository, request, pool).run()
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What one look at one file has shown."""
+
+    problem: Found | None = None
+    is_known: bool = True
+    """Whether the file has a checksum that says something about it here."""
+    is_compared: bool = False
+    bytes_read: int = 0
+
+
+# -- the files of one dataset ----------------------------------------------------------------------
+
+
+@dataclass
+class _Place:
+    """A dataset: its files as they are, as they were written, and what is wrong with them."""
+
+    location: str
+    present: dict[str, ObjectInfo]
+    sums: Mapping[str, FileSum]
+    kinds: dict[str, FileKind] = field(default_factory=dict)
+    """The files that were looked at."""
+    problems: dict[str, Found] = field(default_factory=dict)
+
+    def versions(self, branch: str | None) -> set[int]:
+        """Return the versions of a lineage of which there is a file."""
+        return _version_numbers(self.present, self.location, branch)
+
+    def lost_versions(self, branch: str | None) -> set[int]:
+        """Return the versions of a lineage of which there is only a checksum."""
+        return _version_numbers(self.sums, self.location, branch) - self.versions(branch)
+
+    def sound(self, branch: str | None, versions: Iterable[int]) -> set[int]:
+        """Return those versions whose own file is there and undamaged."""
+        return {
+            version
+            for version in versions
+            if (path := manifest_path(self.location, branch, version)) in self.present
+            and path not in self.problems
+        }
+
+    def blobs(self) -> dict[str, list[str]]:
+        """Return the files of large values, by the file of rows that they belong to."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for path in {*self.present, *self.sums}:
+            if path.endswith(_BLOB_SUFFIX):
+                found[rows_file_of(path)].append(path)
+        return found
+
+
+def _version_numbers(paths: Iterable[str], location: str, branch: str | None) -> set[int]:
+    directory = f"{lineage_path(location, branch)}/{VERSIONS_DIR}/"
+    names = (path.removeprefix(directory) for path in paths if path.startswith(directory))
+    return {version for name in names if (version := manifest_version(name)) is not None}
+
+
+# -- the branches of the graph ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A branch: the versions of its manifest that can be relied on, and what the newest says."""
+
+    incarnation: Incarnation
+    versions: tuple[int, ...] = ()
+    state: ManifestState | None = None
+    pins: tuple[str, ...] = ()
+    """What keeps the commits of tags in the datasets."""
+    newer_lost: int = 0
+    """How many newer versions there are that cannot be relied on."""
+
+    @cached_property
+    def published(self) -> list[tuple[str, PublishedEntry]]:
+        """What the branch has ever published, with the keys of its tables."""
+        if self.state is None:
+            return []
+        return [
+            (key, each)
+            for key, history in self.state.entry_history().items()
+            for each in published_entries(history, {})
+        ]
+
+    def needed(self) -> Iterator[tuple[str, DatasetVersion]]:
+        """Yield table key and version of everything that a retained version publishes."""
+        for key, each in self.published:
+            if each.is_live_in(self.versions):
+                yield key, _version_of(each)
+
+    @cached_property
+    def commits(self) -> list[tuple[str, frozenset[DatasetVersion]]]:
+        """The commits of the branch, newest first, each with the versions that it needs."""
+        if self.state is None:
+            return []
+        found = []
+        for commit in self.state.commits():
+            shown = (commit.manifest_version,)
+            needs = {_version_of(each) for _, each in self.published if each.is_live_in(shown)}
+            own = DatasetVersion(MANIFEST, commit.manifest_branch, commit.manifest_version)
+            found.append((commit.graph_commit_id, frozenset({own, *needs})))
+        return found
+
+
+def _version_of(published: PublishedEntry) -> DatasetVersion:
+    entry = published.entry
+    return DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+
+
+# -- the work --------------------------------------------------------------------------------------
+
+
+class _Scrub:
+    """One scrub of one graph."""
+
+    def __init__(
+        self, repository: Repository, request: ScrubRequest, pool: ThreadPoolExecutor
+    ) -> None:
+        self._pool = pool
+        self._repository = repository
+        self._request = request
+        self._store = repository.store
+        self._datasets: DatasetStore = repository.store.datasets
+        self._objects = repository.store.objects
+        day = datetime.fromtimestamp(repository.clock.now_us() / 1_000_000, UTC).date()
+        self._seed = day.isoformat() if request.seed is None else request.seed
+        self._places: dict[str, _Place] = {}
+        self._lines: list[_Line] = []
+        self._names: dict[str, str] = {}
+        self._lineages: dict[str, dict[str | None, set[int]]] = {}
+        self._sums_problem: Found | None = None
+        self._damaged: list[Damage] = []
+        self._without: list[str] = []
+        self._files = self._compared = self._bytes = 0
+
+    def run(self) -> ScrubReport:
+        """Look at everything and report."""
+        self._manifest()
+        self._tables()
+        if self._request.branch is None:
+            self._derived()
+            self._topologies()
+        for place in self._places.values():
+            self._describe(place)
+        if self._sums_problem is not None:
+            problem, detail = self._sums_problem
+            self._damaged.append(Damage(CHECKSUMS, SUMS, CHECKSUMS, problem, detail))
+        adopted = self._adopt()
+        return ScrubReport(
+            files=self._files,
+            compared=self._compared,
+            bytes_read=self._bytes,
+            share=self._request.share,
+            seed=self._seed,
+            damaged=tuple(sorted(self._damaged, key=lambda damage: damage.path)),
+            without_checksum=() if adopted else tuple(sorted(self._without)),
+            adopted=adopted,
+        )
+
+    # -- what is looked at ------------------------------------------------------------------------
+
+    def _manifest(self) -> None:
+        place = self._place(MANIFEST)
+        lineages: dict[str | None, set[int]] = {}
+        for incarnation in self._incarnations(place):
+            branch = incarnation.lance_branch
+            known = place.versions(branch) | place.lost_versions(branch)
+            paths = dict.fromkeys(
+                (manifest_path(MANIFEST, branch, version) for version in known), FileKind.VERSION
+            )
+            if branch is not None:
+                paths[branch_ref_path(MANIFEST, branch)] = FileKind.REF
+            self._check(place, paths)
+            lineages[branch] = place.sound(branch, known)
+        self._lineages[MANIFEST] = lineages
+        self._check(place, self._needed(place, lineages))
+        # A branch without its ref can be read by its versions.
+        unsound = self._users(
+            place, frozenset(p for p in place.problems if place.kinds[p] is not FileKind.REF)
+        )
+        for incarnation in self._incarnations(place):
+            self._lines.append(self._line(place, incarnation, set().union(*unsound.values())))
+        self._check(place, self._pins(place))
+
+    def _incarnations(self, place: _Place) -> list[Incarnation]:
+        """Return the branches to look at, those that have lost their ref included."""
+        folder = branch_refs_directory(MANIFEST)
+        refs = {path for path in (*place.present, *place.sums) if path.startswith(f"{folder}/")}
+        found = {MAIN_INCARNATION}
+        for path in refs:
+            incarnation = Incarnation.of_lance_branch(branch_of_ref(path))
+            if incarnation is None:
+                continue
+            # A branch that was deleted has no files any more.
+            if path in place.present or place.versions(incarnation.lance_branch):
+                found.add(incarnation)
+        wanted = self._request.branch
+        if wanted is None:
+            return sorted(found)
+        name = BranchName.parse(wanted)
+        chosen = [incarnation for incarnation in found if incarnation.branch == name]
+        if not chosen:
+            near = nearest_name(name.text, [i.branch.text for i in found])
+            raise BranchNotFoundError(name.text, near)
+        return chosen
+
+    def _line(self, place: _Place, incarnation: Incarnation, unsound: set[DatasetVersion]) -> _Line:
+        branch = incarnation.lance_branch
+        known = place.versions(branch) | place.lost_versions(branch)
+        sound = sorted(
+            version
+            for version in place.sound(branch, known)
+            if DatasetVersion(MANIFEST, branch, version) not in unsound
+        )
+        for count in range(len(sound), 0, -1):
+            version = sound[count - 1]
+            try:
+                state = self._repository.reader.at(incarnation, version)
+                line = _Line(
+                    incarnation,
+                    versions=tuple(sound[:count]),
+                    state=state,
+                    pins=tuple(tag.pin for tag in state.tags.values()),
+                    newer_lost=sum(other > version for other in known),
+                )
+                line.commits  # noqa: B018 - all rows are read here, or an error says which not
+            except OmnigraphError as error:
+                path = manifest_path(MANIFEST, branch, version)
+                place.problems.setdefault(path, (Problem.UNREADABLE, str(error)))
+                continue
+            return line
+        return _Line(incarnation, newer_lost=len(known))
+
+    def _pins(self, place: _Place) -> dict[str, FileKind]:
+        """Return the pins of living tags in one dataset, as far as they are known."""
+        pins = (pin for line in self._lines if line.incarnation.is_main for pin in line.pins)
+        paths = [tag_ref_path(place.location, pin) for pin in pins]
+        return {path: FileKind.REF for path in paths if path in place.sums or path in place.present}
+
+    def _tables(self) -> None:
+        needed: dict[str, dict[str | None, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for line in self._lines:
+            for key, at in line.needed():
+                needed[at.location][at.branch].add(at.version)
+                self._names[at.location] = key
+        if any(line.state is None for line in self._lines):
+            # Nobody can say what that branch needs: whatever is stored may be it.
+            for at in self._stored_versions():
+                needed[at.location][at.branch].add(at.version)
+        for location in sorted(needed):
+            self._table(location, needed[location])
+
+    def _stored_versions(self) -> Iterator[DatasetVersion]:
+        for folder in TABLE_FOLDERS:
+            paths = [info.path for info in self._objects.list(folder)]
+            for location in sorted({home_of(path) for path in paths}):
+                own = [path for path in paths if home_of(path) == location]
+                for branch in (None, *self._datasets.branch_names(location)):
+                    for version in _version_numbers(own, location, branch):
+                        yield DatasetVersion(location, branch, version)
+
+    def _table(self, location: str, wanted: Mapping[str | None, set[int]]) -> None:
+        place = self._place(location)
+        paths: dict[str, FileKind] = {}
+        for branch, versions in wanted.items():
+            # A hard drop takes versions that old commits name; those have no checksum any more.
+            lost = place.lost_versions(branch) & versions
+            for version in place.versions(branch) | lost:
+                paths[manifest_path(location, branch, version)] = FileKind.VERSION
+            if branch is not None:
+                paths[branch_ref_path(location, branch)] = FileKind.REF
+        self._check(place, paths | self._pins(place))
+        lineages = {branch: place.sound(branch, versions) for branch, versions in wanted.items()}
+        self._lineages[location] = lineages
+        self._check(place, self._needed(place, lineages))
+
+    def _derived(self) -> None:
+        for location in _DERIVED:
+            place = self._place(location)
+            if not place.present:
+                del self._places[location]
+                continue
+            head = max(place.versions(None), default=0)
+            newest = {head}
+            if location == RECOVERIES:
+                # The others are brought up to date, or made anew, from the manifest.
+                newest |= {version for version in place.lost_versions(None) if version > head}
+            paths = (manifest_path(location, None, version) for version in newest)
+            self._check(place, dict.fromkeys(paths, FileKind.VERSION))
+            self._names[location] = location
+            self._lineages[location] = {None: place.sound(None, [head])}
+            self._check(place, self._needed(place, self._lineages[location]))
+
+    def _topologies(self) -> None:
+        for info in self._objects.list(TOPOLOGIES):
+            self._files += 1
+            if not self._is_sampled(info.path):
+                continue
+            self._compared += 1
+            self._bytes += info.size
+            problem = topology_problem(self._store, info.path)
+            if problem is not None:
+                damage = Damage(info.path, TOPOLOGY, TOPOLOGIES, Problem.CONTENT, problem)
+                self._damaged.append(damage)
+
+    def _needed(self, place: _Place, lineages: Lineages) -> dict[str, FileKind]:
+        """Return the files that versions refer to, with what belongs to them."""
+        found: dict[str, FileKind] = {}
+        for branch, versions in lineages.items():
+            chosen = set(versions)
+            read: set[int] = set()
+            for file in self._datasets.needed_files(place.location, branch=branch, versions=chosen):
+                read.add(file.version)
+                # Most files of transactions are copies that nobody reads; those have no checksum.
+                if file.kind is not FileKind.TRANSACTION or file.path in place.sums:
+                    found.setdefault(file.path, file.kind)
+            for version in chosen - read:
+                path = manifest_path(place.location, branch, version)
+                place.problems[path] = (Problem.UNREADABLE, "the version cannot be read")
+                place.kinds[path] = FileKind.VERSION
+        for path, blobs in place.blobs().items():
+            if path in found:
+                found |= dict.fromkeys(blobs, FileKind.BLOBS)
+        return found
+
+    def _users(self, place: _Place, paths: frozenset[str]) -> dict[str, set[DatasetVersion]]:
+        """Say which versions need some files; only asked for when something is damaged."""
+        found: dict[str, set[DatasetVersion]] = {path: set() for path in paths}
+        if not paths:
+            return found
+        homes = {rows_file_of(path): path for path in paths if place.kinds[path] is FileKind.BLOBS}
+        for branch, versions in self._lineages.get(place.location, {}).items():
+            known = {*versions, *place.versions(branch), *place.lost_versions(branch)}
+            for version in known:
+                path = manifest_path(place.location, branch, version)
+                if path in found:
+                    found[path].add(DatasetVersion(place.location, branch, version))
+            for file in self._datasets.needed_files(
+                place.location, branch=branch, versions=set(versions)
+            ):
+                path = homes.get(file.path, file.path)
+                if path in found:
+                    found[path].add(DatasetVersion(place.location, branch, file.version))
+            ref = None if branch is None else branch_ref_path(place.location, branch)
+            if place.location == MANIFEST and ref in found:
+                found[ref] |= {DatasetVersion(MANIFEST, branch, version) for version in known}
+        return found
+
+    # -- comparing --------------------------------------------------------------------------------
+
+    def _place(self, location: str) -> _Place:
+        present = {info.path: info for info in self._objects.list(location)}
+        place = _Place(location, present, self._sums(location).by_path)
+        self._places[location] = place
+        return place
+
+    def _sums(self, location: str) -> Sums:
+        try:
+            sums = self._repository.checksums.sums(location)
+        except OmnigraphError as error:
+            self._sums_problem = (Problem.UNREADABLE, str(error))
+            return Sums()
+        if sums.damaged_rows:
+            detail = f"{sums.damaged_rows} rows about `{location}` are not what was written"
+            self._sums_problem = self._sums_problem or (Problem.CONTENT, detail)
+        return sums
+
+    def _check(self, place: _Place, paths: Mapping[str, FileKind]) -> None:
+        """Compare files that were not looked at yet, several at a time."""
+        fresh = [path for path in sorted(paths) if path not in place.kinds]
+        place.kinds |= {path: paths[path] for path in fresh}
+
+        def compare(path: str) -> _Look:
+            return self._compare(place, path)
+
+        for path, look in zip(fresh, self._pool.map(compare, fresh), strict=True):
+            self._files += 1
+            self._compared += look.is_compared
+            self._bytes += look.bytes_read
+            if look.problem is not None:
+                place.problems[path] = look.problem
+            elif not look.is_known:
+                self._without.append(path)
+
+    def _compare(self, place: _Place, path: str) -> _Look:
+        info, known = place.present.get(path), place.sums.get(path)
+        if info is None:
+            return _Look((Problem.MISSING, "the file is not there"))
+        if known is None or is_hash(known.digest) != self._store.settings.root.is_local:
+            # The tag of an object says nothing about a file, nor the other way round.
+            return _Look(is_known=False)
+        if info.size != known.size:
+            return _Look((Problem.SIZE, f"{info.size} bytes instead of {known.size}"))
+        if not is_hash(known.digest):
+            is_same = tag_digest(info.tag) == known.digest
+            problem = None if is_same else (Problem.CONTENT, "the object was replaced")
+            return _Look(problem, is_compared=True)
+        is_read = (
+            place.location == MANIFEST
+            or place.kinds[path] in _ALWAYS_READ
+            or self._is_sampled(path)
+        )
+        return self._compare_bytes(path, known) if is_read else _Look()
+
+    def _compare_bytes(self, path: str, known: FileSum) -> _Look:
+        try:
+            size, digest = hash_file(self._store.settings.root, path)
+        except ObjectNotFoundError:
+            return _Look((Problem.MISSING, "the file is not there"))
+        except OmnigraphError as error:
+            return _Look((Problem.UNREADABLE, str(error)))
+        is_same = digest == known.digest
+        problem = None if is_same else (Problem.CONTENT, "the bytes are not what was written")
+        return _Look(problem, is_compared=True, bytes_read=size)
+
+    def _is_sampled(self, path: str) -> bool:
+        share = self._request.share
+        return share >= 1 or check_word(f"{self._seed}\0{path}") < share * 2**64
+
+    def _adopt(self) -> int:
+        if not self._request.adopt or not self._without:
+            return 0
+        return self._repository.checksums.adopt(sorted(self._without))
+
+    # -- describing damage ------------------------------------------------------------------------
+
+    def _describe(self, place: _Place) -> None:
+        users = self._users(place, frozenset(place.problems))
+        for path, (problem, detail) in place.problems.items():
+            needed_by = users[path]
+            if problem is Problem.MISSING and self._went_with_its_versions(path, needed_by):
+                continue
+            kind = place.kinds[path]
+            self._damaged.append(
+                Damage(
+                    path=path,
+                    kind=str(kind),
+                    table=self._names.get(place.location, place.location),
+                    problem=problem,
+                    detail=detail,
+                    rows=self._rows(path, kind, needed_by),
+                    commits=self._commits(needed_by) if place.location not in _DERIVED else (),
+                )
+            )
+
+    def _went_with_its_versions(self, path: str, users: set[DatasetVersion]) -> bool:
+        """Whether somebody has cleaned up since the files were listed."""
+        versions = [manifest_path(at.location, at.branch, at.version) for at in users]
+        if not versions or path in versions:
+            return False
+        return all(self._objects.head(version) is None for version in versions)
+
+    def _commits(self, users: set[DatasetVersion]) -> tuple[ReadableCommits, ...]:
+        found = []
+        for line in self._lines:
+            readable = [commit for commit, needs in line.commits if not needs & users]
+            lost = len(line.commits) - len(readable) + line.newer_lost
+            name = line.incarnation.branch.text
+            found.append(
+                ReadableCommits(name, len(readable), lost, readable[0] if readable else None)
+            )
+        return tuple(found)
+
+    def _rows(self, path: str, kind: FileKind, users: set[DatasetVersion]) -> DamagedRows | None:
+        describe = ROWS_BY_KIND.get(kind)
+        if describe is None:
+            return None
+        for at in sorted(users, key=lambda at: at.version, reverse=True):
+            try:
+                handle = self._datasets.open(at.location, branch=at.branch, version=at.version)
+                return describe(handle, path)
+            except OmnigraphError:
+                continue
+        return None

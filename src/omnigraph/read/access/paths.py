@@ -1,0 +1,244 @@
+"""Which access path an expansion takes.
+
+With F rows now, E edges, V nodes of the type at the keyed end, and `hops` the longest distance:
+
+- topology when `hops` or F is beyond its bound;
+- else the cost of *indexed* is `hops * F * E / V` when the index covers every fragment of each
+  column that is probed, else `hops * E`; that of *topology* is 0 when it is in memory or in a
+  file, which is mapped and not read, `0.15 * E` when one of an earlier state is in memory and can
+  be extended, else `1.5 * E`. Indexed wins when it is strictly cheaper.
+
+The first look assumes coverage and costs no I/O; coverage is read only when indexed would win.
+
+Whoever asks again and again pays for probes what building costs once. What indexed expansions of
+one state of an edge type have cost so far is therefore added up (`Spent`), and taken off the cost
+of building: a topology is made at the latest when it would have paid for itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.query.plan.plan import Direction, Expand
+from omnigraph.read.access.adjacency import AccessPath, Hops, IndexedHops, TopologyHops
+from omnigraph.read.access.probes import SCAN_SHARE, Probes
+from omnigraph.read.access.tables import TableReader
+from omnigraph.read.columns import SOURCE, TARGET
+from omnigraph.read.limits import Guard
+from omnigraph.read.profile import Profile
+from omnigraph.read.table_keys import edge_key, node_key
+from omnigraph.schema.catalog import EdgeType
+from omnigraph.search.cache import BoundedCache, published_version
+from omnigraph.search.coverage import IndexFacts
+from omnigraph.search.topology.cache import Topologies
+from omnigraph.store.records import DatasetVersion
+
+TRAVERSAL_MODE: Final = "OMNIGRAPH_TRAVERSAL_MODE"
+INDEXED_MAX_HOPS: Final = "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS"
+INDEXED_MAX_FRONTIER: Final = "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER"
+
+_BUILD_FACTOR: Final = 1.5
+_EXTEND_FACTOR: Final = 0.15
+PROBE_COST: Final = 5_000
+"""What asking the store at all costs, in edges: building handles so many in the same time."""
+_STATES_MAX: Final = 256
+_MODES: Final[dict[str, AccessPath]] = {
+    "indexed": "indexed",
+    "csr": "topology",
+    "topology": "topology",
+}
+_LOG: Final = logging.getLogger(__name__)
+# Whoever wants to see warnings sets up logging; without that they stay quiet.
+_LOG.addHandler(logging.NullHandler())
+
+
+class TraversalSettingError(InvalidInputError):
+    """An environment variable that steers traversal has a value that means nothing."""
+
+    code = "OG-TRAVERSAL-SETTING"
+    hint = "unset it, or give such a value"
+
+    def __init__(self, *, name: str, value: str, expected: str) -> None:
+        self.name = name
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{name} must be {expected}, and is '{value}'")
+
+
+@dataclass(frozen=True)
+class TraversalSettings:
+    """What steers the choice."""
+
+    forced: AccessPath | None = None
+    hops_max: int = 6
+    frontier_max: int = 1024
+    scan_share: int = SCAN_SHARE
+    """From which share of all nodes on indexed hops read all edges."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> TraversalSettings:
+        """Read the settings; an empty value is no value.
+
+        >>> TraversalSettings.from_environment({TRAVERSAL_MODE: "csr"}).forced
+        'topology'
+        """
+        mode = environment.get(TRAVERSAL_MODE, "").strip()
+        if mode and mode not in _MODES:
+            raise TraversalSettingError(
+                name=TRAVERSAL_MODE, value=mode, expected="'indexed' or 'csr'"
+            )
+        return cls(
+            forced=_MODES.get(mode),
+            hops_max=_bound(environment, INDEXED_MAX_HOPS, cls.hops_max),
+            frontier_max=_bound(environment, INDEXED_MAX_FRONTIER, cls.frontier_max),
+        )
+
+
+def _bound(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit():
+        raise TraversalSettingError(name=name, value=text, expected="a whole number")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class ExpandFacts:
+    """What the manifest says about an expansion."""
+
+    hops: int
+    frontier: int
+    edges: int
+    nodes: int
+    is_warm: bool
+    """Whether the topology is in memory or in a file already."""
+    is_extendable: bool = False
+    """Whether the topology of another state of these edges is in memory."""
+    spent: float = 0.0
+    """What indexed expansions of these edges have cost so far."""
+
+
+def choose_path(
+    settings: TraversalSettings, facts: ExpandFacts, is_covered: Callable[[], bool]
+) -> AccessPath:
+    """Choose the access path; `is_covered` is asked only when it matters."""
+    if settings.forced is not None:
+        return settings.forced
+    if facts.hops > settings.hops_max or facts.frontier > settings.frontier_max:
+        return "topology"
+    factor = _EXTEND_FACTOR if facts.is_extendable else _BUILD_FACTOR
+    build = 0.0 if facts.is_warm else factor * facts.edges - facts.spent
+    probes = facts.hops * facts.frontier * facts.edges / max(facts.nodes, 1)
+    if probes >= build:
+        return "topology"
+    if is_covered() or facts.hops * facts.edges < build:
+        return "indexed"
+    return "topology"
+
+
+class Spent:
+    """What indexed expansions have cost, by state of the edges. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._costs: BoundedCache[float] = BoundedCache(_STATES_MAX)
+        self._lock = threading.Lock()
+
+    def of(self, version: DatasetVersion) -> float:
+        """Return what the expansions of one edge version have cost so far."""
+        return self._costs.get(version) or 0.0
+
+    def add(self, version: DatasetVersion, facts: ExpandFacts) -> None:
+        """Count one expansion: what it looks up, and what asking costs at all."""
+        looked_up = facts.hops * facts.frontier * facts.edges / max(facts.nodes, 1)
+        with self._lock:
+            self._costs.put(version, self.of(version) + looked_up + PROBE_COST, 1)
+
+
+@dataclass(eq=False)
+class PathChooser:
+    """Gives each expansion of one query its edges."""
+
+    tables: TableReader
+    topologies: Topologies
+    indexes: IndexFacts
+    given: TraversalSettings | None
+    """None reads the environment, once per query that has a hop."""
+    guard: Guard
+    profile: Profile
+    spent: Spent = field(default_factory=Spent)
+
+    @cached_property
+    def settings(self) -> TraversalSettings:
+        """What steers the choice."""
+        return self.given or TraversalSettings.from_environment()
+
+    def hops(self, expand: Expand, frontier: int) -> Hops:
+        """Return the edges that an expansion from `frontier` rows follows."""
+        edge = _edge_type(expand)
+        facts = self._facts(expand, edge, frontier)
+        path = self._choose(expand, facts)
+        self.profile.note(access_path=path, frontier=frontier)
+        if path == "topology":
+            topology = self.topologies.get(self.tables.snapshot, edge, guard=self.guard)
+            return TopologyHops(topology, expand.direction, self.guard)
+        self.spent.add(self._version(edge), facts)
+        probes = Probes(
+            self.tables,
+            self.guard,
+            edge_key(expand.edge),
+            node_key(expand.source_type),
+            node_key(expand.target_type),
+            expand.direction,
+            self.settings.scan_share,
+        )
+        return IndexedHops(probes, self.guard)
+
+    def path(self, expand: Expand, frontier: int) -> AccessPath:
+        """Say which access path an expansion from `frontier` rows would take."""
+        return self._choose(expand, self._facts(expand, _edge_type(expand), frontier))
+
+    def _choose(self, expand: Expand, facts: ExpandFacts) -> AccessPath:
+        return choose_path(self.settings, facts, lambda: self._is_covered(expand))
+
+    def _facts(self, expand: Expand, edge: EdgeType, frontier: int) -> ExpandFacts:
+        return ExpandFacts(
+            hops=expand.max if expand.source_type == expand.target_type else 1,
+            frontier=frontier,
+            edges=self.tables.row_count(edge.table_key),
+            nodes=self.tables.row_count(node_key(expand.source_type)),
+            is_warm=self.topologies.is_at_hand(self.tables.snapshot, edge),
+            is_extendable=self.topologies.has_base(self.tables.snapshot, edge),
+            spent=self.spent.of(self._version(edge)),
+        )
+
+    def _version(self, edge: EdgeType) -> DatasetVersion:
+        return published_version(self.tables.snapshot.entry(edge.table_key))
+
+    def _is_covered(self, expand: Expand) -> bool:
+        indexes = self.indexes.of(self.tables.snapshot, edge_key(expand.edge))
+        columns = probed_columns(expand.direction)
+        gaps = [gap for gap in map(indexes.btree, columns) if not gap.is_indexed]
+        for gap in gaps:
+            _LOG.warning("edge type '%s': %s", expand.edge, gap.reason)
+        return not gaps
+
+
+def probed_columns(direction: Direction) -> tuple[str, ...]:
+    """Return the columns of the edge dataset that an expansion looks nodes up in."""
+    if direction == "both":
+        return SOURCE, TARGET
+    return (SOURCE,) if direction == "out" else (TARGET,)
+
+
+def _edge_type(expand: Expand) -> EdgeType:
+    if expand.direction == "in":
+        return EdgeType(expand.edge, expand.target_type, expand.source_type)
+    return EdgeType(expand.edge, expand.source_type, expand.target_type)

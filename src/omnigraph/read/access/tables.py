@@ -1,0 +1,298 @@
+"""The datasets of one snapshot, as one query reads them.
+
+Columns are fetched for row ids. What was read once stays for the rest of the query; few rows are
+taken one by one, many come from one scan of the columns that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.manifest import Snapshot
+from omnigraph.read.access.codes import Coded
+from omnigraph.read.access.kept_columns import KeptColumns
+from omnigraph.read.columns import ID
+from omnigraph.read.limits import Guard
+from omnigraph.read.rows import NULL, RowIds, distinct_ids, is_ascending
+from omnigraph.store.datasets import DatasetHandle
+from omnigraph.store.filters import Filter, OneOf
+from omnigraph.store.records import ROW_ID, ScanRequest
+
+TAKE_SHARE_MAX: Final = 8
+"""Rows are taken one by one while they are fewer than one in this many; else all are scanned."""
+
+LOOKUP_MAX: Final = 10_000
+"""Ids that one `in` filter asks for; more are found by reading the id column."""
+
+
+@dataclass(eq=False)
+class _Held:
+    """Columns of some rows of one dataset, by ascending row id."""
+
+    row_ids: RowIds
+    columns: dict[str, pa.Array]
+    is_whole: bool
+
+    def at(self, row_ids: RowIds, names: Sequence[str]) -> dict[str, pa.Array] | None:
+        """Return columns of rows, or None when one of the rows is not held."""
+        if row_ids is self.row_ids or np.array_equal(self.row_ids, row_ids):
+            return {name: self.columns[name] for name in names}
+        positions = self.positions(row_ids)
+        if positions is None:
+            return None
+        picks = pa.array(positions)
+        return {name: self.columns[name].take(picks) for name in names}
+
+    def positions(self, row_ids: RowIds) -> RowIds | None:
+        """Return where rows are, or None when one of them is not held."""
+        if not len(row_ids):
+            return np.empty(0, np.int64)
+        if not len(self.row_ids):
+            return None
+        found = np.searchsorted(self.row_ids, row_ids)
+        found[found == len(self.row_ids)] = 0
+        return found if (self.row_ids[found] == row_ids).all() else None
+
+
+@dataclass(eq=False)
+class TableReader:
+    """Reads the datasets of one snapshot."""
+
+    snapshot: Snapshot
+    guard: Guard
+    kept: KeptColumns = field(default_factory=KeptColumns)
+    """Columns that outlive the query."""
+    _handles: dict[str, DatasetHandle] = field(default_factory=dict)
+    _held: dict[str, list[_Held]] = field(default_factory=dict)
+
+    def handle(self, table_key: str) -> DatasetHandle:
+        """Open a dataset at its published version."""
+        if table_key not in self._handles:
+            self._handles[table_key] = self.snapshot.open(table_key)
+        return self._handles[table_key]
+
+    def row_count(self, table_key: str) -> int:
+        """Return how many rows the manifest says there are."""
+        return self.snapshot.entry(table_key).row_count
+
+    def scan(self, table_key: str, request: ScanRequest) -> pa.Table:
+        """Read rows to the end, within the limits of the query."""
+        schema, batches = self.handle(table_key).batches(request)
+        return pa.Table.from_batches(self.guard.watched(batches), schema=schema)
+
+    def columns(self, table_key: str, names: tuple[str, ...], row_filter: Filter) -> list[pa.Array]:
+        """Read columns of the rows that pass a filter, in any order of the rows."""
+        request = ScanRequest(columns=names, row_filter=row_filter)
+        schema, batches = self.handle(table_key).batches(request)
+        found = self.guard.watched(batches)
+        if len(found) == 1:
+            # Without the table around it: that is most of what a look-up of one row does here.
+            return list(found[0].columns)
+        table = pa.Table.from_batches(found, schema=schema)
+        return [one_array(column) for column in table.columns]
+
+    def fetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> dict[str, pa.Array]:
+        """Return columns for row ids, which may repeat; null where the id is `NULL`."""
+        if not columns:
+            return {}
+        if len(row_ids) and row_ids[0] != NULL and is_ascending(row_ids):
+            return self._distinct(table_key, row_ids, columns)
+        kept = self._kept_at(table_key, row_ids, columns)
+        if kept is not None:
+            return kept
+        wanted, inverse = distinct_ids(row_ids)
+        has_null = len(wanted) > 0 and wanted[0] == NULL
+        present = wanted[1:] if has_null else wanted
+        values = self._distinct(table_key, present, columns)
+        positions = inverse - 1 if has_null else inverse
+        picks = pa.array(positions, mask=positions < 0) if has_null else pa.array(positions)
+        return {name: column.take(picks) for name, column in values.items()}
+
+    def _kept_at(
+        self, table_key: str, row_ids: RowIds, columns: Sequence[str]
+    ) -> dict[str, pa.Array] | None:
+        """Return columns for row ids in any order when all of them are in memory."""
+        entry = self.snapshot.entry(table_key)
+        found = {name: self.kept.column(entry, name) for name in columns}
+        numbers = self.kept.numbers(entry)
+        if numbers is None or any(column is None for column in found.values()):
+            return None
+        places = numbers.positions(row_ids)
+        if places is None:
+            return None
+        is_null = places == NULL
+        picks = pa.array(places, mask=is_null) if is_null.any() else pa.array(places)
+        return {name: column.take(picks) for name, column in found.items() if column is not None}
+
+    def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
+        """Read columns of rows in one go and keep them, so that fetching them costs no I/O."""
+        entry = self.snapshot.entry(table_key)
+        unkept = [name for name in dict.fromkeys(columns) if self.kept.column(entry, name) is None]
+        if not unkept:
+            return
+        wanted, _ = distinct_ids(row_ids)
+        present = wanted[1:] if len(wanted) and wanted[0] == NULL else wanted
+        missing = [name for name in unkept if not self._holds(table_key, present, name)]
+        if missing and len(present):
+            found = self._distinct(table_key, present, missing)
+            self._held.setdefault(table_key, []).append(_Held(present, found, is_whole=False))
+
+    def _holds(self, table_key: str, row_ids: RowIds, column: str) -> bool:
+        return any(
+            column in held.columns and held.positions(row_ids) is not None
+            for held in self._held.get(table_key, ())
+        )
+
+    def remember(self, table_key: str, table: pa.Table, *, is_whole: bool) -> RowIds:
+        """Keep the columns of a scan that had `_rowid`, for later fetches; return its row ids."""
+        row_ids: RowIds = table[ROW_ID].to_numpy().astype(np.int64)
+        columns = {name: one_array(table[name]) for name in table.column_names if name != ROW_ID}
+        if not is_ascending(row_ids):
+            order = np.argsort(row_ids, kind="stable")
+            picks = pa.array(order)
+            row_ids = row_ids[order]
+            columns = {name: column.take(picks) for name, column in columns.items()}
+        held = _Held(row_ids, columns, is_whole)
+        self._held.setdefault(table_key, []).append(held)
+        if is_whole:
+            self.kept.keep(self.snapshot.entry(table_key), row_ids, columns)
+        return row_ids
+
+    def keeps(self, table_key: str, columns: Sequence[str]) -> bool:
+        """Whether all of these columns are in memory."""
+        entry = self.snapshot.entry(table_key)
+        return all(self.kept.column(entry, name) is not None for name in columns)
+
+    def all_rows(self, table_key: str) -> RowIds:
+        """Return the row ids of all rows, ascending."""
+        entry = self.snapshot.entry(table_key)
+        numbers = self.kept.numbers(entry)
+        if numbers is not None:
+            return numbers.row_ids
+        found = self.scan(table_key, ScanRequest(columns=(), with_row_id=True))[ROW_ID]
+        row_ids = np.sort(np.asarray(found.to_numpy(), np.int64))
+        self.kept.keep(entry, row_ids, {})
+        return row_ids
+
+    def codes(self, table_key: str, row_ids: RowIds, column: str) -> Coded | None:
+        """Return the codes of a column for rows in any order; None when it is not kept."""
+        entry = self.snapshot.entry(table_key)
+        numbers, found = self.kept.numbers(entry), self.kept.codes(entry, column)
+        if numbers is None or found is None:
+            return None
+        if row_ids is numbers.row_ids:
+            return found
+        places = numbers.positions(row_ids)
+        if places is None:
+            return None
+        codes = found.codes[places]
+        is_null = places == NULL
+        return Coded(np.where(is_null, NULL, codes) if is_null.any() else codes, found.values)
+
+    def row_ids_of(self, table_key: str, ids: pa.Array) -> RowIds:
+        """Return the row id of each id text, `NULL` where there is no such row."""
+        distinct = pc.unique(ids)
+        share = len(distinct) * TAKE_SHARE_MAX
+        if len(distinct) > LOOKUP_MAX or share > self.row_count(table_key):
+            row_ids, columns = self.whole(table_key, [ID])
+            known = columns[ID]
+        else:
+            row_filter = OneOf(ID, tuple(distinct.to_pylist()))
+            table = self._matching(table_key, [ID], row_filter)
+            known, row_ids = one_array(table[ID]), table[ROW_ID].to_numpy().astype(np.int64)
+        places = pc.fill_null(pc.index_in(ids, value_set=known), NULL)
+        places = places.to_numpy(zero_copy_only=False)
+        padded = np.append(row_ids, NULL)
+        return np.asarray(padded[places], np.int64)
+
+    def whole(self, table_key: str, columns: Sequence[str]) -> tuple[RowIds, dict[str, pa.Array]]:
+        """Return columns of all rows, by ascending row id."""
+        entry = self.snapshot.entry(table_key)
+        numbers = self.kept.numbers(entry)
+        kept = {name: self.kept.column(entry, name) for name in columns}
+        if numbers is not None and all(column is not None for column in kept.values()):
+            return numbers.row_ids, kept
+        held = self._whole(table_key, columns)
+        return held.row_ids, held.columns
+
+    def _distinct(
+        self, table_key: str, row_ids: RowIds, columns: Sequence[str]
+    ) -> dict[str, pa.Array]:
+        found: dict[str, pa.Array] = {}
+        missing = list(dict.fromkeys(columns))
+        for held in self._held.get(table_key, ()):
+            usable = [name for name in missing if name in held.columns]
+            columns_there = held.at(row_ids, usable) if usable else None
+            if columns_there is not None:
+                found |= columns_there
+                missing = [name for name in missing if name not in columns_there]
+        if missing and len(row_ids):
+            kept = self._from_memory(table_key, row_ids, missing)
+            found |= kept
+            missing = [name for name in missing if name not in kept]
+        if missing:
+            found |= self._read(table_key, row_ids, missing)
+        return found
+
+    def _from_memory(
+        self, table_key: str, row_ids: RowIds, names: Sequence[str]
+    ) -> dict[str, pa.Array]:
+        """Return what is kept, after reading what has been asked for often enough."""
+        entry = self.snapshot.entry(table_key)
+        kept = {name: self.kept.column(entry, name) for name in names}
+        absent = [name for name, column in kept.items() if column is None]
+        absent = [name for name in absent if not _is_nested(self.handle(table_key), name)]
+        if absent and self.kept.is_due(entry, absent):
+            # Reading them as a whole keeps them.
+            held = self._whole(table_key, absent)
+            kept |= {name: held.columns[name] for name in absent}
+        numbers = self.kept.numbers(entry)
+        places = None if numbers is None else numbers.positions(row_ids)
+        if numbers is None or places is None:
+            return {}
+        if len(places) == numbers.count:
+            return {name: column for name, column in kept.items() if column is not None}
+        picks = pa.array(places)
+        return {name: column.take(picks) for name, column in kept.items() if column is not None}
+
+    def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:
+        if not len(row_ids):
+            schema = self.handle(table_key).schema
+            return {name: pa.array([], schema.field(name).type) for name in columns}
+        if len(row_ids) * TAKE_SHARE_MAX > self.row_count(table_key):
+            found = self._whole(table_key, columns).at(row_ids, columns)
+            if found is not None:
+                return found
+        self.guard.check()
+        table = self.handle(table_key).take(row_ids.tolist(), columns)
+        return {name: one_array(table[name]) for name in columns}
+
+    def _whole(self, table_key: str, columns: Sequence[str]) -> _Held:
+        wanted = frozenset(columns)
+        for held in self._held.get(table_key, ()):
+            if held.is_whole and wanted <= held.columns.keys():
+                return held
+        table = self._matching(table_key, columns, None)
+        self.remember(table_key, table, is_whole=True)
+        return self._held[table_key][-1]
+
+    def _matching(
+        self, table_key: str, columns: Iterable[str], row_filter: Filter | None
+    ) -> pa.Table:
+        request = ScanRequest(columns=tuple(columns), row_filter=row_filter, with_row_id=True)
+        return self.scan(table_key, request)
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _is_nested(handle: DatasetHandle, name: str) -> bool:
+    return bool(pa.types.is_nested(handle.schema.field(name).type))

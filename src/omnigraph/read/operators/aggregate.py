@@ -1,0 +1,258 @@
+"""Groups and aggregates.
+
+1. Null is a group of its own. Without grouping keys there is exactly one group, also of no rows.
+2. Aggregates skip nulls; over nothing `count` is 0 and every other one is null.
+3. `sum` and `avg` are doubles that do not depend on the order of the rows: whole numbers are added
+   exactly, floats in ascending order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.query.plan.plan import AggregateValue, EntityId, PropertyValue, ReadPlan, Value
+from omnigraph.query.plan.walk import value_variables
+from omnigraph.read.access.codes import NULL_CODE, coded, group_codes
+from omnigraph.read.context import Context
+from omnigraph.read.operators.fold import FoldedHop, is_exact_as_double
+from omnigraph.read.operators.project import fetch_together, values_of
+from omnigraph.read.rows import (
+    NULL,
+    Entities,
+    RowTable,
+    distinct_ids,
+    first_positions,
+    is_ascending,
+)
+
+_Codes = npt.NDArray[np.int64]
+_LOW_BITS = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which group each row belongs to."""
+
+    codes: _Codes
+    count: int
+    is_each: bool = False
+    """Whether every row is a group of its own, in order."""
+
+    @cached_property
+    def first(self) -> npt.NDArray[np.intp]:
+        """The first row of each group."""
+        return self.codes.astype(np.intp) if self.is_each else first_positions(self.codes)
+
+    def sums(self, weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Add up one number per row; exact for whole numbers below 2**53."""
+        if self.is_each:
+            return weights.astype(np.float64)
+        found = np.bincount(self.codes, weights=weights, minlength=self.count)
+        return found.astype(np.float64, copy=False)
+
+
+class GroupedResult:
+    """The result of an aggregate query, one row per group; columns are made when asked for.
+
+    The values of a grouping key are fetched only for the groups that are kept in the end.
+    """
+
+    def __init__(
+        self, context: Context, rows: RowTable, plan: ReadPlan, hop: FoldedHop | None = None
+    ) -> None:
+        columns = [c for c in plan.columns if _needs_rows(c.expression, rows)]
+        fetch_together(context, rows, tuple(columns))
+        keys = [plan.columns[index].expression for index in plan.group_keys]
+        self._context = context
+        self._rows = rows
+        self._plan = plan
+        self._hop = hop
+        self._groups = _groups(context, rows, keys)
+        self._aggregates: dict[int, pa.Array] = {}
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return self._groups.count
+
+    def column(self, index: int, positions: npt.NDArray[np.intp]) -> pa.Array:
+        """Return one column for some groups."""
+        value = self._plan.columns[index].expression
+        if not isinstance(value, AggregateValue):
+            return values_of(self._context, self._rows.at(self._groups.first[positions]), value)
+        if index not in self._aggregates:
+            self._aggregates[index] = self._aggregated(value)
+        return self._aggregates[index].take(pa.array(positions))
+
+    def _aggregated(self, value: AggregateValue) -> pa.Array:
+        if self._hop is not None:
+            return _over_hop(self._context, self._rows, value, self._groups, self._hop)
+        return _aggregated(self._context, self._rows, value, self._groups)
+
+
+def _needs_rows(value: Value, rows: RowTable) -> bool:
+    """Whether a column is looked at for every row, and not only for the groups that are kept."""
+    if isinstance(value, AggregateValue):
+        if isinstance(value.argument, PropertyValue):
+            return value.argument.variable in rows.entities
+        return not isinstance(value.argument, EntityId) or value.function != "count"
+    return not isinstance(value, EntityId)
+
+
+def distinct_result(context: Context, rows: RowTable, plan: ReadPlan) -> RowTable:
+    """Return one row for each distinct row of the result."""
+    columns = tuple(c for c in plan.columns if _needs_rows(c.expression, rows))
+    fetch_together(context, rows, columns)
+    groups = _groups(context, rows, [column.expression for column in plan.columns])
+    return rows if groups.is_each else rows.at(np.sort(groups.first))
+
+
+def _groups(context: Context, rows: RowTable, keys: list[Value]) -> Groups:
+    if not keys:
+        return Groups(np.zeros(rows.count, np.int64), 1)
+    if (
+        len(keys) == 1
+        and isinstance(key := keys[0], EntityId)
+        and is_ascending(rows.row_ids(key.variable))
+    ):
+        return Groups(np.arange(rows.count, dtype=np.int64), rows.count, is_each=True)
+    codes = group_codes([_codes(context, rows, key) for key in keys], rows.count)
+    return Groups(codes, int(codes.max(initial=-1)) + 1)
+
+
+def _codes(context: Context, rows: RowTable, value: Value) -> _Codes:
+    if isinstance(value, EntityId):
+        # Row ids tell entities apart as well as texts do, and null is the same number.
+        return rows.row_ids(value.variable)
+    if isinstance(value, PropertyValue):
+        # Once per entity: texts are much dearer than numbers.
+        entities = rows.entities[value.variable]
+        kept = context.tables.codes(entities.table_key, entities.row_ids, value.property)
+        if kept is not None:
+            return kept.codes
+        present, kinds = distinct_ids(entities.row_ids)
+        once = RowTable(len(present), {value.variable: Entities(entities.table_key, present)})
+        return coded(values_of(context, once, value)).codes[kinds]
+    return coded(values_of(context, rows, value)).codes
+
+
+def _aggregated(
+    context: Context, rows: RowTable, value: AggregateValue, groups: Groups
+) -> pa.Array:
+    if value.function == "count" and not value.distinct:
+        return _count_values(_presence(context, rows, value.argument), groups)
+    if value.function == "count":
+        return _count_distinct(_codes(context, rows, value.argument), groups)
+    column = values_of(context, rows, value.argument)
+    codes, members = groups.codes, column
+    if value.distinct:
+        numbered = coded(column)
+        first = first_positions(group_codes([codes, numbered.codes], rows.count))
+        codes, members = codes[first], column.take(pa.array(first))
+    if value.function in ("min", "max"):
+        return _extreme(members, codes, groups.count, is_largest=value.function == "max")
+    sums, counts = _sums(members, codes, groups.count)
+    if value.function == "avg":
+        sums = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+    return pa.array(sums, pa.float64(), mask=counts == 0)
+
+
+def _over_hop(
+    context: Context, rows: RowTable, value: AggregateValue, groups: Groups, hop: FoldedHop
+) -> pa.Array:
+    """Aggregate rows of which each stands for as many as a folded hop reaches from it."""
+    argument = value.argument
+    if value.distinct or value.function in ("min", "max"):
+        return _aggregated(context, rows, value, groups)
+    if isinstance(argument, PropertyValue) and argument.variable == hop.target:
+        sums, counts = hop.properties[argument.property]
+    elif value.function == "count":
+        sums = counts = hop.counts
+        if hop.target not in value_variables(argument):
+            counts = counts * _presence(context, rows, argument)
+    else:
+        column = values_of(context, rows, argument)
+        counts = hop.counts * column.is_valid().to_numpy(zero_copy_only=False)
+        sums = column.fill_null(0).to_numpy(zero_copy_only=False) * counts.astype(np.float64)
+    totals = counts if groups.is_each else groups.sums(counts).astype(np.int64)
+    if value.function == "count":
+        return pa.array(totals)
+    added = groups.sums(sums)
+    if value.function == "avg":
+        added = np.divide(added, totals, out=np.zeros_like(added), where=totals > 0)
+    return pa.array(added, pa.float64(), mask=totals == 0)
+
+
+def _presence(context: Context, rows: RowTable, value: Value) -> npt.NDArray[np.bool_]:
+    if isinstance(value, EntityId):
+        present: npt.NDArray[np.bool_] = rows.row_ids(value.variable) != NULL
+        return present
+    column = values_of(context, rows, value)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _count_values(is_value: npt.NDArray[np.bool_], groups: Groups) -> pa.Array:
+    members = groups.codes if is_value.all() else groups.codes[is_value]
+    return pa.array(np.bincount(members, minlength=groups.count).astype(np.int64))
+
+
+def _count_distinct(codes: _Codes, groups: Groups) -> pa.Array:
+    is_value = codes != NULL_CODE
+    if groups.count == 1 and bool((codes[1:] > codes[:-1]).all()):
+        # Ascending, as a set of nodes comes: each is there once.
+        return pa.array([int(is_value.sum())], pa.int64())
+    members = groups.codes[is_value]
+    pairs = group_codes([members, codes[is_value]], len(members))
+    counted = np.bincount(members[first_positions(pairs)], minlength=groups.count)
+    return pa.array(counted.astype(np.int64))
+
+
+def _sums(column: pa.Array, codes: _Codes, count: int) -> tuple[npt.NDArray[np.float64], _Codes]:
+    members, present = codes, column
+    if column.null_count:
+        members = codes[column.is_valid().to_numpy(zero_copy_only=False)]
+        present = column.drop_null()
+    counts = np.bincount(members, minlength=count).astype(np.int64)
+    if pa.types.is_integer(column.type):
+        return _whole_sums(present, members, count), counts
+    values = present.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    order = np.lexsort((values, members))
+    sums = np.bincount(members[order], weights=values[order], minlength=count)
+    return sums.astype(np.float64), counts
+
+
+def _whole_sums(column: pa.Array, members: _Codes, count: int) -> npt.NDArray[np.float64]:
+    """Add whole numbers exactly, and round once."""
+    wide = column.cast(pa.uint64() if pa.types.is_unsigned_integer(column.type) else pa.int64())
+    values = wide.to_numpy(zero_copy_only=False)
+    if is_exact_as_double(values, len(values)):
+        return np.bincount(members, weights=values, minlength=count).astype(np.float64)
+    # In two halves, each of which cannot overflow.
+    high = np.zeros(count, np.int64)
+    low = np.zeros(count, np.int64)
+    np.add.at(high, members, (values >> _LOW_BITS).astype(np.int64))
+    np.add.at(low, members, (values & ((1 << _LOW_BITS) - 1)).astype(np.int64))
+    pairs = zip(high.tolist(), low.tolist(), strict=True)
+    return np.array([float((h << _LOW_BITS) + rest) for h, rest in pairs], np.float64)
+
+
+def _extreme(column: pa.Array, codes: _Codes, count: int, *, is_largest: bool) -> pa.Array:
+    numbered = coded(column)
+    is_value = numbered.codes != NULL_CODE
+    members, values = codes[is_value], numbered.codes[is_value]
+    if is_largest:
+        best = np.full(count, NULL_CODE, np.int64)
+        np.maximum.at(best, members, values)
+    else:
+        best = np.full(count, len(numbered.values), np.int64)
+        np.minimum.at(best, members, values)
+        best[best == len(numbered.values)] = NULL_CODE
+    picks = pa.array(best, mask=best == NULL_CODE)
+    return pc.take(numbered.values, picks)

@@ -1,0 +1,64 @@
+"""Optional blocks: left outer joins."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omnigraph.query.plan.plan import AntiJoin, Expand, Filter, NodeScan, Operator, OptionalMatch
+from omnigraph.read.context import Context
+from omnigraph.read.operators.anti_join import ORDINAL, RunPipeline, tagged
+from omnigraph.read.rows import (
+    NULL,
+    Entities,
+    RowTable,
+    distinct_rows,
+    repeats,
+    slices,
+)
+from omnigraph.read.table_keys import edge_key, node_key
+
+
+def optional_match(
+    context: Context, rows: RowTable, operator: OptionalMatch, run: RunPipeline
+) -> RowTable:
+    """Give each row its extensions, or nulls when it has none."""
+    relevant = rows.only(operator.outer)
+    first, kinds = distinct_rows(relevant)
+    found = run(operator.pipeline, tagged(relevant, first))
+    owners = found.row_ids(ORDINAL)
+    order = np.argsort(owners, kind="stable")
+    counts = np.bincount(owners, minlength=len(first))
+    firsts = np.cumsum(counts) - counts
+    # A row without extensions takes the one behind the last, where every variable is null.
+    behind = len(owners)
+    wanted = np.maximum(counts, 1)[kinds]
+    starts = np.where(counts > 0, firsts, behind)[kinds]
+    context.guard.claim(
+        "an optional block",
+        rows=int(wanted.sum()),
+        cells=rows.width + len(operator.introduces),
+    )
+    picks = slices(starts, wanted)
+    widened = rows.at(repeats(wanted))
+    keys = _table_keys(operator.pipeline)
+    for name in operator.introduces:
+        values = np.append(found.row_ids(name)[order], NULL)
+        widened = widened.with_variable(name, Entities(keys[name], values[picks]))
+    return widened
+
+
+def _table_keys(pipeline: tuple[Operator, ...]) -> dict[str, str]:
+    keys: dict[str, str] = {}
+    for operator in pipeline:
+        match operator:
+            case NodeScan():
+                keys[operator.variable] = node_key(operator.type_name)
+            case Expand():
+                keys[operator.target] = node_key(operator.target_type)
+                if operator.edge_variable is not None:
+                    keys[operator.edge_variable] = edge_key(operator.edge)
+            case OptionalMatch():
+                keys |= _table_keys(operator.pipeline)
+            case Filter() | AntiJoin():
+                pass
+    return keys

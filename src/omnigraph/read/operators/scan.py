@@ -1,0 +1,208 @@
+"""Nodes of one type that pass filters, as row ids.
+
+Filters that the store can say exactly go to the store; the others are evaluated on the columns
+that they need. Nothing else is read, except columns that the caller asks for because it knows
+that all of these rows reach the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.query.bindings import Bindings
+from omnigraph.query.plan.plan import (
+    Compare,
+    Constant,
+    NodeScan,
+    ParameterValue,
+    Predicate,
+    PropertyValue,
+    TextMatch,
+)
+from omnigraph.read.columns import stored_column
+from omnigraph.read.context import Context
+from omnigraph.read.operators.filter import stored_values, true_rows
+from omnigraph.read.operators.predicates import conjuncts, push_down
+from omnigraph.read.rows import Entities, RowIds, RowTable
+from omnigraph.read.table_keys import node_key
+from omnigraph.store.filters import AllOf, Comparison, Filter
+from omnigraph.store.records import ROW_ID, ScanRequest
+
+
+@dataclass(frozen=True)
+class SplitFilters:
+    """The filters of one variable, by who applies them."""
+
+    pushed: Filter | None
+    texts: tuple[TextMatch, ...]
+    """Full-text predicates that must hold, each answered by a search of its own."""
+    residual: tuple[Predicate, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the store applies everything."""
+        return not self.texts and not self.residual
+
+
+def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> SplitFilters:
+    """Say who applies each filter of a variable."""
+    pushed: list[Filter] = []
+    texts: list[TextMatch] = []
+    residual: list[Predicate] = []
+    for predicate in conjuncts(predicates):
+        if isinstance(predicate, TextMatch):
+            texts.append(predicate)
+            continue
+        # Most queries have one of these, which needs no look at all the other kinds.
+        lookup = _text_lookup(predicate, bindings)
+        row_filter = push_down(predicate, bindings) if lookup is None else _is_text(*lookup)
+        if row_filter is None:
+            residual.append(predicate)
+        else:
+            pushed.append(row_filter)
+    joined = None if not pushed else pushed[0] if len(pushed) == 1 else AllOf(tuple(pushed))
+    return SplitFilters(joined, tuple(texts), tuple(residual))
+
+
+def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ()) -> RowIds:
+    """Return the row ids of the nodes that pass the filters; keep `prefetch` columns for later."""
+    table_key = node_key(scan.type_name)
+    if not scan.filters and context.tables.keeps(table_key, prefetch):
+        return context.tables.all_rows(table_key)
+    resident = _resident_rows(context, scan)
+    if resident is not None:
+        return resident
+    return _scanned(context, scan, split_filters(scan.filters, context.bindings), prefetch)
+
+
+def scan_columns(context: Context, scan: NodeScan, names: tuple[str, ...]) -> list[pa.Array]:
+    """Return columns of the nodes that pass the filters, in any order of the nodes.
+
+    Where the store applies all filters, what it yields is the answer.
+    """
+    table_key = node_key(scan.type_name)
+    row_ids = _resident_rows(context, scan)
+    if row_ids is None:
+        split = split_filters(scan.filters, context.bindings)
+        if split.is_exact and split.pushed is not None:
+            wanted = tuple(dict.fromkeys(names))
+            columns = context.tables.columns(table_key, wanted, split.pushed)
+            _note(context, split, wanted)
+            if len(wanted) == len(names):
+                return columns
+            return [columns[wanted.index(name)] for name in names]
+        row_ids = _scanned(context, scan, split, names)
+    fetched = context.tables.fetch(table_key, row_ids, names)
+    return [fetched[name] for name in names]
+
+
+def _resident_rows(context: Context, scan: NodeScan) -> RowIds | None:
+    """Answer a look-up by text from memory; None when there is none, or no such column there."""
+    if not context.residents.is_on:
+        return None
+    predicates = conjuncts(scan.filters)
+    for predicate in predicates:
+        lookup = _text_lookup(predicate, context.bindings)
+        if lookup is None:
+            continue
+        table_key = node_key(scan.type_name)
+        found = context.residents.find(context.tables, table_key, *lookup)
+        if found is not None:
+            rest = tuple(other for other in predicates if other is not predicate)
+            rows = RowTable(len(found), {scan.variable: Entities(table_key, found)})
+            context.profile.note(resident=lookup[0])
+            return found[true_rows(context, rows, rest)]
+    return None
+
+
+def _text_lookup(predicate: Predicate, bindings: Bindings) -> tuple[str, str] | None:
+    """Return the column and the text of `property = text`."""
+    match predicate:
+        case Compare(PropertyValue(_, name), "=", Constant() | ParameterValue() as other):
+            value = bindings.value_of(other).value
+            return (name, value) if isinstance(value, str) else None
+        case Compare(Constant() | ParameterValue() as other, "=", PropertyValue() as stored):
+            return _text_lookup(Compare(stored, "=", other), bindings)
+        case _:
+            return None
+
+
+def _is_text(column: str, text: str) -> Filter:
+    return Comparison(column, "=", text)
+
+
+def _text_matches(context: Context, table_key: str, texts: tuple[TextMatch, ...]) -> RowIds | None:
+    allowed: RowIds | None = None
+    for predicate in texts:
+        matches = context.texts.matches(table_key, predicate, context.bindings)
+        found = np.empty(0, np.int64) if matches is None else matches
+        allowed = found if allowed is None else np.intersect1d(allowed, found, assume_unique=True)
+    return allowed
+
+
+def _scanned(
+    context: Context, scan: NodeScan, split: SplitFilters, prefetch: tuple[str, ...]
+) -> RowIds:
+    table_key = node_key(scan.type_name)
+    allowed = _text_matches(context, table_key, split.texts)
+    if allowed is not None and not len(allowed):
+        return allowed
+    needed = {stored_column(value) for value in stored_values(split.residual)}
+    columns = tuple(sorted({*needed, *prefetch}))
+    request = ScanRequest(columns=columns, row_filter=split.pushed, with_row_id=True)
+    table = context.tables.scan(table_key, request)
+    if columns:
+        is_whole = split.pushed is None
+        row_ids = context.tables.remember(table_key, table, is_whole=is_whole)
+    else:
+        row_ids = np.sort(_numbers(table))
+    if allowed is not None:
+        row_ids = np.intersect1d(row_ids, allowed, assume_unique=True)
+    if split.residual:
+        rows = RowTable(len(row_ids), {scan.variable: Entities(table_key, row_ids)})
+        row_ids = row_ids[true_rows(context, rows, split.residual)]
+    _note(context, split, columns)
+    return row_ids
+
+
+def _note(context: Context, split: SplitFilters, columns: Sequence[str]) -> None:
+    if not context.profile.is_on:
+        return
+    context.profile.note(
+        pushed=split.pushed is not None,
+        residual_filters=len(split.residual),
+        text_filters=len(split.texts),
+        columns=list(columns),
+    )
+
+
+def _numbers(table: pa.Table) -> RowIds:
+    return np.asarray(table[ROW_ID].to_numpy(), np.int64)
+
+
+def passing(
+    context: Context,
+    variable: str,
+    table_key: str,
+    predicates: tuple[Predicate, ...],
+    row_ids: RowIds,
+) -> RowIds:
+    """Return which of some distinct nodes pass filters, ascending.
+
+    Few nodes are looked at one by one. For many, the filters are asked of the whole dataset.
+    """
+    if not predicates or not len(row_ids):
+        return row_ids
+    if len(row_ids) * _SCAN_SHARE_MAX > context.tables.row_count(table_key):
+        scan = NodeScan(variable, table_key.partition(":")[2], predicates)
+        return np.intersect1d(scan_nodes(context, scan), row_ids, assume_unique=True)
+    rows = RowTable(len(row_ids), {variable: Entities(table_key, row_ids)})
+    return row_ids[true_rows(context, rows, predicates)]
+
+
+_SCAN_SHARE_MAX = 8
+"""Nodes are looked at one by one while they are fewer than one in this many."""

@@ -1,0 +1,1 @@
+"""Text becomes vectors: client, providers, and the table that remembers them."""

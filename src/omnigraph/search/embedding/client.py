@@ -1,0 +1,294 @@
+"""The embedding client: text in, unit vectors of a given length out.
+
+1. A vector that comes out is finite, of the length asked for and of unit length.
+2. One request, with all its attempts, ends within the deadline; a request that is late is
+   cancelled. Tried again are: no answer, 429 and 5xx, and nothing else.
+3. Texts keep their order. Large sets go out in batches, some at a time in parallel; the first
+   failure ends the call.
+4. Keys are in no message and in no log record.
+5. Nothing is imported, opened or asked before the first text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from omnigraph.clock import Clock
+from omnigraph.search.embedding.config import (
+    EmbeddingConfig,
+    Patience,
+    Provider,
+    config_from_environment,
+    log,
+    names_provider,
+)
+from omnigraph.search.embedding.errors import (
+    EmbeddingDeadlineError,
+    EmbeddingModelMismatchError,
+    EmbeddingRequestError,
+    EmbeddingUnreachableError,
+    LocalModelError,
+)
+from omnigraph.search.embedding.http import Answer, NoAnswerError, post
+from omnigraph.search.embedding.vectors import Vectors, checked_vectors, mock_vectors
+from omnigraph.search.embedding.wire import (
+    Role,
+    Wire,
+    WireRequest,
+    error_message,
+    wire_for,
+)
+from omnigraph.texts import shown
+
+_PARALLEL_MAX: Final = 4
+_DOUBLINGS_MAX: Final = 10
+_JITTER_MAX: Final = 1.25
+"""Waits are up to a quarter longer, so that clients that failed together come back apart."""
+_QUERIES_KEPT_MAX: Final = 256
+_TOO_MANY_REQUESTS: Final = 429
+
+
+class EmbeddingClient:
+    """Turns text into vectors. Safe to share between threads.
+
+    ```python
+    client = EmbeddingClient(config_from_environment(os.environ), clock)
+    vectors = client.embed(["a text"], dimension=256, role="document")
+    ```
+    """
+
+    def __init__(self, config: EmbeddingConfig, clock: Clock) -> None:
+        self.config = config
+        self._clock = clock
+        self._source = _source(config, clock)
+        self._guard = threading.Lock()
+        self._queries: dict[tuple[str, int], Vectors] = {}
+
+    @property
+    def model(self) -> str:
+        """The model that vectors come from."""
+        return self.config.model
+
+    def require_model(self, property_name: str, recorded: str | None) -> None:
+        """Raise unless texts may be compared with a property's vectors; asks no server."""
+        if recorded is not None and recorded != self.model:
+            raise EmbeddingModelMismatchError(property_name, recorded=recorded, resolved=self.model)
+
+    def embed(self, texts: Sequence[str], *, dimension: int, role: Role) -> Vectors:
+        """Return one unit vector of length `dimension` per text."""
+        if not texts:
+            return np.empty((0, dimension), np.float32)
+        begin = self._clock.monotonic_s()
+        outcome = "failed"
+        try:
+            vectors = self._source.vectors(texts, dimension=dimension, role=role)
+            outcome = "ok"
+            return vectors
+        finally:
+            log.info(
+                "provider=%s model=%s dim=%d texts=%d elapsed_ms=%.0f outcome=%s",
+                *(self.config.provider.value, self.model, dimension, len(texts)),
+                (self._clock.monotonic_s() - begin) * 1000,
+                outcome,
+            )
+
+    def embed_query(self, text: str, *, dimension: int) -> Vectors:
+        """Return the vector of one query text; the last few are remembered."""
+        key = (text, dimension)
+        with self._guard:
+            known = self._queries.get(key)
+        if known is not None:
+            return known
+        vector: Vectors = self.embed([text], dimension=dimension, role="query")[0]
+        vector.flags.writeable = False
+        with self._guard:
+            self._queries[key] = vector
+            while len(self._queries) > _QUERIES_KEPT_MAX:
+                del self._queries[next(iter(self._queries))]
+        return vector
+
+
+class LazyEmbeddingClient:
+    """Makes a graph's client when it is first needed: a graph that never embeds needs no key."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        config: EmbeddingConfig | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._config = config
+        self._environ = environ
+        self._guard = threading.Lock()
+        self._client: EmbeddingClient | None = None
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether somebody has chosen a provider; a key alone is no choice."""
+        return self._config is not None or names_provider(self._environ or {})
+
+    def get(self) -> EmbeddingClient:
+        """Return the client; raises when it is not, or wrongly, configured."""
+        with self._guard:
+            if self._client is None:
+                config = self._config or config_from_environment(self._environ or {})
+                self._client = EmbeddingClient(config, self._clock)
+            return self._client
+
+
+class _Source(Protocol):
+    def vectors(self, texts: Sequence[str], *, dimension: int, role: Role) -> Vectors: ...
+
+
+def _source(config: EmbeddingConfig, clock: Clock) -> _Source:
+    if config.provider is Provider.MOCK:
+        return _MockSource()
+    if config.provider is Provider.LOCAL:
+        return _LocalSource(config.model)
+    return _ServerSource(config, wire_for(config), clock)
+
+
+class _MockSource:
+    def vectors(self, texts: Sequence[str], *, dimension: int, role: Role) -> Vectors:  # noqa: ARG002 - roles make no difference
+        return mock_vectors(texts, dimension)
+
+
+class _LocalSource:
+    """A sentence-embedding model on this machine's processor, without any network."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._guard = threading.Lock()
+        self._model: Any = None
+
+    def vectors(self, texts: Sequence[str], *, dimension: int, role: Role) -> Vectors:  # noqa: ARG002 - one model for both
+        with self._guard:
+            if self._model is None:
+                self._model = self._load()
+            found = self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
+        return checked_vectors(np.asarray(found, dtype=np.float32), dimension)
+
+    def _load(self) -> Any:
+        try:
+            # Optional and very heavy: loaded by whoever asks for it, at the first text.
+            package = importlib.import_module("sentence_transformers")
+        except ImportError as error:
+            raise LocalModelError(self._name, "sentence-transformers is not installed") from error
+        try:
+            return package.SentenceTransformer(self._name, device="cpu", local_files_only=True)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise LocalModelError(self._name, str(error)) from error
+
+
+class _ServerSource:
+    def __init__(self, config: EmbeddingConfig, wire: Wire, clock: Clock) -> None:
+        self._config = config
+        self._wire = wire
+        self._clock = clock
+
+    def vectors(self, texts: Sequence[str], *, dimension: int, role: Role) -> Vectors:
+        size = self._wire.batch_max
+        requests = [
+            self._wire.request(texts[first : first + size], dimension=dimension, role=role)
+            for first in range(0, len(texts), size)
+        ]
+        if len(requests) == 1:
+            return self._answered(requests[0], dimension)
+        with ThreadPoolExecutor(min(len(requests), _PARALLEL_MAX)) as pool:
+            pending = [pool.submit(self._answered, request, dimension) for request in requests]
+            try:
+                return np.concatenate([future.result() for future in pending])
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answered(self, request: WireRequest, dimension: int) -> Vectors:
+        answer = _Attempts(self._config, self._clock).run(request)
+        return checked_vectors(self._wire.vectors(request, answer.body), dimension)
+
+
+class _Attempts:
+    """One request until it is answered, given up, or late."""
+
+    def __init__(self, config: EmbeddingConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._begin = clock.monotonic_s()
+
+    @property
+    def _patience(self) -> Patience:
+        return self._config.patience
+
+    def run(self, request: WireRequest) -> Answer:
+        attempt = 1
+        while True:
+            outcome = self._once(request)
+            if isinstance(outcome, Answer) and 200 <= outcome.status < 300:
+                return outcome
+            if attempt >= self._patience.attempts or not _may_retry(outcome):
+                raise _failure(request, outcome)
+            self._wait(attempt, outcome)
+            attempt += 1
+            log.warning(
+                "provider=%s model=%s attempt=%d after: %s",
+                *(self._config.provider.value, self._config.model, attempt),
+                _summary(outcome),
+            )
+
+    def _once(self, request: WireRequest) -> Answer | NoAnswerError:
+        limit_s = min(self._patience.timeout_ms / 1000, self._left_s())
+        if limit_s <= 0:
+            raise self._late()
+        try:
+            return post(request.url, headers=request.headers, body=request.body, limit_s=limit_s)
+        except NoAnswerError as error:
+            if error.timed_out and self._left_s() <= 0:
+                raise self._late() from error
+            return error
+
+    def _wait(self, attempt: int, outcome: Answer | NoAnswerError) -> None:
+        delay_s = self._patience.backoff_ms / 1000 * 2 ** min(attempt - 1, _DOUBLINGS_MAX)
+        delay_s *= self._clock.jitter(1.0, _JITTER_MAX)
+        if isinstance(outcome, Answer):
+            delay_s = max(delay_s, outcome.retry_after_s)
+        if delay_s >= self._left_s():
+            # The next attempt could not begin in time: say so now.
+            raise self._late()
+        self._clock.sleep(delay_s)
+
+    def _left_s(self) -> float:
+        if not self._patience.deadline_ms:
+            return float("inf")
+        return self._patience.deadline_ms / 1000 - (self._clock.monotonic_s() - self._begin)
+
+    def _late(self) -> EmbeddingDeadlineError:
+        config = self._config
+        return EmbeddingDeadlineError(
+            config.patience.deadline_ms, provider=config.provider.value, model=config.model
+        )
+
+
+def _may_retry(outcome: Answer | NoAnswerError) -> bool:
+    if isinstance(outcome, NoAnswerError):
+        return True
+    return outcome.status == _TOO_MANY_REQUESTS or outcome.status >= 500
+
+
+def _failure(request: WireRequest, outcome: Answer | NoAnswerError) -> Exception:
+    if isinstance(outcome, NoAnswerError):
+        return EmbeddingUnreachableError(request.url, str(outcome))
+    return EmbeddingRequestError(outcome.status, error_message(outcome.body))
+
+
+def _summary(outcome: Answer | NoAnswerError) -> str:
+    if isinstance(outcome, NoAnswerError):
+        # The reason may name the address that was asked.
+        return shown(str(outcome))
+    return f"status {outcome.status}"

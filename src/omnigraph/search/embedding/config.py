@@ -1,0 +1,176 @@
+"""Which provider turns text into vectors, and how patiently.
+
+| `OMNIGRAPH_EMBED_PROVIDER` | default model | key variables, in order |
+|---|---|---|
+| `openai-compatible` or unset | `openai/text-embedding-3-large` | `OPENROUTER_API_KEY`, next one |
+| `openai` | `text-embedding-3-large` | `OPENAI_API_KEY` |
+| `gemini` | `gemini-embedding-2` | `GEMINI_API_KEY` |
+| `mock` | the value of `OMNIGRAPH_EMBED_MODEL`, or empty | none |
+| `local` | `sentence-transformers/all-MiniLM-L6-v2` | none |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from omnigraph.search.embedding.errors import (
+    EmbeddingKeyMissingError,
+    UnknownEmbeddingProviderError,
+)
+
+log = logging.getLogger("omnigraph::embedding")
+"""The channel of everything that has to do with embedding; keys never go there."""
+
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+
+
+class Provider(StrEnum):
+    """Who makes the vectors."""
+
+    OPENAI_COMPATIBLE = "openai-compatible"
+    OPENAI = "openai"
+    GEMINI = "gemini"
+    MOCK = "mock"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class _Defaults:
+    base_url: str = ""
+    model: str = ""
+    keys: tuple[str, ...] = ()
+
+
+_DEFAULTS: Final = {
+    Provider.OPENAI_COMPATIBLE: _Defaults(
+        "https://openrouter.ai/api/v1",
+        "openai/text-embedding-3-large",
+        ("OPENROUTER_API_KEY", "OPENAI_API_KEY"),
+    ),
+    Provider.OPENAI: _Defaults(
+        "https://api.openai.com/v1", "text-embedding-3-large", ("OPENAI_API_KEY",)
+    ),
+    Provider.GEMINI: _Defaults(
+        "https://generativelanguage.googleapis.com/v1beta",
+        "gemini-embedding-2",
+        ("GEMINI_API_KEY",),
+    ),
+    Provider.MOCK: _Defaults(),
+    Provider.LOCAL: _Defaults(model="sentence-transformers/all-MiniLM-L6-v2"),
+}
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait and how often to try."""
+
+    timeout_ms: int = 30_000
+    """One HTTP request."""
+    attempts: int = 4
+    """In total, the first one included."""
+    backoff_ms: int = 200
+    """Before the second attempt; doubles each time."""
+    deadline_ms: int = 60_000
+    """One request with all its attempts; 0 is none."""
+
+
+@dataclass(frozen=True)
+class EmbeddingConfig:
+    """Everything that an embedding client needs."""
+
+    provider: Provider
+    model: str = ""
+    # An address may hold a password or a token.
+    base_url: str = field(default="", repr=False)
+    api_key: str = field(default="", repr=False)
+    patience: Patience = Patience()
+
+
+def config_from_environment(environ: Mapping[str, str]) -> EmbeddingConfig:
+    """Read the configuration from environment variables."""
+    named = _value(environ, "OMNIGRAPH_EMBED_PROVIDER")
+    if _value(environ, "OMNIGRAPH_EMBEDDINGS_MOCK").lower() in _TRUE:
+        if named not in ("", Provider.MOCK):
+            log.warning("OMNIGRAPH_EMBEDDINGS_MOCK overrides the provider '%s'", named)
+        named = Provider.MOCK
+    provider = _provider(named or Provider.OPENAI_COMPATIBLE)
+    keys = _DEFAULTS[provider].keys
+    return _resolved(
+        provider,
+        base_url=_value(environ, "OMNIGRAPH_EMBED_BASE_URL"),
+        model=_value(environ, "OMNIGRAPH_EMBED_MODEL"),
+        api_key=next(filter(None, (_value(environ, key) for key in keys)), ""),
+        patience=patience_from_environment(environ),
+    )
+
+
+def names_provider(environ: Mapping[str, str]) -> bool:
+    """Say whether environment variables choose a provider, rather than leave it to the default."""
+    is_mocked = _value(environ, "OMNIGRAPH_EMBEDDINGS_MOCK").lower() in _TRUE
+    return is_mocked or bool(_value(environ, "OMNIGRAPH_EMBED_PROVIDER"))
+
+
+def config_from_profile(
+    kind: str,
+    *,
+    base_url: str | None = None,
+    model: str | None = None,
+    api_key: str | None = None,
+    patience: Patience | None = None,
+) -> EmbeddingConfig:
+    """Complete an injected configuration with the provider's defaults; reads no variable."""
+    return _resolved(
+        _provider(kind.strip()),
+        base_url=(base_url or "").strip(),
+        model=(model or "").strip(),
+        api_key=(api_key or "").strip(),
+        patience=patience or Patience(),
+    )
+
+
+def patience_from_environment(environ: Mapping[str, str]) -> Patience:
+    """Read timeouts and retries; what cannot be understood is the default."""
+    usual = Patience()
+    deadline = _number(environ, "OMNIGRAPH_EMBED_DEADLINE_MS")
+    return Patience(
+        timeout_ms=_number(environ, "OMNIGRAPH_EMBED_TIMEOUT_MS") or usual.timeout_ms,
+        attempts=_number(environ, "OMNIGRAPH_EMBED_RETRY_ATTEMPTS") or usual.attempts,
+        backoff_ms=_number(environ, "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS") or usual.backoff_ms,
+        deadline_ms=usual.deadline_ms if deadline is None else deadline,
+    )
+
+
+def _resolved(
+    provider: Provider, *, base_url: str, model: str, api_key: str, patience: Patience
+) -> EmbeddingConfig:
+    usual = _DEFAULTS[provider]
+    if usual.keys and not api_key:
+        raise EmbeddingKeyMissingError(provider.value, usual.keys)
+    return EmbeddingConfig(
+        provider,
+        model or usual.model,
+        (base_url or usual.base_url).removesuffix("/") if usual.base_url else "",
+        api_key if usual.keys else "",
+        patience,
+    )
+
+
+def _provider(name: str) -> Provider:
+    try:
+        return Provider(name)
+    except ValueError:
+        known = tuple(provider.value for provider in Provider)
+        raise UnknownEmbeddingProviderError(name, known) from None
+
+
+def _value(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name, "").strip()
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = _value(environ, name)
+    return int(text) if text.isdecimal() and text.isascii() else None

@@ -1,0 +1,190 @@
+"""`_embeddings.lance`: which vector was made from which text, by which model.
+
+| column | |
+|---|---|
+| `type`, `property`, `id` | whose vector: one row each |
+| `text_hash` | of the text that the vector was made from |
+| `model` | that made it |
+
+A vector is *fresh* when its row has the hash of today's text and today's model, and *stale* when
+its row says something else. A vector without a row was given by somebody, and nobody makes it again
+unasked. The table is derived: what is lost with it is the knowledge of what is stale. Branches
+share it: the last one to embed a row is believed, and the others embed it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.search.topology.csr import Mask
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
+from omnigraph.store.errors import DatasetExistsError, DatasetNotFoundError, StaleBaseError
+from omnigraph.store.filters import AllOf, Comparison, Filter, OneOf
+from omnigraph.store.records import ROW_ADDRESS, ScanRequest, StagedTransaction
+from omnigraph.values import PRIMARY_KEY
+
+LOCATION: Final = "_embeddings.lance"
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("type", pa.utf8(), nullable=False),
+        pa.field("property", pa.utf8(), nullable=False),
+        pa.field("id", pa.utf8(), nullable=False, metadata={PRIMARY_KEY: b"true"}),
+        pa.field("text_hash", pa.utf8(), nullable=False),
+        pa.field("model", pa.utf8(), nullable=False),
+    ]
+)
+
+_ATTEMPTS_MAX: Final = 5
+_PROBED_IDS_MAX: Final = 2_000
+"""Up to here a look-up names its ids; above, all rows of the property are read."""
+_HASH_DIGITS: Final = 32
+
+_log = logging.getLogger(__name__)
+
+
+def text_hashes(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a hash per text; null stays null."""
+    return pa.array([None if text is None else text_hash(text) for text in texts.to_pylist()])
+
+
+def text_hash(text: str) -> str:
+    """Return the hash under which a text is known.
+
+    >>> text_hash("alpha")
+    '8ed3f6ad685b959ead7022518e1af76c'
+    """
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
+
+
+class EmbeddingsTable:
+    """Reads and writes the records of one graph."""
+
+    def __init__(self, datasets: DatasetStore) -> None:
+        self._datasets = datasets
+
+    def known(self, type_name: str, property_name: str, ids: pa.Array | None = None) -> pa.Table:
+        """Return `id`, `text_hash` and `model` of recorded vectors, of all when `ids` is None."""
+        columns = ("id", "text_hash", "model")
+        handle = self._open()
+        if handle is None:
+            return SCHEMA.empty_table().select(list(columns))
+        row_filter = _filter(type_name, property_name, ids)
+        found = handle.scan(ScanRequest(columns=columns, row_filter=row_filter)).read_all()
+        return found if ids is None else found.filter(pc.is_in(found["id"], value_set=ids))
+
+    def with_hashes(
+        self, type_name: str, property_name: str, *, hashes: pa.Array, model: str
+    ) -> pa.Table:
+        """Return `id` and `text_hash` of vectors that a model made from one of some texts."""
+        handle = self._open()
+        columns = ("id", "text_hash")
+        if handle is None:
+            return SCHEMA.empty_table().select(list(columns))
+        parts: tuple[Filter, ...] = (
+            _filter(type_name, property_name, None),
+            Comparison("model", "=", model),
+        )
+        if len(hashes) <= _PROBED_IDS_MAX:
+            parts += (OneOf("text_hash", tuple(hashes.to_pylist())),)
+        found = handle.scan(ScanRequest(columns=columns, row_filter=AllOf(parts))).read_all()
+        return found.filter(pc.is_in(found["text_hash"], value_set=hashes))
+
+    def fresh(
+        self, type_name: str, property_name: str, *, ids: pa.Array, hashes: pa.Array, model: str
+    ) -> Mask:
+        """Say per id whether its vector was made from the text with this hash by this model."""
+        known = self.known(type_name, property_name, ids)
+        known = known.filter(pc.equal(known["model"], model))
+        places = pc.index_in(ids, value_set=known["id"].combine_chunks())
+        recorded = known["text_hash"].combine_chunks().take(places)
+        same = pc.fill_null(pc.equal(recorded, hashes), False)
+        mask: Mask = same.to_numpy(zero_copy_only=False)
+        return mask
+
+    def record(
+        self, type_name: str, property_name: str, *, ids: pa.Array, hashes: pa.Array, model: str
+    ) -> bool:
+        """Remember what vectors were made from; return whether that worked.
+
+        A failure is logged and harmless: the vectors will count as stale.
+        """
+        rows = pa.table(
+            [
+                pa.repeat(type_name, len(ids)),
+                pa.repeat(property_name, len(ids)),
+                ids,
+                hashes,
+                pa.repeat(model, len(ids)),
+            ],
+            schema=SCHEMA,
+        )
+        return self._change(type_name, property_name, ids, rows)
+
+    def forget(self, type_name: str, property_name: str, ids: pa.Array | None = None) -> bool:
+        """Drop records, all of the property when `ids` is None; return whether that worked."""
+        return self._change(type_name, property_name, ids, None)
+
+    def _change(
+        self, type_name: str, property_name: str, ids: pa.Array | None, rows: pa.Table | None
+    ) -> bool:
+        try:
+            self._change_with_retries(_filter(type_name, property_name, ids), ids, rows)
+        except OmnigraphError as error:
+            _log.warning(
+                "could not record embeddings of %s.%s: %s", type_name, property_name, error
+            )
+            return False
+        return True
+
+    def _change_with_retries(
+        self, row_filter: Filter, ids: pa.Array | None, rows: pa.Table | None
+    ) -> None:
+        for attempt in range(_ATTEMPTS_MAX):
+            staged = self._staged(row_filter, ids, rows)
+            if staged is None:
+                return
+            try:
+                self._datasets.commit_staged(staged)
+            except (DatasetExistsError, StaleBaseError):
+                # Somebody else was faster: what is to be replaced may have changed.
+                if attempt == _ATTEMPTS_MAX - 1:
+                    raise
+            else:
+                return
+
+    def _staged(
+        self, row_filter: Filter, ids: pa.Array | None, rows: pa.Table | None
+    ) -> StagedTransaction | None:
+        handle = self._open()
+        if handle is None:
+            has_rows = rows is not None and rows.num_rows
+            return self._datasets.stage_create(LOCATION, SCHEMA, rows=rows) if has_rows else None
+        request = ScanRequest(columns=("id",), row_filter=row_filter, with_row_address=True)
+        old = handle.scan(request).read_all()
+        if ids is not None:
+            old = old.filter(pc.is_in(old["id"], value_set=ids))
+        if not old.num_rows and not (rows is not None and rows.num_rows):
+            return None
+        return self._datasets.stage_update(handle.at, deleted=old[ROW_ADDRESS], inserted=rows)
+
+    def _open(self) -> DatasetHandle | None:
+        try:
+            return self._datasets.open(LOCATION)
+        except DatasetNotFoundError:
+            return None
+
+
+def _filter(type_name: str, property_name: str, ids: pa.Array | None) -> Filter:
+    parts: tuple[Filter, ...] = (
+        Comparison("type", "=", type_name),
+        Comparison("property", "=", property_name),
+    )
+    if ids is not None and len(ids) <= _PROBED_IDS_MAX:
+        parts += (OneOf("id", tuple(ids.to_pylist())),)
+    return AllOf(parts)

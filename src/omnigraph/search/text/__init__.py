@@ -1,0 +1,1 @@
+"""Text indexes in memory, edit distance, rank fusion."""

@@ -1,0 +1,54 @@
+"""Text indexes in memory, for rows that no stored index covers.
+
+They are derived from published versions, which never change, so one that was made once holds. How
+much text they may be made from in total is bounded; an index over more is made for one query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.search.cache import BoundedCache, SingleFlight
+from omnigraph.store.records import DatasetVersion
+from omnigraph.store.text_index import TextIndex, index_texts
+
+TEXT_BYTES_MAX: Final = 64 * 2**20
+
+Texts: TypeAlias = Callable[[], tuple[npt.NDArray[np.int64], pa.Array | pa.ChunkedArray]]
+"""Reads row ids and their texts."""
+
+
+class TextIndexes:
+    """The text indexes in memory of one graph. Safe between threads; each is made once."""
+
+    def __init__(self, text_bytes_max: int = TEXT_BYTES_MAX) -> None:
+        self._kept: BoundedCache[TextIndex] = BoundedCache(text_bytes_max)
+        self._flights = SingleFlight()
+
+    def of(
+        self,
+        version: DatasetVersion,
+        column: str,
+        *,
+        covers_all: bool,
+        read: Texts,
+        check: Callable[[], None],
+    ) -> TextIndex:
+        """Return the index over all rows of a version, or over those that no stored one covers.
+
+        `check` may end the wait for another thread that makes the same index.
+        """
+        key = (version, column, covers_all)
+        with self._flights.alone(key, check):
+            known = self._kept.get(key)
+            if known is None:
+                row_ids, texts = read()
+                known = index_texts(row_ids, texts)
+                check()
+                self._kept.put(key, known, max(texts.nbytes, 1))
+            return known

@@ -1,0 +1,1 @@
+"""The edges of a type as adjacency arrays: built, stored, extended and traversed."""

@@ -1,0 +1,207 @@
+"""A topology as one file that can be mapped into memory.
+
+```
+ 0  8  magic `OGTOPO` and the format number, two bytes
+ 8  8  length of the header
+16  8  checksum of the header
+24  …  header: JSON (states, counts, and of every section: type, length, place, checksum)
+ …     sections: plain little-endian arrays, each at a multiple of 64 bytes
+```
+
+Numbers are little-endian. A section's checksum is the sum of its 64-bit words, which is as fast as
+memory; it finds lost pages, torn writes and flipped bits, not forgeries. A file that fails any
+check is damaged: it is not used and gets replaced.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from omnigraph.search.table_state import TableState
+from omnigraph.search.topology.csr import Csr
+from omnigraph.search.topology.row_numbers import Numbering
+from omnigraph.search.topology.topology import Topology, TopologyStates
+
+_MAGIC: Final = b"OGTOPO\x00\x01"
+_PREFIX: Final = struct.Struct("<8sQQ")
+_ALIGNMENT: Final = 64
+_WORD: Final = 8
+_TYPES: Final = frozenset({"<i4", "<i8", "<u4", "<u8"})
+
+
+class DamagedTopologyError(ValueError):
+    """A file is not what was written. Never leaves this room: the topology is made anew."""
+
+
+def encode_topology(topology: Topology) -> bytes:
+    """Return the content of the file."""
+    arrays = _arrays(topology)
+    sections: dict[str, dict[str, Any]] = {}
+    place = 0
+    for name, array in arrays.items():
+        sections[name] = {
+            "type": array.dtype.newbyteorder("<").str,
+            "count": len(array),
+            "place": place,
+            "sum": checksum(array),
+        }
+        place = _aligned(place + array.nbytes)
+    header = orjson.dumps(
+        {
+            "states": {
+                "edge": topology.states.edge.to_json(),
+                "source": topology.states.source.to_json(),
+                "target": topology.states.target.to_json(),
+            },
+            "numberings": {
+                name: {"count": numbering.count, "first": numbering.first}
+                for name, numbering in _numberings(topology).items()
+            },
+            "parallel": {"out": topology.out.has_parallel, "in": topology.incoming.has_parallel},
+            "dangling": topology.dangling,
+            "sections": sections,
+            "bytes": place,
+        }
+    )
+    start = _aligned(_PREFIX.size + len(header))
+    data = bytearray(start + place)
+    _PREFIX.pack_into(data, 0, _MAGIC, len(header), zlib.crc32(header))
+    data[_PREFIX.size : _PREFIX.size + len(header)] = header
+    for name, array in arrays.items():
+        first = start + sections[name]["place"]
+        data[first : first + array.nbytes] = np.ascontiguousarray(array).view(np.uint8).data
+    return bytes(data)
+
+
+@dataclass(frozen=True, eq=False)
+class TopologyFile:
+    """A file whose header has been checked; `topology` checks the rest."""
+
+    header: Mapping[str, Any]
+    states: TopologyStates
+    _sections: memoryview
+
+    @classmethod
+    def parse(cls, data: bytes | mmap.mmap) -> TopologyFile:
+        """Check the header, or raise `DamagedTopologyError`."""
+        view = memoryview(data)
+        header, start = _header(view)
+        try:
+            states = TopologyStates(
+                *(TableState.from_json(header["states"][n]) for n in ("edge", "source", "target"))
+            )
+            whole = len(view) == start + header["bytes"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedTopologyError(f"the header lacks something: {error}") from error
+        if not whole:
+            raise DamagedTopologyError(f"the file has {len(view)} bytes, not what its header says")
+        return cls(header, states, view[start:])
+
+    def topology(self) -> Topology:
+        """Return the topology over the file's own memory, or raise `DamagedTopologyError`."""
+        try:
+            return self._topology()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedTopologyError(str(error)) from error
+
+    def _topology(self) -> Topology:
+        sources = self._numbering("source")
+        targets = sources if self.states.same_type else self._numbering("target")
+        edges = self._numbering("edge")
+        out = self._csr("out", sources.count, targets.count, edges.count)
+        incoming = self._csr("in", targets.count, sources.count, edges.count)
+        dangling = int(self.header["dangling"])
+        if not out.edge_count == incoming.edge_count == edges.count - dangling:
+            raise DamagedTopologyError("the directions differ")
+        return Topology(self.states, sources, targets, edges, out, incoming, dangling)
+
+    def _numbering(self, name: str) -> Numbering:
+        described = self.header["numberings"][name]
+        count, first = int(described["count"]), int(described["first"])
+        section = f"{name}.row_ids"
+        if section not in self.header["sections"]:
+            return Numbering(count, first)
+        listed = self._array(section)
+        if len(listed) != count:
+            raise DamagedTopologyError(f"`{section}` has {len(listed)} numbers for {count} rows")
+        return Numbering(count, first, listed)
+
+    def _csr(self, name: str, node_count: int, end_count: int, edge_count: int) -> Csr:
+        indptr, neighbours, edges, loops = (
+            self._array(f"{name}.{part}") for part in ("indptr", "neighbours", "edges", "loops")
+        )
+        if len(indptr) != node_count + 1 or indptr[-1] != len(neighbours):
+            raise DamagedTopologyError(f"`{name}.indptr` does not fit")
+        if len(edges) != len(neighbours) or len(neighbours) > edge_count:
+            raise DamagedTopologyError(f"`{name}.edges` does not fit")
+        if len(neighbours) and not end_count:
+            raise DamagedTopologyError(f"`{name}.neighbours` does not fit")
+        return Csr(indptr, neighbours, edges, loops, bool(self.header["parallel"][name]))
+
+    def _array(self, name: str) -> NDArray[Any]:
+        described = self.header["sections"][name]
+        if described["type"] not in _TYPES:
+            raise DamagedTopologyError(f"`{name}` has the type {described['type']}")
+        array = np.frombuffer(
+            self._sections,
+            dtype=np.dtype(described["type"]),
+            count=int(described["count"]),
+            offset=int(described["place"]),
+        )
+        if checksum(array) != described["sum"]:
+            raise DamagedTopologyError(f"the checksum of `{name}` differs")
+        return array
+
+
+def checksum(array: NDArray[Any]) -> int:
+    """Add up an array's 64-bit words, the last one filled with zeros."""
+    raw = np.ascontiguousarray(array).view(np.uint8)
+    whole = len(raw) // _WORD * _WORD
+    total = int(np.add.reduce(raw[:whole].view("<u8"), dtype=np.uint64))
+    return (total + int.from_bytes(raw[whole:].tobytes(), "little")) % 2**64
+
+
+def _header(view: memoryview) -> tuple[Mapping[str, Any], int]:
+    if len(view) < _PREFIX.size:
+        raise DamagedTopologyError("the file is too short")
+    magic, length, expected = _PREFIX.unpack_from(view)
+    if magic != _MAGIC:
+        raise DamagedTopologyError("it is no topology file of this format")
+    text = bytes(view[_PREFIX.size : _PREFIX.size + length])
+    if len(text) != length or zlib.crc32(text) != expected:
+        raise DamagedTopologyError("the checksum of the header differs")
+    header: Mapping[str, Any] = orjson.loads(text)
+    return header, _aligned(_PREFIX.size + length)
+
+
+def _arrays(topology: Topology) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, numbering in _numberings(topology).items():
+        if numbering.listed is not None:
+            arrays[f"{name}.row_ids"] = numbering.listed
+    for name, csr in (("out", topology.out), ("in", topology.incoming)):
+        arrays[f"{name}.indptr"] = csr.indptr
+        arrays[f"{name}.neighbours"] = csr.neighbours
+        arrays[f"{name}.edges"] = csr.edges
+        arrays[f"{name}.loops"] = csr.loops
+    return arrays
+
+
+def _numberings(topology: Topology) -> dict[str, Numbering]:
+    found = {"source": topology.sources, "edge": topology.edges}
+    if not topology.same_type:
+        found["target"] = topology.targets
+    return found
+
+
+def _aligned(place: int) -> int:
+    return -(-place // _ALIGNMENT) * _ALIGNMENT

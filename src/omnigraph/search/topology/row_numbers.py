@@ -1,0 +1,119 @@
+"""Dense ids: the live rows of one dataset version, numbered in order of stable row id.
+
+1. Dense id `d` of a dataset version is its live row with the `d`-th smallest stable row id. Every
+   topology of one snapshot therefore numbers a node type alike.
+2. Appending rows never changes the dense id of an older row; deleting rows closes the gap.
+3. Most datasets hold the row ids `0..n-1` and need no array at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.search.topology.csr import Ints, RowIds, id_type
+from omnigraph.store.datasets import DatasetHandle
+from omnigraph.store.records import ROW_ID, ScanRequest
+
+_NONE: Final = np.uint64(2**64 - 1)
+"""Becomes -1 as a signed number of any width."""
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """Stable row ids by dense id: `first, first + 1, …`, or what `listed` says."""
+
+    count: int
+    first: int = 0
+    listed: RowIds | None = None
+    """Ascending; `None` when the row ids have no gap. May be 32-bit to save memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return 0 if self.listed is None else self.listed.nbytes
+
+    def row_ids(self, dense: Ints | None = None) -> RowIds:
+        """Return the stable row ids of dense ids, of all when `None`: what `take` wants."""
+        if self.listed is not None:
+            chosen = self.listed if dense is None else self.listed[dense]
+            return chosen.astype(np.uint64, copy=False)
+        numbers = np.arange(self.count) if dense is None else dense
+        return numbers.astype(np.uint64) + np.uint64(self.first)
+
+    def dense(self, row_ids: RowIds | pa.Array | pa.ChunkedArray) -> Ints:
+        """Return the dense ids of stable row ids; -1 where no live row has the id."""
+        asked = _as_row_ids(row_ids)
+        if self.listed is None:
+            # An id below `first` wraps round to a number that is far too large.
+            offsets = asked - np.uint64(self.first)
+            return np.where(offsets < self.count, offsets, _NONE).astype(id_type(self.count))
+        places = np.searchsorted(self.listed, asked)
+        found = places < self.count
+        found[found] = self.listed[places[found]] == asked[found]
+        return np.where(found, places, -1).astype(id_type(self.count))
+
+    def positions(self, row_ids: NDArray[np.int64]) -> Ints:
+        """Return the dense ids of stable row ids as they come from queries; -1 for no live row.
+
+        Ids without gaps cost a look at the smallest and the largest, and nothing when they begin
+        at 0.
+        """
+        if self.listed is not None or not len(row_ids):
+            return self.dense(row_ids.astype(np.uint64))
+        if int(row_ids.min()) < self.first or int(row_ids.max()) >= self.first + self.count:
+            return self.dense(row_ids.astype(np.uint64))
+        return row_ids - self.first if self.first else row_ids
+
+    def is_prefix_of(self, other: Numbering) -> bool:
+        """Whether every dense id of this numbering means the same row in `other`."""
+        if self.count > other.count:
+            return False
+        if self.count == 0:
+            return True
+        if self.listed is None and other.listed is None:
+            return self.first == other.first
+        return bool(np.array_equal(self.row_ids(), other.row_ids()[: self.count]))
+
+
+def numbering_of(row_ids: RowIds) -> Numbering:
+    """Give dense ids to ascending stable row ids."""
+    count = len(row_ids)
+    if count == 0:
+        return Numbering(0)
+    first, last = int(row_ids[0]), int(row_ids[-1])
+    if last - first == count - 1:
+        return Numbering(count, first)
+    return Numbering(count, first, row_ids.astype(np.uint32) if last < 2**32 else row_ids)
+
+
+def ascending(row_ids: RowIds) -> RowIds:
+    """Sort row ids; most are in order already, or in a few runs that are."""
+    if bool((row_ids[1:] > row_ids[:-1]).all()):
+        return row_ids
+    return np.sort(row_ids, kind="stable")
+
+
+def scan_row_ids(handle: DatasetHandle, fragment_ids: tuple[int, ...] | None = None) -> RowIds:
+    """Read the stable row ids of some fragments, all when `None`, in physical order.
+
+    No column is read: the ids come from the manifest and the deletion files.
+    """
+    if fragment_ids == ():
+        return np.empty(0, np.uint64)
+    request = ScanRequest(columns=(), with_row_id=True, fragment_ids=fragment_ids)
+    return _as_row_ids(handle.scan(request).read_all()[ROW_ID])
+
+
+def read_numbering(handle: DatasetHandle) -> Numbering:
+    """Give dense ids to the live rows of a dataset version."""
+    return numbering_of(ascending(scan_row_ids(handle)))
+
+
+def _as_row_ids(values: RowIds | pa.Array | pa.ChunkedArray) -> RowIds:
+    # `__array__` of both Arrow forms gives a view where it can and a copy where it must.
+    return np.asarray(values).astype(np.uint64, copy=False)

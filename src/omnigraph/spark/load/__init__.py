@@ -1,0 +1,1 @@
+"""Bulk load as Spark tasks: tasks stage rows, the driver commits once."""

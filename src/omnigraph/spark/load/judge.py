@@ -1,0 +1,120 @@
+"""Asking the rules themselves, over staged rows: when hashes could not prove that all is well.
+
+The staged columns that rules across rows look at are read once, by the driver, into what the
+in-process engine keeps of a load: a few numbers per row, in memory up to a budget and in files
+beyond it. From there on the verdict is that engine's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.schema import EdgeType
+from omnigraph.store.records import ScanRequest
+from omnigraph.write.load.rows.check_rows import JudgedRows
+from omnigraph.write.load.rows.parts import Destination, RowPart, TableBases
+from omnigraph.write.load.rows.types import LoadedType, tuple_members
+from omnigraph.write.rules.violations import ViolationLog
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
+    from omnigraph.spark.load.places import InputPlaces
+    from omnigraph.spark.load.staged import StagedType
+    from omnigraph.spark.load.staged_views import StagedViews
+    from omnigraph.store.datasets import DatasetHandle
+    from omnigraph.write.load.check.hashing import HashScheme
+    from omnigraph.write.load.rows.spool import SpoolRoom
+
+
+class _ViewPart(RowPart):
+    """Rows that lie in staged fragments; nothing is kept of them here."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        room: SpoolRoom,
+        handle: DatasetHandle,
+        fragment_ids: tuple[int, ...],
+    ) -> None:
+        super().__init__(destination, room, may_stream=False)
+        self._handle = handle
+        self._fragment_ids = fragment_ids
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Count rows that are there already."""
+        self.row_count += batch.num_rows
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Read all rows in their order."""
+        request = ScanRequest(
+            columns=None if columns is None else tuple(columns), fragment_ids=self._fragment_ids
+        )
+        yield from self._handle.scan(request)
+
+
+def loaded_types(
+    types: Mapping[str, StagedType],
+    *,
+    places: InputPlaces,
+    views: StagedViews,
+    snapshot: Snapshot,
+    bases: TableBases,
+    hasher: HashScheme,
+    room: SpoolRoom,
+    is_overwrite: bool,
+) -> dict[str, LoadedType]:
+    """Return the staged rows in the form in which the rules look at them."""
+    found = {}
+    for key, staged in types.items():
+        destination = Destination(
+            bases, snapshot.entry(key), staged.owner.arrow_schema, is_overwrite
+        )
+        loaded = LoadedType(
+            staged.owner, destination, hasher, room, may_stream=False, is_merge=False
+        )
+        if staged.rows:
+            rows = views.rows(staged).fragment_ids
+            loaded.fresh = _ViewPart(destination, room, views.handle(staged), rows)
+            _fill(loaded, staged, places)
+        found[key] = loaded
+    return found
+
+
+def _fill(loaded: LoadedType, staged: StagedType, places: InputPlaces) -> None:
+    """Read the columns that rules look at; all rows are staged in one way."""
+    owner = staged.owner
+    ends = ("src", "dst") if isinstance(owner, EdgeType) else ()
+    members = (name for members in tuple_members(owner) for name in members)
+    columns = tuple(dict.fromkeys(("id", *ends, *members)))
+    start = 0
+    for batch in loaded.fresh.batches(columns):
+        for piece, ids_are_new in _by_part(staged, batch, start):
+            numbers = np.arange(start, start + piece.num_rows)
+            start += piece.num_rows
+            loaded.add(
+                JudgedRows(
+                    rows=piece,
+                    positions=pa.array(places.of(staged.positions(numbers))),
+                    bad=np.zeros(piece.num_rows, np.bool_),
+                    log=ViolationLog(),
+                    ids_are_new=ids_are_new,
+                )
+            )
+
+
+def _by_part(
+    staged: StagedType, batch: pa.RecordBatch, start: int
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Divide a batch by the parts that its rows are of."""
+    end = start + batch.num_rows
+    ends = [*staged.first_rows[1:].tolist(), staged.rows]
+    at = start
+    for part, part_end in zip(staged.parts, ends, strict=True):
+        if at < part_end and at < end:
+            upto = min(part_end, end)
+            yield batch.slice(at - start, upto - at), part.ids_are_new
+            at = upto

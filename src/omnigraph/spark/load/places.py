@@ -1,0 +1,70 @@
+"""Where rows came from, once all of the input has been read.
+
+Tasks number the lines of their own piece of a file: nobody knows how many lines come before it.
+When all pieces have been read, positions are told as a reader of the whole file would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from omnigraph.spark.load.plan import Positions
+from omnigraph.write.rules.violations import (
+    JSON_RULES,
+    Violation,
+    ViolationLog,
+    input_of,
+    number_of,
+    position_in,
+)
+
+_NUMBER_BITS = 40
+
+
+@dataclass(frozen=True)
+class InputPlaces:
+    """Leads from the source of a task to its input, and to what comes before it there."""
+
+    inputs: tuple[str | None, ...]
+    sources: Mapping[int, tuple[int, int]]
+
+    def of(self, positions: Positions) -> Positions:
+        """Tell positions as a reader of whole inputs would."""
+        moved = positions.copy()
+        owners = positions >> _NUMBER_BITS
+        for source in np.unique(owners).tolist():
+            number, before = self.sources[source]
+            moved[owners == source] += position_in(number, before) - position_in(source, 0)
+        return moved
+
+    def of_violation(self, violation: Violation) -> Violation:
+        """Tell the position of a violation, in its message too where that has one."""
+        if violation.position is None:
+            return violation
+        number, before = self.sources[input_of(violation.position)]
+        line = number_of(violation.position)
+        message = violation.message
+        if violation.rule in JSON_RULES:
+            message = message.replace(f" {line}:", f" {line + before}:", 1)
+        return replace(violation, position=position_in(number, line + before), message=message)
+
+    def of_log(self, log: ViolationLog) -> ViolationLog:
+        """Tell all positions of a log."""
+        moved = ViolationLog()
+        moved.kept = [self.of_violation(found) for found in log.kept]
+        moved.counts = log.counts
+        return moved
+
+
+def places_in_files(inputs: Sequence[str], lines: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Give files numbers, and count the lines before each piece; pieces come in order."""
+    numbers = {path: number for number, path in enumerate(dict.fromkeys(inputs))}
+    before = dict.fromkeys(numbers, 0)
+    found = {}
+    for source, path in enumerate(inputs):
+        found[source] = (numbers[path], before[path])
+        before[path] += lines.get(source, 0)
+    return found

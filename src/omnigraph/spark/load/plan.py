@@ -1,0 +1,182 @@
+"""What a bulk load asks of its tasks, and what they answer: frozen and picklable.
+
+A task is told what to read and where to write, and answers with records: fragments that nobody has
+committed, side files, bounded lists of problems with their totals. It raises only for bugs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.spark.hashing import HashScheme
+from omnigraph.spark.load.key_set import KeySet
+from omnigraph.spark.load.side_files import SideFiles
+from omnigraph.store.records import DatasetVersion, WrittenFragment
+from omnigraph.write.embed.tasks import EmbedOrder
+from omnigraph.write.rules.unique import unique_tuples
+from omnigraph.write.rules.violations import ViolationLog
+
+Owner: TypeAlias = NodeType | EdgeType
+Positions: TypeAlias = npt.NDArray[np.int64]
+
+FRAME_SOURCE: Final = 1 << 22
+"""Sources from this number on are partitions of a DataFrame: their rows have no place in a file."""
+VIOLATIONS_ALL: Final = 1 << 62
+ID: Final = "id"
+CARDINALITY: Final = "card"
+
+
+@dataclass(frozen=True)
+class ParquetSplit:
+    """Some row groups of one parquet file; `first_rows` numbers the first row of each."""
+
+    source: int
+    path: str
+    groups: tuple[int, ...]
+    first_rows: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class LinesSplit:
+    """Bytes of a file of graph records: the lines that begin in them."""
+
+    source: int
+    path: str
+    start: int
+    end: int
+
+
+Split: TypeAlias = ParquetSplit | LinesSplit
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """Splits that one task reads, in order. Lines hold all types, parquet files one."""
+
+    splits: tuple[Split, ...]
+    table_key: str | None = None
+
+
+@dataclass(frozen=True)
+class LoadContext:
+    """What holds for all tasks of one load."""
+
+    files: SideFiles
+    scheme: HashScheme
+    catalog: Catalog
+    bases: Mapping[str, DatasetVersion]
+    conversion: ConversionMode
+    replaces: bool
+    """Whether the rows replace what is stored, or join it."""
+    external_blob_bases: tuple[str, ...] = ()
+    sets: Mapping[str, KeySet] = field(default_factory=dict)
+    """Node ids, by table: the ends of edges whose node types are all here are checked at once."""
+    keeps_rejected: bool = False
+    """Whether records that are left out are kept, with all that is wrong with them."""
+    ends: frozenset[str] = frozenset()
+    """Node tables that edges of the load may end in."""
+    embed: EmbedOrder | None = None
+    """Which vectors tasks make, if any."""
+
+    def owner(self, table_key: str) -> Owner:
+        """Return the type of a table."""
+        kind, _, name = table_key.partition(":")
+        types: Mapping[str, Owner] = (
+            self.catalog.node_types if kind == "node" else self.catalog.edge_types
+        )
+        return types[name]
+
+
+def unique_runs(owner: Owner) -> dict[str, tuple[str, ...]]:
+    """Name the tuples that rows must not share, without the key, whose tuple is the id."""
+    key = owner.key if isinstance(owner, NodeType) else ()
+    others = [members for members in unique_tuples(owner) if members != key]
+    return {f"unique-{number}": members for number, members in enumerate(others)}
+
+
+def has_cardinality(owner: Owner) -> bool:
+    """Whether edges of a type are counted."""
+    if not isinstance(owner, EdgeType):
+        return False
+    return owner.cardinality.min > 0 or owner.cardinality.max is not None
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Where rows came from: consecutive numbers as (first, count)."""
+
+    first: Positions
+    count: Positions
+
+    def at(self, places: Positions) -> Positions:
+        """Return the positions of some rows, given by their place."""
+        ends = np.cumsum(self.count)
+        run = np.searchsorted(ends, places, side="right")
+        return self.first[run] + places - (ends[run] - self.count[run])
+
+
+def runs_of(positions: Positions) -> Runs:
+    """Write positions as runs."""
+    if not len(positions):
+        nothing = np.zeros(0, np.int64)
+        return Runs(nothing, nothing)
+    breaks = np.flatnonzero(np.diff(positions) != 1) + 1
+    starts = np.concatenate([np.zeros(1, np.int64), breaks])
+    ends = np.concatenate([breaks, np.array([len(positions)], np.int64)])
+    return Runs(positions[starts], ends - starts)
+
+
+@dataclass(frozen=True)
+class StagedPart:
+    """What one task has staged of one type."""
+
+    table_key: str
+    order: int
+    """Orders the parts of a type as their input was."""
+    records: int
+    fragments: tuple[WrittenFragment, ...]
+    ids_are_new: bool
+    positions: Runs
+    side_files: Mapping[str, str]
+    missing: ViolationLog
+    """Ends of written edges without a node."""
+    embedded: str | None = None
+    """The file that says which vectors were made, and from what."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows were written."""
+        return sum(fragment.rows for fragment in self.fragments)
+
+    @property
+    def bytes(self) -> int:
+        """How much was written, as far as the store said."""
+        return sum(file.size or 0 for part in self.fragments for file in part.files)
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """What one task has done: what it staged, and what was wrong with rows that it left out."""
+
+    parts: tuple[StagedPart, ...]
+    problems: ViolationLog
+    bad_records: int = 0
+    rejected: str | None = None
+    """The file of the records that were left out, where they are kept."""
+    lines: Mapping[int, int] = field(default_factory=dict)
+    """How many lines each source had, where sources are counted after the fact."""
+    unreadable: tuple[str, str] | None = None
+    """A source that cannot be read, and why."""
+    respelled: frozenset[str] = frozenset()
+    """Node tables of which the input spells ids in another way."""
+    failure: OmnigraphError | None = None
+    """What ended the task: the driver raises it."""

@@ -1,0 +1,448 @@
+"""What runs inside of Spark tasks: reading, judging and staging rows.
+
+1. Lance is opened here and nowhere earlier: it does not survive the fork that makes a worker.
+2. A task writes its rows once. What another attempt of it wrote is never named by an outcome.
+3. Rows of typed tables stream from the source into fragments; what is kept beside them is eight
+   bytes per row and hash, and the ids where a set of them is needed. Records of graph files are
+   kept until the end of the task, because they are of all types; their splits are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import BufferedReader
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from omnigraph.clock import SystemClock
+from omnigraph.schema import EdgeType
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.spark.load.key_set import sorted_run
+from omnigraph.spark.load.plan import (
+    CARDINALITY,
+    FRAME_SOURCE,
+    ID,
+    VIOLATIONS_ALL,
+    FileTask,
+    LinesSplit,
+    LoadContext,
+    Owner,
+    ParquetSplit,
+    Split,
+    StagedPart,
+    TaskOutcome,
+    has_cardinality,
+    runs_of,
+    unique_runs,
+)
+from omnigraph.spark.load.rejected_file import Rejected, encode_rejected
+from omnigraph.spark.load.vectors import VectorsFailedError, stage_vectors
+from omnigraph.spark.task_store import task_store
+from omnigraph.store.batching import gathered
+from omnigraph.write.load.input.lines import LineReader
+from omnigraph.write.load.input.source import read_compatibly
+from omnigraph.write.load.input.tables import column_batch
+from omnigraph.write.load.rows.check_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
+from omnigraph.write.rules.endpoints import edge_ends, missing_end
+from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, ViolationLog, position_in
+from omnigraph.write.stage.columns import flat
+from omnigraph.write.stage.external_blobs import ExternalBlobs
+
+if TYPE_CHECKING:
+    from omnigraph.spark.hashing import Hashes, Mask
+    from omnigraph.spark.load.plan import Positions
+    from omnigraph.store.records import WrittenFragment
+
+_BATCH_ROWS: Final = 1 << 17
+_BLOCK_BYTES: Final = 4 << 20
+
+
+# -- entry points ---------------------------------------------------------------------------------
+
+
+def stage_files(context: LoadContext, task: FileTask, number: int) -> TaskOutcome:
+    """Read the splits of a task and stage their rows."""
+    try:
+        if task.table_key is None:
+            return _stage_lines(context, task, number)
+        return _stage_parquet(context, context.owner(task.table_key), task, number)
+    except _UnreadableError as error:
+        return TaskOutcome((), ViolationLog(), unreadable=(error.path, error.reason))
+    except VectorsFailedError as failed:
+        return TaskOutcome((), ViolationLog(), failure=failed.error)
+
+
+def stage_batches(
+    context: LoadContext,
+    table_key: str,
+    source: int,
+    batches: Iterable[pa.RecordBatch],
+    number: int,
+) -> TaskOutcome:
+    """Stage the rows that Spark hands over; they have no numbers that mean anything outside."""
+    owner = context.owner(table_key)
+
+    def columns() -> Iterator[ColumnBatch]:
+        row = position_in(FRAME_SOURCE + source + number, 1)
+        for batch in _whole_batches(batches):
+            yield column_batch(owner, batch, row)
+            row += batch.num_rows
+
+    stage = TypeStage(context, owner)
+    try:
+        part = stage.write(columns(), number)
+    except VectorsFailedError as failed:
+        return TaskOutcome((), ViolationLog(), failure=failed.error)
+    return _outcome(context, (part,), stage.rejects)
+
+
+def _whole_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put the small batches that Spark hands over together: what is done per batch costs."""
+    for table in gathered(batches, _BATCH_ROWS):
+        yield from table.combine_chunks().to_batches()
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class _UnreadableError(Exception):
+    """A source cannot be read; becomes part of the outcome."""
+
+    def __init__(self, path: str, error: Exception) -> None:
+        self.path = path
+        self.reason = str(error)
+        super().__init__(path, error)
+
+
+def open_input(path: str) -> pa.NativeFile:
+    """Open a file of the input, local or on an object store."""
+    if "://" not in path:
+        return pa.OSFile(path)
+    system, inside = pa.fs.FileSystem.from_uri(path)
+    return system.open_input_file(inside)
+
+
+def _stage_parquet(context: LoadContext, owner: Owner, task: FileTask, number: int) -> TaskOutcome:
+    stage = TypeStage(context, owner)
+    batches = chain.from_iterable(
+        _parquet_batches(owner, split) for split in task.splits if isinstance(split, ParquetSplit)
+    )
+    part = stage.write(batches, number)
+    return _outcome(context, (part,), stage.rejects)
+
+
+def _parquet_batches(owner: Owner, split: ParquetSplit) -> Iterator[ColumnBatch]:
+    try:
+        with pq.ParquetFile(open_input(split.path)) as file:
+            for group, first in zip(split.groups, split.first_rows, strict=True):
+                row = position_in(split.source, first)
+                for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group]):
+                    yield column_batch(owner, batch, row)
+                    row += batch.num_rows
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _UnreadableError(split.path, error) from error
+
+
+def _stage_lines(context: LoadContext, task: FileTask, number: int) -> TaskOutcome:
+    sink = _RecordSink(context)
+    lines: dict[int, int] = {}
+    if context.conversion is ConversionMode.COMPATIBLE:
+        for split in task.splits:
+            _read_values(context, split, sink)
+        return _staged_records(context, sink, number, lines)
+    reader = LineReader(context.catalog, sink)
+    for split in task.splits:
+        if isinstance(split, LinesSplit):
+            first = position_in(split.source, 1)
+            lines[split.source] = 0
+            for block in _blocks(_lines(split)):
+                reader.read(block, first + lines[split.source])
+                lines[split.source] += block.count(b"\n")
+    return _staged_records(context, sink, number, lines)
+
+
+def _read_values(context: LoadContext, split: Split, sink: _RecordSink) -> None:
+    try:
+        with open_input(split.path) as file:
+            source = BufferedReader(file)
+            read_compatibly(source, context.catalog, sink, position_in(split.source, 1))
+    except OSError as error:
+        raise _UnreadableError(split.path, error) from error
+
+
+def _staged_records(
+    context: LoadContext, sink: _RecordSink, number: int, lines: Mapping[int, int]
+) -> TaskOutcome:
+    parts = [stage.write(iter(batches), number) for stage, batches in sink.waiting.values()]
+    return _outcome(context, parts, sink.rejects, lines)
+
+
+def _blocks(text: bytes) -> Iterator[bytes]:
+    """Divide a text at ends of lines: a block that is not plain is read again as a whole."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + _BLOCK_BYTES) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+class Rejects:
+    """What a task leaves out, and why."""
+
+    def __init__(self, *, keeps_records: bool) -> None:
+        self.log = ViolationLog()
+        self.bad_records = 0
+        self.kept: list[Rejected] = []
+        self.respelled: set[str] = set()
+        self.keeps_records = keeps_records
+        self._refused: dict[int, tuple[object, list[Violation]]] = {}
+
+    def refuse(self, violation: Violation, record: object) -> None:
+        """Take a record that is no row."""
+        self.log.add(violation)
+        known = self._refused.setdefault(violation.position or 0, (record, []))
+        known[1].append(violation)
+
+    def take(self, owner: Owner, batch: ColumnBatch, judged: JudgedRows) -> None:
+        """Take the bad rows of a batch."""
+        self.log.absorb(judged.log)
+        if judged.spellings is not None:
+            self.respelled.add(owner.table_key)
+        rows = np.flatnonzero(judged.bad).tolist()
+        self.bad_records += len(rows)
+        if not self.keeps_records or not rows:
+            return
+        by_position: dict[int, list[Violation]] = {}
+        for violation in judged.log.kept:
+            by_position.setdefault(violation.position or 0, []).append(violation)
+        for row in rows:
+            found = by_position[batch.positions[row].as_py()]
+            self.kept.append((owner.table_key, batch.record(row), found))
+
+    def end_batch(self) -> None:
+        """Settle the records that were refused since the last time."""
+        self.bad_records += len(self._refused)
+        if self.keeps_records:
+            self.kept += [(None, record, found) for record, found in self._refused.values()]
+        self._refused.clear()
+
+
+def _outcome(
+    context: LoadContext,
+    parts: Sequence[StagedPart],
+    rejects: Rejects,
+    lines: Mapping[int, int] | None = None,
+) -> TaskOutcome:
+    rejected = None
+    if rejects.kept:
+        rejected = context.files.write_bytes("rejected", encode_rejected(rejects.kept))
+    return TaskOutcome(
+        tuple(parts),
+        rejects.log,
+        rejects.bad_records,
+        rejected,
+        dict(lines or {}),
+        respelled=frozenset(rejects.respelled),
+    )
+
+
+class _RecordSink:
+    """Keeps the records of a task by type."""
+
+    def __init__(self, context: LoadContext) -> None:
+        self.rejects = Rejects(keeps_records=context.keeps_rejected)
+        self.waiting: dict[str, tuple[TypeStage, list[ColumnBatch]]] = {}
+        self._context = context
+
+    def begin(self, name: str | None) -> int:
+        """Hear of the next input; the task numbers its splits itself."""
+        del name
+        return 1
+
+    def add(self, owner: Owner, batch: ColumnBatch) -> None:
+        """Take rows of one type."""
+        if owner.table_key not in self.waiting:
+            stage = TypeStage(self._context, owner, self.rejects)
+            self.waiting[owner.table_key] = (stage, [])
+        self.waiting[owner.table_key][1].append(batch)
+
+    def refuse(self, violation: Violation, record: object) -> None:
+        """Take a record that is no row."""
+        self.rejects.refuse(violation, record)
+
+    def end_batch(self) -> None:
+        """Hear that all about the records so far has been said."""
+        self.rejects.end_batch()
+
+
+def _lines(split: LinesSplit) -> bytes:
+    """Read the lines that begin in a split; the last one may end behind it."""
+    try:
+        with open_input(split.path) as file:
+            start = split.start
+            if start:
+                # A line belongs to the split in which its first byte lies.
+                file.seek(start - 1)
+                start += len(_rest_of_line(file)) - 1
+            if start >= split.end:
+                return b""
+            file.seek(start)
+            text: bytes = file.read(split.end - start)
+            if not text.endswith(b"\n"):
+                text += _rest_of_line(file)
+            return text
+    except OSError as error:
+        raise _UnreadableError(split.path, error) from error
+
+
+def _rest_of_line(file: pa.NativeFile) -> bytes:
+    pieces = []
+    while piece := file.read(1 << 16):
+        end = piece.find(b"\n")
+        if end >= 0:
+            pieces.append(piece[: end + 1])
+            break
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+# -- staging --------------------------------------------------------------------------------------
+
+
+class TypeStage:
+    """Judges and writes the rows of one type in one task."""
+
+    def __init__(self, context: LoadContext, owner: Owner, rejects: Rejects | None = None) -> None:
+        self.rejects = rejects or Rejects(keeps_records=context.keeps_rejected)
+        self._context = context
+        self._owner = owner
+        storage_options = context.files.settings.storage_options
+        external = ExternalBlobs(context.external_blob_bases, storage_options)
+        self._vectors = stage_vectors(context, owner)
+        self._rules = RowRules(
+            owner,
+            context.conversion,
+            external,
+            copies_external=not context.replaces,
+            violations_max=VIOLATIONS_ALL if context.keeps_rejected else VIOLATIONS_MAX,
+            filled=frozenset() if self._vectors is None else self._vectors.targets,
+        )
+        self._clock = SystemClock()
+        self._records = 0
+        self._ids_are_new = True
+        self._positions: list[pa.Array] = []
+        self._missing = ViolationLog()
+        self._ids: list[pa.Array] = []
+        self._id_rows: list[Positions] = []
+        self._rows = 0
+        self._hashes: dict[str, list[Hashes]] = {}
+        self._valid: dict[str, list[Mask]] = {}
+        self._is_end = owner.table_key in context.ends
+        self._tuples = unique_runs(owner)
+        self._counts_sources = has_cardinality(owner)
+        self._ends = self._probed_ends()
+
+    def _probed_ends(self) -> tuple[tuple[str, str], ...]:
+        if not isinstance(self._owner, EdgeType):
+            return ()
+        ends = [(end, f"node:{name}") for end, name in edge_ends(self._owner)]
+        return tuple((end, key) for end, key in ends if key in self._context.sets)
+
+    def write(self, batches: Iterator[ColumnBatch], order: int) -> StagedPart:
+        """Write the good rows; the others go to `rejects`."""
+        good = (rows for rows in map(self._judged, batches) if rows.num_rows)
+        first = next(good, None)
+        fragments: tuple[WrittenFragment, ...] = ()
+        if first is not None:
+            schema = self._owner.arrow_schema
+            reader = pa.RecordBatchReader.from_batches(schema, chain([first], good))
+            fragments = task_store(self._context.files).datasets.write_fragments(
+                self._context.bases[self._owner.table_key],
+                reader,
+                replacing_schema=schema if self._context.replaces else None,
+            )
+        positions = [part.to_numpy() for part in self._positions]
+        return StagedPart(
+            table_key=self._owner.table_key,
+            order=order,
+            records=self._records,
+            fragments=fragments,
+            ids_are_new=self._ids_are_new,
+            positions=runs_of(np.concatenate(positions) if positions else np.zeros(0, np.int64)),
+            side_files=self._side_files(),
+            missing=self._missing,
+            embedded=None if self._vectors is None else self._vectors.noted(),
+        )
+
+    def _judged(self, batch: ColumnBatch) -> pa.RecordBatch:
+        self._records += len(batch.positions)
+        judged = judge_rows(self._rules, batch, self._clock)
+        if self._vectors is not None and judged.rows.num_rows:
+            judged = replace(judged, rows=self._vectors.fill(judged.rows))
+        self.rejects.take(self._owner, batch, judged)
+        self._ids_are_new &= judged.ids_are_new
+        self._positions.append(judged.positions)
+        if judged.rows.num_rows:
+            if self._is_end or not judged.ids_are_new:
+                self._remember_ids(judged.rows)
+            self._remember(judged.rows)
+            self._probe(judged.rows, judged.positions)
+            self._rows += judged.rows.num_rows
+        return judged.rows
+
+    def _remember_ids(self, rows: pa.RecordBatch) -> None:
+        self._ids.append(rows["id"])
+        self._id_rows.append(np.arange(self._rows, self._rows + rows.num_rows))
+        self._hashes.setdefault(ID, []).append(self._context.scheme.texts(rows["id"]))
+
+    def _remember(self, rows: pa.RecordBatch) -> None:
+        scheme = self._context.scheme
+        for name, members in self._tuples.items():
+            hashes, valid = scheme.tuples([rows[member] for member in members])
+            self._hashes.setdefault(name, []).append(hashes)
+            self._valid.setdefault(name, []).append(valid)
+        if self._counts_sources:
+            self._hashes.setdefault(CARDINALITY, []).append(scheme.texts(rows["src"]))
+
+    def _probe(self, rows: pa.RecordBatch, positions: pa.Array) -> None:
+        edge = self._owner
+        if not isinstance(edge, EdgeType):
+            return
+        for end, node_key in self._ends:
+            found = self._context.sets[node_key].contains(rows[end])
+            if found.all():
+                continue
+            places = np.flatnonzero(~found)
+            shown = places[: self._missing.room].tolist()
+            for place in shown:
+                position = positions[place].as_py()
+                self._missing.add(missing_end(edge, end, rows[end][place].as_py(), position))
+            self._missing.count("endpoint", len(places) - len(shown))
+
+    def _side_files(self) -> dict[str, str]:
+        files = self._context.files
+        written = {}
+        for name, parts in self._hashes.items():
+            hashes = np.concatenate(parts)
+            if name == ID:
+                ids = flat(pa.chunked_array(self._ids))
+                run = sorted_run(hashes, ids, np.concatenate(self._id_rows))
+            elif name == CARDINALITY:
+                distinct, counts = np.unique(hashes, return_counts=True)
+                run = pa.table({"hash": distinct, "count": counts.astype(np.int64)})
+            else:
+                rows = np.flatnonzero(np.concatenate(self._valid[name]))
+                order = rows[np.argsort(hashes[rows])]
+                run = pa.table({"hash": hashes[order], "row": order})
+            written[name] = files.write(f"{name}-{_safe(self._owner.table_key)}", run)
+        return written
+
+
+def _safe(table_key: str) -> str:
+    return table_key.replace(":", "-")

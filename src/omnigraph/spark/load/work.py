@@ -1,0 +1,189 @@
+"""What the tasks of one load have staged, and what the driver does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnigraph.spark.load.commit import TableStage, dropped_file
+from omnigraph.spark.load.inputs import FrameSource
+from omnigraph.spark.load.judge import loaded_types
+from omnigraph.spark.load.places import InputPlaces, places_in_files
+from omnigraph.spark.load.plan import FRAME_SOURCE, LoadContext
+from omnigraph.spark.load.proofs import Proofs
+from omnigraph.spark.load.rejected_file import decode_rejected
+from omnigraph.spark.load.staged_views import StagedViews
+from omnigraph.spark.load.vectors import notes_in
+from omnigraph.write.load.check.checks import fold
+from omnigraph.write.load.check.hashing import HashScheme
+from omnigraph.write.rules.violations import JSON_REST_RULE
+from omnigraph.write.stage.delta import WriteMode
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest.forks import WriteBase
+    from omnigraph.spark.load.inputs import LoadPlan
+    from omnigraph.spark.load.run import LoadRun
+    from omnigraph.spark.load.stored_tasks import EndsTask
+    from omnigraph.write.embed.row_embedder import EmbedNotes
+    from omnigraph.write.load.loader import PreparedLoad
+    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.stage import StagedType
+
+
+class SparkWork:
+    """A load whose rows are staged, on its way to a commit."""
+
+    def __init__(
+        self,
+        load: PreparedLoad,
+        *,
+        plan: LoadPlan,
+        run: LoadRun,
+        context: LoadContext,
+        snapshot: Snapshot,
+        room: SpoolRoom,
+    ) -> None:
+        self._load = load
+        self._plan = plan
+        self._run = run
+        self._context = context
+        self._room = room
+        self._mode = load.options.mode
+        self._staged_on = snapshot
+        self._datasets = snapshot.datasets
+        self._views = StagedViews(
+            snapshot.datasets, context.bases, replaces=self._mode is WriteMode.OVERWRITE
+        )
+        self._staged = run.stage(snapshot)
+        self._staged.add_empty(plan.named)
+        self._places = self._input_places()
+        self._tell_intake()
+
+    def close(self) -> None:
+        """Remove what was only made for reading."""
+        self._views.close()
+
+    # -- what has been read -----------------------------------------------------------------------
+
+    def _input_places(self) -> InputPlaces:
+        files = [path or "" for path in self._plan.inputs]
+        sources = places_in_files(files, self._staged.lines)
+        names: list[str | None] = list(dict.fromkeys(files))
+        frames = [
+            source
+            for source in (*self._plan.nodes, *self._plan.edges)
+            if isinstance(source, FrameSource)
+        ]
+        for frame in frames:
+            # Rows are numbered in the order in which Spark hands over partitions.
+            before = 0
+            for part in sorted(
+                self._staged.staged.parts.get(frame.table_key, []), key=lambda part: part.order
+            ):
+                sources[FRAME_SOURCE + frame.source + part.order] = (len(names), before)
+                before += part.records
+            names.append(None)
+        return InputPlaces(tuple(names), sources)
+
+    def _tell_intake(self) -> None:
+        intake, staged = self._load.intake, self._staged
+        intake.inputs.extend(self._places.inputs)
+        has_bad_table = any(found.position is None for found in staged.problems.kept)
+        intake.has_bad_input = has_bad_table or staged.problems.counts[JSON_REST_RULE] > 0
+        intake.log.absorb(self._places.of_log(staged.problems))
+        intake.log.sort_from(0)
+        for key, found in staged.types().items():
+            if found.records or key in self._plan.named:
+                intake.records_read[key] += found.records
+        for count, path in staged.rejected:
+            intake.bad_records += count
+            if path is not None:
+                self._set_aside(path)
+        intake.require_tolerable()
+
+    def _set_aside(self, path: str) -> None:
+        quarantine = self._load.intake.quarantine
+        if quarantine is None:
+            return
+        content = self._context.files.read_bytes(path)
+        for key, record, violations in decode_rejected(path, content):
+            owner = None if key is None else self._context.owner(key)
+            found = [
+                self._places.of_violation(violation).located(self._places.inputs)
+                for violation in violations
+            ]
+            quarantine.add(owner, record, found)
+
+    def vector_notes(self) -> Iterator[EmbedNotes]:
+        """Say which vectors the tasks have made, part by part."""
+        for staged in self._staged.types().values():
+            for part in staged.parts:
+                if part.embedded is not None:
+                    yield from notes_in(self._context.files, part.embedded, staged.owner.name)
+
+    # -- judging ----------------------------------------------------------------------------------
+
+    def proofs(self, snapshot: Snapshot) -> Proofs:
+        """Return the proofs that no rule across rows is broken."""
+        return Proofs(
+            self._run,
+            self._staged,
+            snapshot,
+            self._mode,
+            self._views,
+            staged_on=self._staged_on,
+            cascades=self._load.options.cascade,
+        )
+
+    def bring_in(self, snapshot: Snapshot) -> None:
+        """Read what the rules across rows look at, once; of several rows of one id the last."""
+        if self._load.intake.types:
+            return
+        self._load.intake.types.update(
+            loaded_types(
+                self._staged.types(),
+                places=self._places,
+                views=self._views,
+                snapshot=snapshot,
+                bases=self._load.bases,
+                hasher=HashScheme(self._context.files.operation_id),
+                room=self._room,
+                is_overwrite=self._mode is WriteMode.OVERWRITE,
+            )
+        )
+        for loaded in self._load.intake.types.values():
+            fold(loaded, self._load.terms)
+
+    # -- committing -------------------------------------------------------------------------------
+
+    def tables(
+        self, snapshot: Snapshot, orphaned: Mapping[str, Sequence[EndsTask]]
+    ) -> dict[str, StagedType]:
+        """Make one transaction per table of the rows that count, and of those that go."""
+        types = self._staged.types()
+        bases: dict[str, WriteBase] = {
+            key: self._load.bases.of(snapshot.entry(key)) for key in (*types, *orphaned)
+        }
+        context = replace(self._context, bases={key: base.base for key, base in bases.items()})
+        stage = TableStage(
+            self._run.within(context),
+            self._staged,
+            datasets=self._datasets,
+            bases=bases,
+            views=self._views,
+            mode=self._mode,
+        )
+        return stage.ready(snapshot, self._dropped()) | stage.without_orphans(orphaned)
+
+    def _dropped(self) -> dict[str, str]:
+        """Leave the rows that do not count any more in files for tasks."""
+        found = {}
+        for key, loaded in self._load.intake.types.items():
+            if loaded.live is not None and not loaded.live.all():
+                rows = np.flatnonzero(~loaded.live)
+                found[key] = dropped_file(self._staged, key, rows)
+        return found

@@ -1,0 +1,1 @@
+"""The Spark data source: tables, queries, the change feed and system tables."""

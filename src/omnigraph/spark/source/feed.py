@@ -1,0 +1,274 @@
+"""Plans reads of the change feed, for a batch and for each micro-batch of a stream.
+
+1. The feed follows the chain of first parents of a branch, oldest first, as
+   `omnigraph.changes.feed` does; what a merge brought in are the changes of the merge.
+2. Both ends of a range are part of it. The columns are those of the schema at its end; a commit in
+   the range that changed the columns of a type is refused, whatever is selected.
+3. Every version that a task will open is opened here first. What cleanup has taken is then a gap
+   that names its commit, before any task has started.
+4. Commits that only rearrange files are not looked at: they changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from omnigraph.changes.commit_changes import ChangeGapError, ParentlessCommitError
+from omnigraph.changes.diff import TypePair, changed_pairs, handles_of
+from omnigraph.changes.table_changes import differing_fragments
+from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
+from omnigraph.manifest.snapshot import open_entry
+from omnigraph.names import nearest_name
+from omnigraph.spark.change_rows import (
+    CAUSE,
+    ChangeSlice,
+    FeedCommit,
+    FeedFrame,
+    SlicesPartition,
+    read_slices,
+)
+from omnigraph.spark.source.options import (
+    SourceOptionError,
+    SourceOptions,
+    column_names,
+    feed_subject,
+    refuse_options,
+)
+from omnigraph.spark.source.pin import COMMIT_ID, open_pinned, read_repository
+from omnigraph.spark.source.scan import Pin
+from omnigraph.spark.source.tables import PARTITION_ROWS, find_type, grouped_by_rows
+from omnigraph.spark.types import default_columns
+from omnigraph.store.errors import DatasetVersionNotFoundError
+from omnigraph.store.records import DatasetVersion
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Entry, GraphCommit, Snapshot
+    from omnigraph.manifest.history import History
+    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.store.records import FragmentInfo
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+_REARRANGING: Final = frozenset({"optimize", "ensure_indices"})
+
+
+@dataclass(frozen=True)
+class FeedScan:
+    """Whose changes are read, and as which columns."""
+
+    pin: Pin
+    frame: FeedFrame
+    subject: tuple[str, str] | None = None
+    """Kind and name of the one type."""
+    location: str | None = None
+    """The dataset of that type, which keeps its place when the type is renamed."""
+
+    def takes(self, entry: Entry | None) -> bool:
+        """Whether changes of a dataset are read."""
+        return entry is not None and self.location in (None, entry.location)
+
+
+def plan_feed(options: SourceOptions, pin: Pin) -> FeedScan:
+    """Check what a read of changes asks for, on the snapshot whose schema it has."""
+    subject = feed_subject(options)
+    snapshot = open_pinned(pin)
+    if subject is None:
+        refuse_options(options, "readChangeFeed without `node` or `edge`", ("columns",))
+        return FeedScan(pin, FeedFrame.of_all())
+    owner = find_type(snapshot, *subject)
+    frame = FeedFrame.of_type(owner, _columns(options, owner))
+    return FeedScan(pin, frame, subject, snapshot.entry(owner.table_key).location)
+
+
+def _columns(options: SourceOptions, owner: NodeType | EdgeType) -> tuple[str, ...]:
+    columns = column_names(options) or default_columns(owner)
+    known = owner.arrow_schema.names
+    taken = {field.name for field in CAUSE}
+    for column in columns:
+        if column not in known:
+            near = nearest_name(column, known)
+            hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
+            problem = f"names no column of `{owner.name}`: `{column}`; {hint}"
+            raise SourceOptionError("columns", problem)
+        if column in taken:
+            problem = f"must leave out `{column}`: the change feed has a column of that name"
+            raise SourceOptionError("columns", problem)
+    return columns
+
+
+# -- a batch ---------------------------------------------------------------------------------------
+
+
+class FeedReader(DataSourceReader):
+    """Reads the changes of a range of commits."""
+
+    def __init__(self, scan: FeedScan, options: SourceOptions) -> None:
+        self._scan = scan
+        self._options = options
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the frame."""
+        return self._scan.frame.schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the slices of each task, in the order of the commits."""
+        # Not when the reader is made: a stream asks the same options for its columns.
+        refuse_options(self._options, "a batch", ("maxCommitsPerTrigger",))
+        expected = f"`{EARLIEST}`, or the first commit, tag or manifest version to be read"
+        starting = self._options.require("startingVersion", expected)
+        history = read_repository(self._scan.pin.settings).history
+        chain = chain_of(self._scan.pin)
+        first = first_of(chain, starting, history)
+        if first > len(chain) - 1 and self._options["endingVersion"] is not None:
+            problem = f"lies before `startingVersion` '{starting}'"
+            raise SourceOptionError("endingVersion", problem)
+        return partitions_of(self._scan, changes_of(self._scan, history, chain[first:]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition."""
+        return read_slices(partition)
+
+
+def plan_feed_batch(options: SourceOptions, pin: Pin) -> FeedReader:
+    """Plan the read of a range of commits: it ends at the pin, or at an earlier commit."""
+    ending = options["endingVersion"]
+    if ending is not None:
+        chain = chain_of(pin)
+        place = last_of(chain, ending, read_repository(pin.settings).history)
+        pin = Pin(pin.settings, pin.branch, chain[place].graph_commit_id)
+    return FeedReader(plan_feed(options, pin), options)
+
+
+def chain_of(pin: Pin) -> tuple[GraphCommit, ...]:
+    """Return the chain of first parents of a snapshot, oldest first."""
+    return tuple(reversed(open_pinned(pin).state.commits()))
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+def first_of(chain: Sequence[GraphCommit], text: str, history: History) -> int:
+    """Return the place in a chain of the first commit to read."""
+    if text.strip().lower() == EARLIEST:
+        return 1
+    if text.isdecimal():
+        return next(
+            (n for n, commit in enumerate(chain) if commit.manifest_version >= int(text)),
+            len(chain),
+        )
+    return _place(chain, text, history, option="startingVersion")
+
+
+def last_of(chain: Sequence[GraphCommit], text: str, history: History) -> int:
+    """Return the place in a chain of the last commit to read: at least the first of all."""
+    if text.isdecimal():
+        return max(sum(commit.manifest_version <= int(text) for commit in chain), 1) - 1
+    return _place(chain, text, history, option="endingVersion")
+
+
+def _place(chain: Sequence[GraphCommit], text: str, history: History, *, option: str) -> int:
+    is_id = COMMIT_ID.fullmatch(text) is not None
+    commit_id = text if is_id else history.tagged_commit(text).graph_commit_id
+    for number, commit in enumerate(chain):
+        if commit.graph_commit_id == commit_id:
+            return number
+    problem = f"'{text}' is no commit in what is read of the history of this branch"
+    raise SourceOptionError(option, problem)
+
+
+# -- slices ----------------------------------------------------------------------------------------
+
+
+def changes_of(
+    scan: FeedScan, history: History, commits: Iterable[GraphCommit]
+) -> Iterator[ChangeSlice]:
+    """Yield what commits changed, in their order."""
+    for commit in commits:
+        if commit.operation in _REARRANGING:
+            continue
+        try:
+            yield from _slices(scan, history, commit)
+        except (VersionRemovedError, DatasetMissingError, DatasetVersionNotFoundError) as error:
+            raise ChangeGapError(commit.graph_commit_id) from error
+
+
+def snapshot_slices(
+    scan: FeedScan, snapshot: Snapshot, commit: GraphCommit
+) -> Iterator[ChangeSlice]:
+    """Yield everything that a snapshot holds, as inserts: what a stream begins with."""
+    catalog = catalog_of(snapshot.schema)
+    owners: list[NodeType | EdgeType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+    for owner in sorted(owners, key=lambda one: (one.table_key.startswith("edge:"), one.table_key)):
+        entry = snapshot.entries.get(owner.table_key)
+        if entry is not None and scan.takes(entry):
+            fragments = open_entry(snapshot.datasets, entry).fragments()
+            yield from _inserts(_told(commit), owner, entry, fragments)
+
+
+def _slices(scan: FeedScan, history: History, commit: GraphCommit) -> list[ChangeSlice]:
+    if commit.parent_commit_id is None:
+        raise ParentlessCommitError(commit.graph_commit_id)
+    before = history.snapshot_of_commit(commit.parent_commit_id)
+    after = history.snapshot_of_commit(commit.graph_commit_id)
+    pairs = list(changed_pairs(before, after, refuse_new_types=True))
+    pairs.sort(key=lambda pair: (pair.table_key.startswith("edge:"), pair.table_key))
+    return [
+        one
+        for pair in pairs
+        if scan.takes(pair.after or pair.before)
+        for one in _slices_of(pair, before, after, _told(commit))
+    ]
+
+
+def _slices_of(
+    pair: TypePair, before: Snapshot, after: Snapshot, commit: FeedCommit
+) -> Iterator[ChangeSlice]:
+    differing = differing_fragments(*handles_of(pair, before, after))
+    if pair.after is not None and differing.are_only_added:
+        yield from _inserts(commit, pair.owner, pair.after, differing.only_after)
+        return
+    versions = (_version(pair.before), _version(pair.after))
+    yield ChangeSlice(commit, pair.owner, *versions, differing.rows)
+
+
+def _inserts(
+    commit: FeedCommit,
+    owner: NodeType | EdgeType,
+    entry: Entry,
+    added: Sequence[FragmentInfo],
+) -> Iterator[ChangeSlice]:
+    rows_of = {one.fragment_id: one.rows for one in added if one.rows}
+    for group in grouped_by_rows([one for one in added if one.rows]):
+        rows = sum(rows_of[fragment_id] for fragment_id in group)
+        yield ChangeSlice(commit, owner, None, _version(entry), rows, group)
+
+
+def _version(entry: Entry | None) -> DatasetVersion | None:
+    if entry is None:
+        return None
+    return DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+
+
+def _told(commit: GraphCommit) -> FeedCommit:
+    return FeedCommit(commit.graph_commit_id, commit.manifest_version, commit.created_at)
+
+
+def partitions_of(scan: FeedScan, slices: Iterable[ChangeSlice]) -> list[InputPartition]:
+    """Put neighbouring slices together until they are work enough for a task."""
+    groups: list[list[ChangeSlice]] = []
+    rows = 0
+    for one in slices:
+        if not groups or rows + one.rows > PARTITION_ROWS:
+            groups.append([])
+            rows = 0
+        groups[-1].append(one)
+        rows += one.rows
+    return [SlicesPartition(scan.pin.settings, scan.frame, tuple(group)) for group in groups]

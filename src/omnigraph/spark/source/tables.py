@@ -1,0 +1,168 @@
+"""Plans the read of one node or edge type.
+
+1. The plan of a read is made once, on the pinned snapshot: a dataset version, the columns, the
+   checked filter, and which fragments each task reads. Tasks look at nothing else of the graph.
+2. Partitions follow fragments: neighbours are read together until they have `PARTITION_ROWS` rows,
+   or by `fragmentsPerPartition`. A fragment in which an index finds no match is not read at all.
+3. What storage can decide exactly is decided there; the rest of a filter is evaluated on the rows
+   that it returns, by the rules of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.manifest.errors import TypeNotFoundError
+from omnigraph.names import nearest_name
+from omnigraph.query.row_filter import SourceError, compile_row_filter
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.spark.source.options import (
+    SourceOptionError,
+    SourceOptions,
+    column_names,
+    positive_integer,
+)
+from omnigraph.spark.source.pin import open_pinned
+from omnigraph.spark.source.scan import Pin, TablePlan, TableScan
+from omnigraph.spark.types import default_columns, entity_schema
+from omnigraph.store import StoreSettings
+from omnigraph.store.filters import filter_columns
+from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, FragmentInfo, ScanRequest
+from omnigraph.write.mutate.predicates import constant_condition
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
+    from omnigraph.query.plan.plan import Predicate
+    from omnigraph.store import DatasetHandle
+PARTITION_ROWS: Final = 1_000_000
+"""The size of a full fragment: smaller ones share a task."""
+
+_MATCHES_LOOKED_UP_MAX: Final = 100_000
+"""Fragments are left out when an index finds at most so many matching rows."""
+
+
+def plan_table(kind: str, name: str, pin: Pin, options: SourceOptions) -> TablePlan:
+    """Plan the read of a type on a pinned snapshot."""
+    snapshot = open_pinned(pin)
+    scan = table_scan(snapshot, find_type(snapshot, kind, name), pin.settings, options)
+    handle = snapshot.open(f"{kind}:{name}")
+    together = positive_integer(options, "fragmentsPerPartition")
+    return TablePlan(scan, partitions(handle, scan, together))
+
+
+def find_type(snapshot: Snapshot, kind: str, name: str) -> NodeType | EdgeType:
+    """Return a type of the snapshot's schema."""
+    catalog = catalog_of(snapshot.schema)
+    known = catalog.node_types if kind == "node" else catalog.edge_types
+    owner: NodeType | EdgeType | None = known.get(name)
+    if owner is None:
+        near = nearest_name(name, known)
+        hint = f"did you mean `{near}`?" if near else f"there are {', '.join(sorted(known))}"
+        raise SourceOptionError(kind, f"names no {kind} type of this graph: `{name}`; {hint}")
+    if owner.table_key not in snapshot.entries:
+        raise TypeNotFoundError(owner.table_key, snapshot.manifest_version)
+    return owner
+
+
+def table_scan(
+    snapshot: Snapshot, owner: NodeType | EdgeType, settings: StoreSettings, options: SourceOptions
+) -> TableScan:
+    """Check columns and filter, and return what tasks read."""
+    columns = column_names(options) or default_columns(owner)
+    known = owner.arrow_schema.names
+    for column in columns:
+        if column not in known:
+            near = nearest_name(column, known)
+            hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
+            raise SourceOptionError(
+                "columns", f"names no column of `{owner.name}`: `{column}`; {hint}"
+            )
+    text = options["filter"]
+    entry = snapshot.entry(owner.table_key)
+    scan = TableScan(
+        settings=settings,
+        at=DatasetVersion(entry.location, entry.table_branch, entry.table_version),
+        columns=columns,
+        schema=entity_schema(owner, columns),
+        has_blobs=bool(set(columns) & set(owner.blob_properties)),
+    )
+    return scan if text is None else _filtered(scan, _predicate(text, owner))
+
+
+def _filtered(scan: TableScan, predicate: Predicate) -> TableScan:
+    condition = constant_condition(predicate)
+    pushed = condition.pushed
+    if condition.rest is None:
+        return replace(scan, row_filter=pushed)
+    # Rows that storage returns are tested against the whole filter, for which its columns are read.
+    seen = condition.rest_columns | (filter_columns(pushed) if pushed else frozenset())
+    return replace(scan, row_filter=pushed, rest=predicate, rest_columns=tuple(sorted(seen)))
+
+
+def _predicate(text: str, owner: NodeType | EdgeType) -> Predicate:
+    try:
+        return compile_row_filter(text, owner)
+    except SourceError as error:
+        # Spark shows the message of an error and nothing else: the place belongs into it.
+        raise SourceOptionError("filter", f"cannot be read:\n{error.render()}") from error
+
+
+# -- which task reads what ------------------------------------------------------------------------
+
+
+def partitions(
+    handle: DatasetHandle, scan: TableScan, together: int | None
+) -> tuple[tuple[int, ...], ...]:
+    """Return the fragments of each task."""
+    fragments: Sequence[FragmentInfo] = [one for one in handle.fragments() if one.rows]
+    matching = _matching_fragments(handle, scan)
+    if matching is not None:
+        fragments = [one for one in fragments if one.fragment_id in matching]
+    if together is not None:
+        ids = [one.fragment_id for one in fragments]
+        return tuple(tuple(ids[at : at + together]) for at in range(0, len(ids), together))
+    return grouped_by_rows(fragments)
+
+
+def grouped_by_rows(fragments: Sequence[FragmentInfo]) -> tuple[tuple[int, ...], ...]:
+    """Put neighbours together until they have `PARTITION_ROWS` rows.
+
+    >>> few = [FragmentInfo(number, 600_000, 0, 0, "") for number in range(3)]
+    >>> grouped_by_rows(few)
+    ((0,), (1,), (2,))
+    """
+    groups: list[list[int]] = []
+    rows = 0
+    for fragment in fragments:
+        if not groups or rows + fragment.rows > PARTITION_ROWS:
+            groups.append([])
+            rows = 0
+        groups[-1].append(fragment.fragment_id)
+        rows += fragment.rows
+    return tuple(tuple(group) for group in groups)
+
+
+def _matching_fragments(handle: DatasetHandle, scan: TableScan) -> frozenset[int] | None:
+    """Ask the indexes which fragments hold a match; None when that would cost a scan."""
+    if scan.row_filter is None:
+        return None
+    indexed = {column for index in handle.indexes() for column in index.columns}
+    if not filter_columns(scan.row_filter) <= indexed:
+        return None
+    request = ScanRequest(
+        columns=(),
+        row_filter=scan.row_filter,
+        with_row_address=True,
+        limit=_MATCHES_LOOKED_UP_MAX + 1,
+    )
+    addresses = handle.scan(request).read_all()[ROW_ADDRESS]
+    if len(addresses) > _MATCHES_LOOKED_UP_MAX:
+        return None
+    numbers = pc.unique(pc.shift_right(addresses.cast(pa.uint64()), pa.scalar(32, pa.uint64())))
+    return frozenset(numbers.to_pylist())

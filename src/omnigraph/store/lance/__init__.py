@@ -1,0 +1,1 @@
+"""Datasets in Lance; the only home of that library."""

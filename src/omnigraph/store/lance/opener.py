@@ -1,0 +1,443 @@
+"""Opens dataset versions, finds heads and says whose commit a version is.
+
+One Lance session holds the caches of all datasets under a root. Open versions are kept, bounded
+in number, by (location, branch, version): a version never changes, so a kept one is never stale.
+
+The head of a lineage is the highest version that its directory lists. Cleanup leaves gaps: it may
+keep version 5, which a tag pins, and remove 6 and 7 while 8 is the head. So the absence of "known
+head + 1" proves nothing by itself, and on local disks these facts hold instead:
+
+1. Adding or removing a version changes the time stamp of the directory (`st_ctime_ns`, which nobody
+   can set back).
+2. A kept head is a pair of version and time stamp. The stamp was read before the directory was
+   listed, or after a commit of our own made the version. Versions of `__manifest` and of tables are
+   added under the lock of a branch, which a paused process keeps, so nobody adds one between that
+   commit and the look at the stamp. Derived tables have no lock: there a wrong guess costs one
+   append that is refused, and that changes the stamp.
+3. While the stamp is the same nothing was removed since, so there is no gap above the kept head
+   and a walk upwards finds the head. The walk is needed: the clock behind the stamp ticks every few
+   milliseconds, and a version may have been added within the same tick.
+4. When the stamp differs, or the file system keeps whole seconds only, the directory is listed.
+
+On object stores Lance lists the directory for every look; its names sort the newest first.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import lance
+from lance import LanceOperation
+from lance.dataset import Session  # type: ignore[attr-defined]  # exported without saying so
+
+from omnigraph.store.errors import (
+    CorruptObjectError,
+    DatasetNotFoundError,
+    DatasetVersionNotFoundError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
+from omnigraph.store.lance.errors import (
+    is_not_found,
+    is_other_version,
+    lance_failures,
+    read_error,
+    read_failures,
+)
+from omnigraph.store.lance.handle import LanceHandle
+from omnigraph.store.lance.layout import (
+    VERSIONS_DIR,
+    lineage_path,
+    manifest_path,
+    manifest_version,
+    transaction_name,
+    transaction_summary,
+)
+from omnigraph.store.lance.recent_rows import RecentRows
+from omnigraph.store.objects.protocol import ObjectStore
+from omnigraph.store.records import DatasetVersion, OperationKind, TransactionInfo
+from omnigraph.store.uri import Root, checked_path, join_path, normalise_options
+
+HANDLES_MAX: Final = 256
+_INDEX_CACHE_BYTES: Final = 512 * 1024 * 1024
+_METADATA_CACHE_BYTES: Final = 128 * 1024 * 1024
+_PROBE_STEPS_MAX: Final = 64
+_SECOND_NS: Final = 1_000_000_000
+TAIL_BYTES: Final = 16 * 1024
+"""A version names its transaction behind its list of fragments, close to the end of the file."""
+
+_KINDS: Final[dict[type, OperationKind]] = {
+    LanceOperation.Append: OperationKind.APPEND,
+    LanceOperation.Update: OperationKind.UPDATE,
+    LanceOperation.Delete: OperationKind.DELETE,
+    LanceOperation.Overwrite: OperationKind.OVERWRITE,
+    LanceOperation.CreateIndex: OperationKind.CREATE_INDEX,
+    LanceOperation.Rewrite: OperationKind.REWRITE,
+    LanceOperation.Restore: OperationKind.RESTORE,
+    LanceOperation.Merge: OperationKind.MERGE,
+    LanceOperation.Project: OperationKind.PROJECT,
+    LanceOperation.UpdateConfig: OperationKind.METADATA,
+    LanceOperation.Clone: OperationKind.CLONE,
+}
+
+
+@dataclass(frozen=True)
+class _KnownHead:
+    """A head, and the time stamp of its directory that goes with it (local disks only)."""
+
+    version: int
+    stamp_ns: int
+
+
+@dataclass(frozen=True)
+class IoCounts:
+    """What Lance has asked of the storage since the store was opened."""
+
+    reads: int = 0
+    bytes_read: int = 0
+    writes: int = 0
+    bytes_written: int = 0
+
+
+class LanceOpener:
+    """Everything that only looks."""
+
+    def __init__(
+        self,
+        root: Root,
+        objects: ObjectStore,
+        *,
+        storage_options: Mapping[str, str] | None,
+        handles_max: int,
+    ) -> None:
+        self._root = root
+        self._objects = objects
+        self.options = normalise_options(root, storage_options) or None
+        self._handles_max = handles_max
+        self._session = Session(
+            index_cache_size_bytes=_INDEX_CACHE_BYTES,
+            metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
+        )
+        self._lock = threading.Lock()
+        self._handles: OrderedDict[DatasetVersion, LanceHandle] = OrderedDict()
+        self._known_heads: dict[tuple[str, str | None], _KnownHead] = {}
+        self._recent = RecentRows()
+        self._process = os.getpid()
+
+    def open(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> LanceHandle:
+        """Open one version, the newest when `version` is `None`."""
+        self._check_process()
+        if version is None:
+            version = self.head_version(location, branch=branch)
+        at = DatasetVersion(checked_path(location), branch, version)
+        cached = self._cached(at)
+        return cached if cached is not None else self.open_cold(at)
+
+    def exists(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> bool:
+        """Whether the lineage has this version, or any; it need not be readable."""
+        if version is not None:
+            path = manifest_path(checked_path(location), branch, version)
+            return self._objects.head(path) is not None
+        try:
+            self.head_version(location, branch=branch)
+        except DatasetNotFoundError:
+            return False
+        return True
+
+    def head_version(self, location: str, *, branch: str | None = None) -> int:
+        """Return the newest version number without opening it."""
+        checked_path(location)
+        if self._root.is_local:
+            return self._local_head(location, branch)
+        return self._remote_head(location, branch)
+
+    def transaction(
+        self, at: DatasetVersion, *, opened: lance.LanceDataset | None = None
+    ) -> TransactionInfo:
+        """Say whose commit a version is; `opened` is that version and nobody else has it yet."""
+        dataset = self.at(at).private_dataset() if opened is None else opened
+        try:
+            found = dataset.read_transaction(at.version)
+        except TypeError:
+            # pylance cannot rebuild a compaction that rewrote an index as well.
+            return self._transaction_from_file(at, dataset)
+        except lance_failures() as error:
+            raise read_error(error, self._version_name(at)) from error
+        if found is None:
+            raise CorruptObjectError(
+                path=self._version_name(at), reason="the version names no transaction"
+            )
+        kind = _KINDS.get(type(found.operation))
+        if kind is None:
+            # pylance has no class for a reservation of fragment ids, and for some others.
+            kind = self._kind_from_file(at, dataset)
+        return TransactionInfo(at.version, found.uuid, kind)
+
+    def is_made_by(self, at: DatasetVersion, *, read_version: int, uuid: str) -> bool:
+        """Whether the stored version surely is a transaction's; on local disks one short read.
+
+        No means nothing: the name of the transaction may stand elsewhere, or on an object store.
+        """
+        if not self._root.is_local:
+            return False
+        path = manifest_path(at.location, at.branch, at.version)
+        try:
+            with open(f"{self._root.prefix}/{path}", "rb") as file:  # noqa: PTH123 - on every commit
+                file.seek(-min(TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+                return transaction_name(read_version, uuid).encode() in file.read()
+        except OSError:
+            return False
+
+    def uuid_at(self, at: DatasetVersion) -> str | None:
+        """Return whose commit a version is, `None` when it is not there or cannot be read."""
+        try:
+            return self.transaction(at).uuid
+        except StorageError:
+            return None
+
+    def at(self, base: DatasetVersion) -> LanceHandle:
+        """Open exactly this version."""
+        return self.open(base.location, branch=base.branch, version=base.version)
+
+    def any_main(self, location: str) -> lance.LanceDataset:
+        """Open any version of the main lineage for the caller alone: refs belong to the dataset."""
+        with self._lock:
+            kept = next(
+                (
+                    handle
+                    for at, handle in reversed(self._handles.items())
+                    if at.location == location and at.branch is None
+                ),
+                None,
+            )
+        return (kept or self.open(location)).private_dataset()
+
+    def uri(self, location: str, branch: str | None) -> str:
+        """Return the name under which Lance finds a lineage."""
+        return self._root.join(lineage_path(location, branch))
+
+    def remember(
+        self, dataset: lance.LanceDataset, at: DatasetVersion, *, extends: LanceHandle | None = None
+    ) -> LanceHandle:
+        """Keep an open version for the next one who asks."""
+        handle = LanceHandle(
+            dataset, at, missing=self.missing_version, recent=self._recent, extends=extends
+        )
+        with self._lock:
+            self._handles[at] = handle
+            self._handles.move_to_end(at)
+            while len(self._handles) > self._handles_max:
+                self._handles.popitem(last=False)
+        return handle
+
+    def load(self, at: DatasetVersion) -> lance.LanceDataset:
+        """Open a version without looking at what is kept, in Lance's own terms."""
+        return lance.dataset(
+            self.uri(at.location, at.branch),
+            version=at.version,
+            storage_options=self.options,
+            session=self._session,
+        )
+
+    def note_head(self, at: DatasetVersion) -> None:
+        """Remember a version that a commit of our own has just made."""
+        if not self._root.is_local:
+            return
+        stamp_ns = self._stamp_ns(at.location, at.branch)
+        if stamp_ns is None or self._has_version(at.location, at.branch, at.version + 1):
+            return
+        with self._lock:
+            self._known_heads[at.location, at.branch] = _KnownHead(at.version, stamp_ns)
+
+    def forget(self, location: str) -> None:
+        """Drop cached handles of a dataset that has been deleted."""
+        with self._lock:
+            for at in [at for at in self._handles if at.location == location]:
+                del self._handles[at]
+            for lineage in [known for known in self._known_heads if known[0] == location]:
+                del self._known_heads[lineage]
+
+    def forget_lineage(self, location: str, branch: str | None) -> None:
+        """Drop what is kept of one lineage."""
+        with self._lock:
+            for at in [a for a in self._handles if (a.location, a.branch) == (location, branch)]:
+                del self._handles[at]
+            self._known_heads.pop((location, branch), None)
+
+    def io_counts(self) -> IoCounts:
+        """Say what Lance has asked of the storage; the session counts for all its datasets."""
+        with self._lock:
+            handle = next(iter(self._handles.values()), None)
+        if handle is None:
+            return IoCounts()
+        stats = handle.dataset.io_stats_snapshot()
+        return IoCounts(
+            reads=stats.read_iops,
+            bytes_read=stats.read_bytes,
+            writes=stats.write_iops,
+            bytes_written=stats.written_bytes,
+        )
+
+    def open_cold(self, at: DatasetVersion) -> LanceHandle:
+        """Open a version without looking at what is kept."""
+        try:
+            dataset = self.load(at)
+        except lance_failures() as error:
+            if is_other_version(error) and self.exists(
+                at.location, branch=at.branch, version=at.version
+            ):
+                reason = "the file says that it is another version"
+                raise CorruptObjectError(path=self._version_name(at), reason=reason) from error
+            if is_not_found(error):
+                raise self._absent(at) from error
+            raise read_error(error, self._version_name(at)) from error
+        return self.remember(dataset, at)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise StorageUnavailableError(
+                path=self._root.uri,
+                reason="the store was opened before a fork; open it again in this process",
+            )
+
+    def _cached(self, at: DatasetVersion) -> LanceHandle | None:
+        with self._lock:
+            handle = self._handles.get(at)
+            if handle is not None:
+                self._handles.move_to_end(at)
+        return handle
+
+    def _version_name(self, at: DatasetVersion) -> str:
+        return manifest_path(at.location, at.branch, at.version)
+
+    def _absent(self, at: DatasetVersion) -> StorageError:
+        try:
+            head = self.head_version(at.location, branch=at.branch)
+        except DatasetNotFoundError as error:
+            return error
+        return DatasetVersionNotFoundError(
+            path=at.location, branch=at.branch, version=at.version, head=head
+        )
+
+    def missing_version(self, at: DatasetVersion) -> StorageError | None:
+        """Say so when a handle fails because its version was cleaned up."""
+        if self._objects.head(manifest_path(at.location, at.branch, at.version)) is not None:
+            return None
+        return self._absent(at)
+
+    def _local_head(self, location: str, branch: str | None) -> int:
+        stamp_ns = self._stamp_ns(location, branch)
+        if stamp_ns is None:
+            raise DatasetNotFoundError(path=location, branch=branch)
+        with self._lock:
+            known = self._known_heads.get((location, branch))
+        if known is not None and known.stamp_ns == stamp_ns and stamp_ns % _SECOND_NS:
+            head = self._climb(location, branch, known.version)
+            if head is not None:
+                return head
+        try:
+            names = os.listdir(self._versions_directory(location, branch))  # noqa: PTH208 - names alone, thousands of them
+        except (FileNotFoundError, NotADirectoryError):
+            raise DatasetNotFoundError(path=location, branch=branch) from None
+        except OSError as error:
+            raise read_error(error, location) from error
+        head = self._newest(names, location, branch)
+        with self._lock:
+            self._known_heads[location, branch] = _KnownHead(head, stamp_ns)
+        return head
+
+    def _versions_directory(self, location: str, branch: str | None) -> str:
+        return f"{self._root.prefix}/{lineage_path(location, branch)}/{VERSIONS_DIR}"
+
+    def _stamp_ns(self, location: str, branch: str | None) -> int | None:
+        """Return the time stamp of a lineage's directory of versions; `None`: there is none."""
+        try:
+            return os.stat(self._versions_directory(location, branch)).st_ctime_ns  # noqa: PTH116 - on every read
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise read_error(error, location) from error
+
+    def _newest(self, names: list[str], location: str, branch: str | None) -> int:
+        found = [version for name in names if (version := manifest_version(name)) is not None]
+        if not found:
+            raise DatasetNotFoundError(path=location, branch=branch)
+        return max(found)
+
+    def _climb(self, location: str, branch: str | None, known: int) -> int | None:
+        """Walk up from a known head in a directory from which nothing was removed since."""
+        if not self._has_version(location, branch, known):
+            return None
+        for version in range(known, known + _PROBE_STEPS_MAX):
+            if not self._has_version(location, branch, version + 1):
+                return version
+        return None
+
+    def _has_version(self, location: str, branch: str | None, version: int) -> bool:
+        # Looked at for every read of the graph: a path object would cost more than the look, and
+        # so would the exception by which `stat` says no.
+        return os.access(f"{self._root.prefix}/{manifest_path(location, branch, version)}", os.F_OK)
+
+    def _remote_head(self, location: str, branch: str | None) -> int:
+        dataset = self._any_of_lineage(location, branch)
+        try:
+            if dataset is not None:
+                return int(dataset.latest_version)
+            newest = lance.dataset(
+                self.uri(location, branch),
+                storage_options=self.options,
+                session=self._session,
+            )
+        except lance_failures() as error:
+            if is_not_found(error):
+                raise DatasetNotFoundError(path=location, branch=branch) from error
+            failure = read_error(error, location)
+            if isinstance(failure, CorruptObjectError):
+                return self._listed_head(location, branch)
+            raise failure from error
+        self.remember(newest, DatasetVersion(location, branch, newest.version))
+        return int(newest.version)
+
+    def _listed_head(self, location: str, branch: str | None) -> int:
+        """Find the newest version by name alone, for the case that it cannot be read."""
+        directory = join_path(lineage_path(location, branch), VERSIONS_DIR)
+        names = [info.path.rsplit("/", 1)[1] for info in self._objects.list(directory)]
+        return self._newest(names, location, branch)
+
+    def _any_of_lineage(self, location: str, branch: str | None) -> lance.LanceDataset | None:
+        with self._lock:
+            for at, handle in reversed(self._handles.items()):
+                if (at.location, at.branch) == (location, branch):
+                    return handle.dataset
+        return None
+
+    def _kind_from_file(self, at: DatasetVersion, dataset: lance.LanceDataset) -> OperationKind:
+        try:
+            return self._transaction_from_file(at, dataset).kind
+        except (CorruptObjectError, ObjectNotFoundError):
+            # Versions carry their transaction inside too, so the file may be missing.
+            return OperationKind.OTHER
+
+    def _transaction_from_file(
+        self, at: DatasetVersion, dataset: lance.LanceDataset
+    ) -> TransactionInfo:
+        with read_failures(at.location):
+            tracked = dataset.tracked_files(min_version=at.version).read_all().to_pylist()
+        for row in tracked:
+            if row["version"] == at.version and row["type"] == "transaction file":
+                path = join_path(lineage_path(at.location, at.branch), row["path"])
+                uuid, kind = transaction_summary(self._objects.get(path).data)
+                return TransactionInfo(at.version, uuid, kind)
+        raise CorruptObjectError(
+            path=self._version_name(at), reason="the version names no transaction"
+        )

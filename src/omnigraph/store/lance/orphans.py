@@ -1,0 +1,63 @@
+"""Finds files of a dataset that no version refers to.
+
+Attempts that failed, or are still running, leave such files: the caller decides by age and by what
+running jobs have declared. Files are listed before the versions are read, so a file that is
+committed meanwhile is never reported.
+"""
+
+from __future__ import annotations
+
+from omnigraph.store.errors import CorruptObjectError
+from omnigraph.store.lance.errors import read_failures
+from omnigraph.store.lance.layout import VERSIONS_DIR, lineage_path, manifest_version
+from omnigraph.store.lance.opener import LanceOpener
+from omnigraph.store.lance.refs import LanceRefs
+from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
+from omnigraph.store.uri import Root, join_path
+
+
+def unreferenced_files(
+    location: str, *, root: Root, opener: LanceOpener, refs: LanceRefs, objects: ObjectStore
+) -> tuple[ObjectInfo, ...]:
+    """Return the files under a dataset that no version of any of its lineages needs."""
+    present = objects.list(location)
+    branches = refs.branch_names(location)
+    lineages = [lineage_path(location, branch) for branch in (None, *branches)]
+    needed: set[str] = set()
+    for branch in (None, *branches):
+        needed |= _tracked(location, branch, root=root, opener=opener)
+    return tuple(info for info in present if not _is_needed(info.path, needed, lineages, location))
+
+
+def _tracked(location: str, branch: str | None, *, root: Root, opener: LanceOpener) -> set[str]:
+    dataset = opener.open(location, branch=branch).dataset
+    with read_failures(location):
+        table = dataset.tracked_files().read_all()
+    return {
+        join_path(relative_to_root(row["base_uri"], root), row["path"])
+        for row in table.select(["base_uri", "path"]).to_pylist()
+    }
+
+
+def relative_to_root(base: str, root: Root) -> str:
+    """Return a directory that Lance names in full as a path under the root."""
+    spelled = base.split("://", maxsplit=1)[-1].strip("/")
+    top = root.uri.split("://", maxsplit=1)[-1].strip("/")
+    if not spelled.startswith(f"{top}/"):
+        # Deleting on a misread name would take files that are needed.
+        raise CorruptObjectError(
+            path=base, reason=f"the dataset refers to files outside of `{root.uri}`"
+        )
+    return spelled.removeprefix(f"{top}/")
+
+
+def _is_needed(path: str, needed: set[str], lineages: list[str], location: str) -> bool:
+    if path in needed or path.startswith(join_path(location, "_refs") + "/"):
+        return True
+    directory, _, name = path.rpartition("/")
+    if f"{directory}.lance" in needed:
+        # Large values lie in a directory that is named after their data file.
+        return True
+    in_live_lineage = directory in {join_path(lineage, VERSIONS_DIR) for lineage in lineages}
+    is_detached = name.startswith("d") and manifest_version(name) is None and "manifest" in name
+    return in_live_lineage and not is_detached

@@ -1,0 +1,539 @@
+"""Datasets in Lance. The invariants are those of `omnigraph.store.datasets`.
+
+What the adapter adds to them:
+
+1. One Lance session per store holds the caches; handles are cached by (location, branch,
+   version) and bounded in number (`lance_opener`).
+2. A commit is tried once, on a handle at its base, after a look at the head; what it achieved is
+   compared with what was intended, and the version's uuid with ours. A failed commit is looked
+   up again, because a storage may lose the answer and keep the write (`lance_commit`).
+3. Staged files are flushed by the call that wrote them, transaction and version files by the call
+   that committed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import lance
+import pyarrow as pa
+from lance.dataset import Version
+
+from omnigraph.store.digests import Ledger, hashed
+from omnigraph.store.durability import Flusher, NoFlusher, PathFlusher
+from omnigraph.store.errors import CorruptObjectError, InvalidScanError
+from omnigraph.store.lance import maintenance as upkeep
+from omnigraph.store.lance import staging
+from omnigraph.store.lance.commit import LanceCommitter
+from omnigraph.store.lance.errors import lance_failures, read_failures, write_error
+from omnigraph.store.lance.handle import LanceHandle
+from omnigraph.store.lance.layout import VERSIONS_DIR, is_torn, lineage_path, manifest_path
+from omnigraph.store.lance.needed_files import needed_files
+from omnigraph.store.lance.opener import HANDLES_MAX, IoCounts, LanceOpener
+from omnigraph.store.lance.orphans import unreferenced_files
+from omnigraph.store.lance.refs import LanceRefs
+from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
+from omnigraph.store.records import (
+    ROW_ID,
+    BranchInfo,
+    CleanupReport,
+    CleanupRequest,
+    CommittedRange,
+    CompactionOptions,
+    CompactionResult,
+    CompactionTask,
+    DatasetVersion,
+    IndexSpec,
+    NeededFile,
+    Rows,
+    StagedFile,
+    StagedTransaction,
+    TagInfo,
+    TornHead,
+    TransactionInfo,
+    VersionInfo,
+    WrittenDeletion,
+    WrittenFragment,
+    WrittenIndexSegment,
+)
+from omnigraph.store.uri import Root, checked_path, join_path
+
+_LISTINGS_MAX: Final = 8
+"""Listing versions is tried so often before it is believed that one of them is damaged."""
+
+
+class LanceStore:
+    """A `DatasetStore` over Lance."""
+
+    def __init__(
+        self,
+        root: Root,
+        objects: ObjectStore,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        flusher: Flusher | None = None,
+        ledger: Ledger | None = None,
+        handles_max: int = HANDLES_MAX,
+    ) -> None:
+        self._root = root
+        self._objects = objects
+        self._ledger = ledger or Ledger(is_kept=False)
+        self._flusher = PathFlusher(root, flusher or NoFlusher())
+        self._opener = LanceOpener(
+            root, objects, storage_options=storage_options, handles_max=handles_max
+        )
+        self._committer = LanceCommitter(
+            self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
+        )
+        self._refs = LanceRefs(
+            self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
+        )
+
+    # Looking
+
+    def open(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> LanceHandle:
+        """Open one version, the newest when `version` is `None`."""
+        return self._opener.open(location, branch=branch, version=version)
+
+    def exists(
+        self, location: str, *, branch: str | None = None, version: int | None = None
+    ) -> bool:
+        """Whether the lineage has this version, or any."""
+        return self._opener.exists(location, branch=branch, version=version)
+
+    def head_version(self, location: str, *, branch: str | None = None) -> int:
+        """Return the newest version number without opening it."""
+        return self._opener.head_version(location, branch=branch)
+
+    def versions(self, location: str, *, branch: str | None = None) -> tuple[VersionInfo, ...]:
+        """Describe every version that still exists, oldest first."""
+        found = self._listed_versions(location, branch)
+        return tuple(
+            VersionInfo(
+                version=entry["version"],
+                created_us=_microseconds(entry["timestamp"]),
+                rows=int(entry["metadata"]["total_rows"]),
+                fragments=int(entry["metadata"]["total_fragments"]),
+            )
+            for entry in sorted(found, key=lambda entry: entry["version"])
+        )
+
+    def _listed_versions(self, location: str, branch: str | None) -> list[Version]:
+        """List the versions; a cleanup beside may take one between its listing and its read."""
+        for _ in range(_LISTINGS_MAX):
+            try:
+                return self.open(location, branch=branch).dataset.versions()
+            except lance_failures():
+                continue
+        with read_failures(location):
+            return self.open(location, branch=branch).dataset.versions()
+
+    def transactions(
+        self, location: str, *, branch: str | None = None, first: int, last: int
+    ) -> tuple[TransactionInfo, ...]:
+        """Say whose commit each version of `first..last` is, both ends included."""
+        return tuple(
+            self._opener.transaction(DatasetVersion(location, branch, version))
+            for version in range(first, last + 1)
+        )
+
+    # Writing files
+
+    def write_fragments(
+        self,
+        base: DatasetVersion,
+        rows: Rows,
+        *,
+        row_id_column: str | None = None,
+        replacing_schema: pa.Schema | None = None,
+        rows_per_fragment_max: int = staging.ROWS_PER_FRAGMENT_MAX,
+        bytes_per_file_max: int = staging.BYTES_PER_FILE_MAX,
+    ) -> tuple[WrittenFragment, ...]:
+        """Write rows as uncommitted fragments of `base`'s lineage."""
+        target: lance.LanceDataset | str
+        if base.version == 0:
+            if replacing_schema is None:
+                raise InvalidScanError(
+                    path=base.location, reason="first rows of a new dataset need its schema"
+                )
+            target, schema, mode = (
+                self._opener.uri(base.location, base.branch),
+                replacing_schema,
+                "create",
+            )
+        else:
+            target = self._opener.at(base).dataset
+            schema = target.schema if replacing_schema is None else replacing_schema
+            mode = "append" if replacing_schema is None else "overwrite"
+        written = staging.write_rows(
+            target,
+            rows,
+            base=base,
+            objects=self._objects,
+            schema=schema,
+            mode=mode,  # type: ignore[arg-type]  # the three literals above
+            row_id_column=row_id_column,
+            rows_per_fragment_max=rows_per_fragment_max,
+            bytes_per_file_max=bytes_per_file_max,
+            storage_options=self._opener.options,
+        )
+        return tuple(replace(part, files=self._finished(part.files)) for part in written)
+
+    def write_deletions(
+        self, base: DatasetVersion, addresses: Sequence[int] | pa.Array
+    ) -> tuple[WrittenDeletion, ...]:
+        """Write the deletion of these rows, one record per fragment."""
+        written = staging.write_deletions(
+            self._opener.at(base).dataset, _addresses(addresses), base=base, objects=self._objects
+        )
+        return tuple(replace(part, files=self._finished(part.files)) for part in written)
+
+    def write_index_segment(
+        self, base: DatasetVersion, spec: IndexSpec, *, fragment_ids: Sequence[int] | None = None
+    ) -> WrittenIndexSegment:
+        """Build an index over some fragments (all when `None`) without publishing it."""
+        # Building an index locks the library's object, and others read through the shared one.
+        dataset = self._opener.at(base).private_dataset()
+        if fragment_ids is None:
+            fragment_ids = [fragment.fragment_id for fragment in dataset.get_fragments()]
+        written = upkeep.build_index_segment(dataset, spec, base=base, fragment_ids=fragment_ids)
+        return replace(written, files=self._finished(written.files))
+
+    def plan_compaction(
+        self, base: DatasetVersion, options: CompactionOptions | None = None
+    ) -> tuple[CompactionTask, ...]:
+        """Say which fragments are worth rewriting together."""
+        with read_failures(base.location):
+            return upkeep.plan_compaction(
+                self._opener.at(base).dataset, base, options or CompactionOptions()
+            )
+
+    def run_compaction(self, task: CompactionTask) -> CompactionResult:
+        """Rewrite the fragments of one task."""
+        dataset = self._opener.at(task.base).dataset
+        result = upkeep.run_compaction(dataset, task, objects=self._objects)
+        return replace(result, files=self._finished(result.files))
+
+    # Staging
+
+    def stage_create(
+        self,
+        location: str,
+        schema: pa.Schema,
+        *,
+        rows: Rows | None = None,
+        fragments: Sequence[WrittenFragment] = (),
+    ) -> StagedTransaction:
+        """Prepare a new dataset, empty or with first rows."""
+        base = DatasetVersion(checked_path(location), None, 0)
+        written = list(fragments)
+        if rows is not None:
+            written += self.write_fragments(base, rows, replacing_schema=schema)
+        return staging.overwrite_transaction(base, schema, written)
+
+    def stage_append(
+        self,
+        base: DatasetVersion,
+        rows: Rows | None = None,
+        *,
+        fragments: Sequence[WrittenFragment] = (),
+    ) -> StagedTransaction:
+        """Prepare new rows."""
+        written = list(fragments)
+        if rows is not None:
+            written += self.write_fragments(base, rows)
+        return staging.append_transaction(base, written)
+
+    def stage_update(
+        self,
+        base: DatasetVersion,
+        *,
+        rewritten: Rows | None = None,
+        inserted: Rows | None = None,
+        deleted: Sequence[int] | pa.Array | None = None,
+        fragments: Sequence[WrittenFragment] = (),
+        deletions: Sequence[WrittenDeletion] = (),
+        fence: int | None = None,
+    ) -> StagedTransaction:
+        """Prepare rewritten, new and deleted rows as one transaction."""
+        written, removed = list(fragments), list(deletions)
+        leaving = [] if deleted is None else [_addresses(deleted)]
+        with self._flusher.together():
+            if rewritten is not None:
+                kept, replaced = staging.split_rewritten(rewritten, base)
+                written += self.write_fragments(base, kept, row_id_column=ROW_ID)
+                leaving.append(replaced)
+            if inserted is not None:
+                written += self.write_fragments(base, inserted)
+            if leaving:
+                removed += self.write_deletions(base, pa.concat_arrays(leaving))
+        fenced = () if fence is None else (staging.fragment_of(self._opener.at(base), fence),)
+        return staging.update_transaction(base, written, removed, fenced=fenced)
+
+    def stage_upsert(self, base: DatasetVersion, rows: Rows, *, key: str) -> StagedTransaction:
+        """Prepare rows that replace those with the same key and join those without."""
+        staged = staging.upsert_transaction(
+            self._opener.at(base).dataset, rows, key=key, base=base, objects=self._objects
+        )
+        return replace(staged, files=self._finished(staged.files))
+
+    def stage_overwrite(
+        self,
+        base: DatasetVersion,
+        schema: pa.Schema,
+        *,
+        rows: Rows | None = None,
+        row_id_column: str | None = None,
+        fragments: Sequence[WrittenFragment] = (),
+    ) -> StagedTransaction:
+        """Prepare new content and columns for the whole dataset."""
+        written = list(fragments)
+        if rows is not None:
+            written += self.write_fragments(
+                base, rows, row_id_column=row_id_column, replacing_schema=schema
+            )
+        return staging.overwrite_transaction(base, schema, written)
+
+    def stage_create_index(
+        self,
+        base: DatasetVersion,
+        specs: Sequence[IndexSpec] = (),
+        *,
+        segments: Sequence[WrittenIndexSegment] = (),
+        replaced: Iterable[str] = (),
+    ) -> StagedTransaction:
+        """Prepare indexes: whole ones from `specs`, segments from workers."""
+        handle = self._opener.at(base)
+        built = [*segments, *(self.write_index_segment(base, spec) for spec in specs)]
+        names = frozenset(spec.full_name for spec in specs)
+        leaving = frozenset(replaced) | upkeep.segments_named(handle.indexes(), names)
+        return upkeep.index_transaction(handle.dataset, base, built, replaced=leaving)
+
+    def stage_compaction(
+        self, base: DatasetVersion, results: Sequence[CompactionResult]
+    ) -> StagedTransaction:
+        """Prepare the exchange of fragments for their rewritten form."""
+        return upkeep.compaction_transaction(self._opener.at(base).dataset, base, results)
+
+    def stage_metadata(
+        self,
+        base: DatasetVersion,
+        *,
+        schema_metadata: Mapping[str, str | None] | None = None,
+        field_metadata: Mapping[str, Mapping[str, str | None]] | None = None,
+    ) -> StagedTransaction:
+        """Prepare changes of metadata."""
+        return staging.metadata_transaction(
+            self._opener.at(base).dataset,
+            base,
+            schema_metadata=schema_metadata or {},
+            field_metadata=field_metadata or {},
+        )
+
+    # Committing
+
+    def verify_staged_files(self, staged: StagedTransaction) -> None:
+        """Check that every staged file exists with its size."""
+        self._committer.verify_files(staged)
+
+    def commit_staged(self, staged: StagedTransaction, *, exact: bool = True) -> CommittedRange:
+        """Commit once."""
+        return self._committer.commit(staged, exact=exact)
+
+    def restore(
+        self, location: str, *, branch: str | None = None, version: int, uuid: str
+    ) -> CommittedRange:
+        """Append a version whose content is that of `version`."""
+        return self._committer.restore(location, branch=branch, version=version, uuid=uuid)
+
+    def open_staged(self, staged: StagedTransaction) -> LanceHandle:
+        """Read what a staged transaction would make, without moving a head."""
+        return self._committer.open_staged(staged)
+
+    def following(
+        self, staged: StagedTransaction, previous: StagedTransaction
+    ) -> StagedTransaction:
+        """Return a transaction that was staged on the view of `previous` as its true successor."""
+        return upkeep.following_transaction(staged, previous)
+
+    def discard_staged_view(self, at: DatasetVersion) -> None:
+        """Remove what `open_staged` has made; the staged transaction itself stays."""
+        self._objects.delete(manifest_path(at.location, at.branch, at.version))
+
+    # Branches and tags
+
+    def create_branch(
+        self, location: str, name: str, *, from_branch: str | None = None, from_version: int
+    ) -> DatasetVersion:
+        """Cut a branch."""
+        return self._refs.create_branch(
+            location, name, from_branch=from_branch, from_version=from_version
+        )
+
+    def delete_branch(self, location: str, name: str) -> None:
+        """Remove a branch that nothing was cut from."""
+        self._refs.delete_branch(location, name)
+
+    def list_branches(self, location: str) -> tuple[BranchInfo, ...]:
+        """List the dataset's branches by name."""
+        return self._refs.list_branches(location)
+
+    def branch_names(self, location: str) -> tuple[str, ...]:
+        """List the names alone."""
+        return self._refs.branch_names(location)
+
+    def has_branch(self, location: str, name: str) -> bool:
+        """Whether a branch exists."""
+        return self._refs.has_branch(location, name)
+
+    def create_tag(
+        self, location: str, name: str, *, branch: str | None = None, version: int
+    ) -> None:
+        """Pin a version."""
+        self._refs.create_tag(location, name, branch=branch, version=version)
+
+    def delete_tag(self, location: str, name: str) -> None:
+        """Unpin a version."""
+        self._refs.delete_tag(location, name)
+
+    def list_tags(self, location: str) -> tuple[TagInfo, ...]:
+        """List the dataset's tags by name."""
+        return self._refs.list_tags(location)
+
+    # Upkeep
+
+    def cleanup(
+        self,
+        location: str,
+        request: CleanupRequest,
+        *,
+        branch: str | None = None,
+        preview: bool = True,
+    ) -> CleanupReport:
+        """Remove old versions and the files that only they need."""
+        dataset = self._opener.open(location, branch=branch).dataset
+        before: frozenset[str] = frozenset() if preview else self._version_files(location, branch)
+        options: dict[str, Any] = {
+            "older_than": None
+            if request.older_than_s is None
+            else timedelta(seconds=request.older_than_s),
+            "retain_versions": request.keep_versions,
+            "versions": None if request.versions is None else list(request.versions),
+            "delete_unverified": request.remove_orphans,
+            "error_if_tagged_old_versions": False,
+        }
+        try:
+            if preview:
+                removed = dataset.explain_cleanup_old_versions(**options).stats
+            else:
+                removed = dataset.cleanup_old_versions(**options)
+        except lance_failures() as error:
+            raise write_error(error, location) from error
+        if not preview:
+            self._opener.forget_lineage(location, branch)
+            self._ledger.note_gone(before - self._version_files(location, branch))
+        return CleanupReport(
+            versions_removed=removed.old_versions,
+            bytes_removed=removed.bytes_removed,
+            files_removed=_files_removed(removed),
+        )
+
+    def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:
+        """Return files under a dataset that no version of any lineage needs."""
+        return unreferenced_files(
+            checked_path(location),
+            root=self._root,
+            opener=self._opener,
+            refs=self._refs,
+            objects=self._objects,
+        )
+
+    def needed_files(
+        self, location: str, *, branch: str | None = None, versions: Collection[int]
+    ) -> Iterator[NeededFile]:
+        """Return the files that some versions of a lineage refer to."""
+        return needed_files(
+            checked_path(location),
+            branch,
+            versions,
+            root=self._root,
+            opener=self._opener,
+            objects=self._objects,
+        )
+
+    def torn_refs(self, location: str) -> tuple[str, ...]:
+        """Return the files of branches and tags that were cut off before they were complete."""
+        return self._refs.torn_refs(location)
+
+    def torn_head(self, location: str, *, branch: str | None = None) -> TornHead | None:
+        """Return the newest version if its file was cut off before it was complete."""
+        head = self._opener.head_version(location, branch=branch)
+        self._opener.forget_lineage(location, branch)
+        try:
+            self._opener.open_cold(DatasetVersion(location, branch, head))
+        except CorruptObjectError:
+            held = self._objects.get(manifest_path(location, branch, head))
+            if not is_torn(held.data):
+                raise
+            return TornHead(head, held.path, held.tag)
+        return None
+
+    def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:
+        """Remove what `torn_head` returns; return its number, or `None` if it can be read."""
+        torn = self.torn_head(location, branch=branch)
+        if torn is None:
+            return None
+        self._ledger.note_gone([torn.path])
+        self._objects.delete(torn.path)
+        self._opener.forget_lineage(location, branch)
+        self._flusher.directory_of(torn.path)
+        return torn.version
+
+    def forget(self, location: str) -> None:
+        """Drop cached handles of a dataset that has been deleted."""
+        self._opener.forget(location)
+
+    def io_counts(self) -> IoCounts:
+        """Say what Lance has asked of the storage since the store was opened."""
+        return self._opener.io_counts()
+
+    def _version_files(self, location: str, branch: str | None) -> frozenset[str]:
+        directory = join_path(lineage_path(location, branch), VERSIONS_DIR)
+        return frozenset(info.path for info in self._objects.list(directory))
+
+    def _finished(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
+        """Make new files durable, and hash them while their bytes are in memory."""
+        self._flusher.files(file.path for file in files)
+        if not self._root.is_local or not self._ledger.is_kept:
+            return tuple(files)
+        return hashed(self._root, files)
+
+
+def _addresses(values: Sequence[int] | pa.Array) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return (
+        values.cast(pa.uint64()) if isinstance(values, pa.Array) else pa.array(values, pa.uint64())
+    )
+
+
+def _microseconds(moment: datetime | int) -> int:
+    # pylance hands out local time without a zone.
+    return round(moment.timestamp() * 1_000_000) if isinstance(moment, datetime) else moment
+
+
+def _files_removed(removed: Any) -> int:
+    return sum(
+        getattr(removed, name, 0)
+        for name in (
+            "data_files_removed",
+            "transaction_files_removed",
+            "index_files_removed",
+            "deletion_files_removed",
+        )
+    )

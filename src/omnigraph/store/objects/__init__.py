@@ -1,0 +1,1 @@
+"""Small objects under a root: on a local disk or in an object store."""

@@ -1,0 +1,1 @@
+"""The one way in which prepared writes become visible."""

@@ -1,0 +1,59 @@
+"""The attempts of a write that may lose a race.
+
+1. `BESIDE_MAX` attempts are prepared beside everybody else, with a growing, random pause after each
+   one that lost.
+2. One more is prepared and committed under the turn, where nobody can be faster: whoever goes on
+   trying gets through. Preparing is long and a turn should be short, so it is the last resort.
+3. Which loss may be tried again is the caller's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from omnigraph.clock import Clock
+    from omnigraph.names import BranchName
+    from omnigraph.write.commit.committer import Committer
+
+BESIDE_MAX: Final = 5
+_PAUSE_S: Final = 0.005
+_PAUSE_MAX_S: Final = 0.25
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt; the work belongs into its `room`."""
+
+    number: int
+    room: AbstractContextManager[None]
+    """Holds the turn of the branch, when this is the last attempt."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether a loss is final."""
+        return self.number == BESIDE_MAX
+
+
+def attempts(
+    committer: Committer, clock: Clock, branch: BranchName, *, operation: str
+) -> Iterator[Attempt]:
+    """Yield one attempt after the other until the caller is through.
+
+    ```python
+    for attempt in attempts(committer, clock, branch, operation="load"):
+        with attempt.room:
+            try:
+                return prepare_and_commit()
+            except ExpectedVersionMismatchError:
+                if attempt.is_last:
+                    raise
+    ```
+    """
+    for number in range(BESIDE_MAX):
+        yield Attempt(number, nullcontext())
+        clock.sleep(clock.jitter(0.0, min(_PAUSE_S * 2**number, _PAUSE_MAX_S)))
+    yield Attempt(BESIDE_MAX, committer.reserved_turn(branch, operation=operation))

@@ -1,0 +1,1 @@
+"""Vectors that `@embed` asks for, made when rows are written."""

@@ -1,0 +1,247 @@
+"""Vectors for rows that are stored: one commit for all types, or none when nothing is missing.
+
+1. Rows are found by what is null and by the records of what vectors were made from; vectors are
+   not read for that.
+2. A change that loses a race is prepared again. Vectors that were made already are kept, so no text
+   is paid for twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import InvalidInputError, NotFoundError
+from omnigraph.manifest import CommitDraft
+from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
+from omnigraph.names import nearest_name
+from omnigraph.recovery import WriterKind
+from omnigraph.search.embedding.table import EmbeddingsTable, text_hashes
+from omnigraph.store.errors import StagedFilesLostError
+from omnigraph.store.filters import AllOf, IsNull, Negation
+from omnigraph.store.records import ScanRequest
+from omnigraph.write.commit.committer import WriteJob
+from omnigraph.write.embed.row_embedder import EmbedMode
+from omnigraph.write.mutate.pending_rows import MutationStaging, Origin
+from omnigraph.write.mutate.predicates import has_value_in
+from omnigraph.write.rules.validate import validate
+from omnigraph.write.stage.columns import flat, is_in, slabs
+from omnigraph.write.stage.stage_delta import prepare
+from omnigraph.write.stage.stored_rows import StoredRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.manifest import GraphCommit, Repository, Snapshot
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.schema import Catalog, NodeType
+    from omnigraph.schema.catalog import EmbedSource
+    from omnigraph.write.commit.committer import Committer
+    from omnigraph.write.embed.row_embedder import RowEmbedder
+    from omnigraph.write.stage.delta import GraphDelta
+
+ATTEMPTS_MAX: Final = 5
+_PAUSE_S: Final = 0.02
+
+
+class NothingToEmbedError(InvalidInputError):
+    """A type has no property that is filled from a text."""
+
+    code = "OG-EMBED-TYPE"
+
+    def __init__(self, type_name: str) -> None:
+        self.type_name = type_name
+        super().__init__(f"node type '{type_name}' has no property with @embed")
+        self.hint = 'add @embed("source") to a Vector property of the schema'
+
+
+class UnknownNodeTypeError(NotFoundError):
+    """There is no node type of this name."""
+
+    code = "OG-NODE-TYPE"
+
+    def __init__(self, type_name: str, known: tuple[str, ...]) -> None:
+        self.type_name = type_name
+        self.known = known
+        near = nearest_name(type_name, known)
+        self.hint = f"did you mean `{near}`?" if near else f"there are: {', '.join(known)}"
+        super().__init__(f"unknown node type '{type_name}'")
+
+
+@dataclass(frozen=True)
+class EmbedRequest:
+    """Which rows get vectors: of which types, and whether only where they are missing or stale."""
+
+    incarnation: Incarnation
+    types: tuple[str, ...] = ()
+    mode: EmbedMode = EmbedMode.MISSING
+    actor_id: str | None = None
+
+
+@dataclass(frozen=True)
+class EmbedResult:
+    """How many rows of each type have new vectors; `commit` is None when none has."""
+
+    branch: str
+    mode: str
+    model: str
+    rows: tuple[tuple[str, int], ...]
+    texts_sent: int
+    commit: GraphCommit | None
+
+    @property
+    def embedded_records(self) -> int:
+        """How many rows have new vectors."""
+        return sum(count for _, count in self.rows)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as programs see it."""
+        return {
+            "branch": self.branch,
+            "mode": self.mode,
+            "model": self.model,
+            "types": [{"name": name, "embedded_records": count} for name, count in self.rows],
+            "embedded_records": self.embedded_records,
+            "texts_sent": self.texts_sent,
+            "commit": None if self.commit is None else self.commit.to_json(),
+        }
+
+
+class StoredEmbedding:
+    """Makes vectors for the stored rows of one graph."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        committer: Committer,
+        table: EmbeddingsTable,
+        embedder: RowEmbedder,
+        *,
+        model: str,
+    ) -> None:
+        self._repository = repository
+        self._committer = committer
+        self._table = table
+        self._embedder = embedder
+        self._model = model
+
+    def run(self, request: EmbedRequest) -> EmbedResult:
+        """Fill what is missing, as one commit."""
+        clock = self._repository.clock
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            snapshot = self._repository.history.snapshot(request.incarnation)
+            catalog = catalog_of(snapshot.schema)
+            delta = self._delta(request, snapshot, catalog)
+            if delta.is_empty:
+                return self._result(request, catalog, delta, None)
+            try:
+                commit = self._commit(request, delta, snapshot, catalog)
+            except (ExpectedVersionMismatchError, SchemaMovedError, StagedFilesLostError):
+                if attempt == ATTEMPTS_MAX:
+                    raise
+                clock.sleep(clock.jitter(0.0, _PAUSE_S * 2**attempt))
+            else:
+                self._embedder.record()
+                return self._result(request, catalog, delta, commit)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _delta(self, request: EmbedRequest, snapshot: Snapshot, catalog: Catalog) -> GraphDelta:
+        staging = MutationStaging(snapshot, catalog)
+        for node in _chosen(catalog, request.types):
+            if not snapshot.entry(node.table_key).row_count:
+                continue
+            ids = self._wanted(node, snapshot, request.mode)
+            if len(ids):
+                table = staging.node(node.name)
+                rows = table.match_whole(has_value_in(("id",), ids)).stored
+                table.put(rows, statement=1, origin=Origin.STORED)
+        return self._embedder.filled(staging.delta(), catalog, StoredRows(snapshot))
+
+    def _wanted(self, node: NodeType, snapshot: Snapshot, mode: EmbedMode) -> pa.Array:
+        """Return the ids of rows that have something to do."""
+        found: list[pa.Array] = []
+        for name, embed in node.embed_sources.items():
+            has_source = Negation(IsNull(embed.source))
+            row_filter = has_source if mode is EmbedMode.ALL else AllOf((IsNull(name), has_source))
+            request = ScanRequest(columns=("id",), row_filter=row_filter)
+            found.append(flat(snapshot.open(node.table_key).scan(request).read_all()["id"]))
+            if mode is not EmbedMode.ALL:
+                found += self._stale(node, name, embed, snapshot)
+        return pc.unique(pa.chunked_array(found, pa.utf8()))
+
+    def _stale(
+        self, node: NodeType, name: str, embed: EmbedSource, snapshot: Snapshot
+    ) -> Iterator[pa.Array]:
+        known = self._table.known(node.name, name)
+        if not known.num_rows:
+            return
+        request = ScanRequest(
+            columns=("id", embed.source), row_filter=Negation(IsNull(embed.source))
+        )
+        reader = snapshot.open(node.table_key).scan(request)
+        for slab in slabs(reader, reader.schema):
+            rows = slab.filter(pa.array(is_in(slab["id"], known["id"])))
+            places = pc.index_in(rows["id"], value_set=flat(known["id"]))
+            is_same = pc.and_(
+                pc.equal(flat(known["text_hash"]).take(places), text_hashes(rows[embed.source])),
+                pc.equal(flat(known["model"]).take(places), self._model),
+            )
+            yield flat(rows["id"].filter(pc.invert(is_same)))
+
+    def _commit(
+        self, request: EmbedRequest, delta: GraphDelta, snapshot: Snapshot, catalog: Catalog
+    ) -> GraphCommit | None:
+        clock = self._repository.clock
+        validated = validate(delta, snapshot, catalog, operation="mutation")
+        operation_id = clock.ulid()
+        tables = prepare(
+            delta, snapshot, request.incarnation, self._repository, operation_id=operation_id
+        )
+        written = {table.table_key for table in tables}
+        job = WriteJob(
+            kind=WriterKind.MUTATION,
+            incarnation=request.incarnation,
+            operation_id=operation_id,
+            draft=CommitDraft(
+                graph_commit_id=clock.ulid(),
+                operation="embed",
+                actor_id=request.actor_id,
+                created_at=clock.now_us(),
+            ),
+            schema_hash=snapshot.state.head.schema_hash,
+            tables=tables,
+            reads={key: entry for key, entry in validated.reads.items() if key not in written},
+        )
+        return self._committer.commit(job, revalidate=validated.revalidate).commit
+
+    def _result(
+        self,
+        request: EmbedRequest,
+        catalog: Catalog,
+        delta: GraphDelta,
+        commit: GraphCommit | None,
+    ) -> EmbedResult:
+        counts = {key.removeprefix("node:"): t.rows.num_rows for key, t in delta.tables.items()}
+        chosen = [node.name for node in _chosen(catalog, request.types)]
+        return EmbedResult(
+            branch=str(request.incarnation.branch),
+            mode=str(request.mode),
+            model=self._model,
+            rows=tuple((name, counts.get(name, 0)) for name in chosen),
+            texts_sent=self._embedder.texts_sent,
+            commit=commit,
+        )
+
+
+def _chosen(catalog: Catalog, types: tuple[str, ...]) -> list[NodeType]:
+    for name in types:
+        if name not in catalog.node_types:
+            raise UnknownNodeTypeError(name, tuple(sorted(catalog.node_types)))
+        if not catalog.node_types[name].embed_sources:
+            raise NothingToEmbedError(name)
+    wanted = sorted(types or catalog.node_types)
+    return [catalog.node_types[name] for name in wanted if catalog.node_types[name].embed_sources]

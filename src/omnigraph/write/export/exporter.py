@@ -1,0 +1,416 @@
+"""Export: the rows of one snapshot as graph JSONL or parquet, which a load takes back, or as CSV.
+
+    OUT/nodes/Person/part-00000.jsonl     one folder per type, one file per group of fragments
+    OUT/edges/Knows/part-00000.jsonl
+    OUT/schema.pg                         the schema of the snapshot
+    OUT/export.json                       what was exported; written last
+
+1. All rows come from one snapshot; what is written meanwhile is not among them.
+2. A file appears whole or not at all, and `export.json` says that all of them are there.
+3. An export never mixes with other files: its folder must be empty or absent.
+4. Every property is there, nulls included. Dates are days and moments milliseconds in JSONL, and
+   what they are in parquet. Blobs of the graph are written out, external ones stay references.
+5. Files are written row by row in storage order; the stream of all entities is ordered by id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.names import nearest_name
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema.values.to_json import JsonForm, to_json_values
+from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
+from omnigraph.store.records import ROW_ID, DatasetVersion, ScanRequest
+from omnigraph.values import BLOB_STORAGE, PropType, Scalar
+from omnigraph.write.export.csv_rows import write_csv
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
+    from omnigraph.store import DatasetHandle, DatasetStore
+Owner: TypeAlias = NodeType | EdgeType
+
+PART_ROWS: Final = 1_000_000
+"""Small fragments share a file; the size of a full one."""
+
+SUMMARY: Final = "export.json"
+SCHEMA_FILE: Final = "schema.pg"
+_ROW_GROUP_ROWS: Final = 131_072
+_STREAM_ROWS: Final = 8_192
+
+
+class ExportFormat(StrEnum):
+    """The forms of an export."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+class UnknownExportTypeError(InvalidInputError):
+    """An export names a type that the schema does not have."""
+
+    code = "OG-EXPORT-TYPE"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        self.known = tuple(known)
+        near = nearest_name(name, known)
+        self.hint = f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
+        super().__init__(f"unknown export type '{name}'")
+
+
+class ExportTargetError(InvalidInputError):
+    """The folder of an export holds something already."""
+
+    code = "OG-EXPORT-TARGET"
+    hint = "name a folder that is empty or does not exist"
+
+    def __init__(self, path: str, found: str) -> None:
+        self.path = path
+        self.found = found
+        super().__init__(f"expected an empty folder at {path}, found {found}")
+
+
+@dataclass(frozen=True)
+class ExportTask:
+    """One file to be written: picklable, so that any worker can do it."""
+
+    owner: Owner
+    at: DatasetVersion
+    fragment_ids: tuple[int, ...]
+    path: str
+    format: ExportFormat
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """One file that was written."""
+
+    table_key: str
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """What an export does: one task per file."""
+
+    out: Path
+    format: ExportFormat
+    branch: str
+    commit_id: str
+    schema_source: str
+    tasks: tuple[ExportTask, ...]
+    nbytes: int
+    """How much is stored of what is exported: engines are chosen by it."""
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What was exported."""
+
+    out: str
+    format: str
+    branch: str
+    commit_id: str
+    engine: str
+    files: tuple[ExportedFile, ...] = field(default_factory=tuple)
+
+    @property
+    def rows(self) -> int:
+        """How many entities were written."""
+        return sum(file.rows for file in self.files)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as programs see it."""
+        return {
+            "out": self.out,
+            "format": self.format,
+            "graph_branch": self.branch,
+            "graph_commit_id": self.commit_id,
+            "engine": self.engine,
+            "total_entities": self.rows,
+            "types": _by_type(self.files),
+        }
+
+
+def _by_type(files: Iterable[ExportedFile]) -> list[dict[str, object]]:
+    shapes: dict[str, dict[str, Any]] = {}
+    for file in files:
+        kind, _, name = file.table_key.partition(":")
+        empty = {"entity_kind": kind, "type_name": name, "entities": 0, "bytes": 0, "files": []}
+        shape = shapes.setdefault(file.table_key, empty)
+        shape["entities"] += file.rows
+        shape["bytes"] += file.bytes
+        shape["files"].append(file.path)
+    return [shapes[key] for key in sorted(shapes)]
+
+
+# -- what ------------------------------------------------------------------------------------------
+
+
+def exported_types(snapshot: Snapshot, names: Sequence[str] = ()) -> list[Owner]:
+    """Return the types to export by key, edges before nodes; without names all of them."""
+    catalog = catalog_of(snapshot.schema)
+    owners: list[Owner] = [*catalog.edge_types.values(), *catalog.node_types.values()]
+    known = {owner.table_key: owner for owner in owners if owner.table_key in snapshot.entries}
+    if not names:
+        return [known[key] for key in sorted(known)]
+    chosen = {key for name in names for key in _keys_of(name, known)}
+    return [known[key] for key in sorted(chosen)]
+
+
+def _keys_of(name: str, known: dict[str, Owner]) -> list[str]:
+    found = [key for key, owner in known.items() if name in (key, owner.name)]
+    if not found:
+        raise UnknownExportTypeError(name, sorted(owner.name for owner in known.values()))
+    return found
+
+
+def plan_export(
+    snapshot: Snapshot,
+    out: str | os.PathLike[str],
+    *,
+    export_format: ExportFormat,
+    types: Sequence[str] = (),
+) -> ExportPlan:
+    """Say which files an export writes; touches nothing."""
+    folder = Path(out).absolute()
+    tasks: list[ExportTask] = []
+    stored = 0
+    for owner in exported_types(snapshot, types):
+        handle = snapshot.open(owner.table_key)
+        stored += sum(fragment.data_bytes for fragment in handle.fragments())
+        tasks += _tasks_of(owner, handle, folder, export_format)
+    return ExportPlan(
+        out=folder,
+        format=export_format,
+        branch=str(snapshot.branch),
+        commit_id=snapshot.commit_id,
+        schema_source=snapshot.schema.source,
+        tasks=tuple(tasks),
+        nbytes=stored,
+    )
+
+
+def _tasks_of(
+    owner: Owner, handle: DatasetHandle, out: Path, export_format: ExportFormat
+) -> Iterator[ExportTask]:
+    kind = "edges" if isinstance(owner, EdgeType) else "nodes"
+    for number, group in enumerate(_groups(handle)):
+        path = out / kind / owner.name / f"part-{number:05d}.{export_format}"
+        yield ExportTask(owner, handle.at, group, str(path), export_format)
+
+
+def _groups(handle: DatasetHandle) -> list[tuple[int, ...]]:
+    """Put neighbouring fragments together; a table without rows still gets a file."""
+    groups: list[list[int]] = [[]]
+    rows = 0
+    for fragment in handle.fragments():
+        if groups[-1] and rows + fragment.rows > PART_ROWS:
+            groups.append([])
+            rows = 0
+        groups[-1].append(fragment.fragment_id)
+        rows += fragment.rows
+    return [tuple(group) for group in groups]
+
+
+# -- doing it --------------------------------------------------------------------------------------
+
+
+def begin_export(plan: ExportPlan) -> None:
+    """Make the folder and put the schema into it."""
+    if plan.out.exists() and not plan.out.is_dir():
+        raise ExportTargetError(str(plan.out), "a file")
+    found = next(iter(sorted(plan.out.iterdir())), None) if plan.out.exists() else None
+    if found is not None:
+        raise ExportTargetError(str(plan.out), f"`{found.name}` in it")
+    plan.out.mkdir(parents=True, exist_ok=True)
+    _write_whole(plan.out / SCHEMA_FILE, plan.schema_source.encode())
+
+
+def finish_export(plan: ExportPlan, files: Iterable[ExportedFile], *, engine: str) -> ExportResult:
+    """Write what was exported beside the files, as the last thing."""
+    relative = tuple(
+        ExportedFile(file.table_key, os.path.relpath(file.path, plan.out), file.rows, file.bytes)
+        for file in files
+    )
+    result = ExportResult(
+        str(plan.out), str(plan.format), plan.branch, plan.commit_id, engine, relative
+    )
+    summary = orjson.dumps(result.to_json(), option=orjson.OPT_INDENT_2)
+    _write_whole(plan.out / SUMMARY, summary + b"\n")
+    return result
+
+
+def export_here(plan: ExportPlan, datasets: DatasetStore) -> ExportResult:
+    """Run an export in this process."""
+    begin_export(plan)
+    files = [write_part(task, datasets) for task in plan.tasks]
+    return finish_export(plan, files, engine="local")
+
+
+def write_part(task: ExportTask, datasets: DatasetStore) -> ExportedFile:
+    """Write one file."""
+    at = task.at
+    handle = datasets.open(at.location, branch=at.branch, version=at.version)
+    batches = _stored_rows(task.owner, handle, task.fragment_ids) if task.fragment_ids else iter(())
+    target = Path(task.path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Two attempts of one task may run at once: each has a file of its own until it is whole.
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        if task.format is ExportFormat.PARQUET:
+            rows = _write_parquet(unfinished, task.owner, batches)
+        elif task.format is ExportFormat.CSV:
+            rows = write_csv(unfinished, task.owner, batches)
+        else:
+            rows = _write_lines(unfinished, task.owner, batches)
+        size = unfinished.stat().st_size
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return ExportedFile(task.owner.table_key, task.path, rows, size)
+
+
+def _write_lines(path: Path, owner: Owner, batches: Iterable[pa.RecordBatch]) -> int:
+    rows = 0
+    with path.open("wb") as file:
+        for batch in batches:
+            file.writelines(entity_lines(owner, batch))
+            rows += batch.num_rows
+    return rows
+
+
+def _write_parquet(path: Path, owner: Owner, batches: Iterable[pa.RecordBatch]) -> int:
+    rows = 0
+    schema = parquet_schema(owner)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            columns = [_parquet_column(batch[field.name], field) for field in schema]
+            table = pa.Table.from_arrays(columns, schema=schema)
+            writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
+            rows += batch.num_rows
+    return rows
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def stream_lines(
+    snapshot: Snapshot, types: Sequence[str] = (), *, kinds: Collection[str] = ("node", "edge")
+) -> Iterator[bytes]:
+    """Yield every entity as one line of JSON: by type key, edges first, then by id."""
+    for owner in exported_types(snapshot, types):
+        if owner.table_key.partition(":")[0] not in kinds:
+            continue
+        handle = snapshot.open(owner.table_key)
+        for batch in _ordered_rows(owner, handle):
+            yield from entity_lines(owner, batch)
+
+
+def _stored_rows(
+    owner: Owner, handle: DatasetHandle, fragment_ids: tuple[int, ...]
+) -> Iterator[pa.RecordBatch]:
+    blobs = owner.blob_properties
+    request = ScanRequest(
+        columns=tuple(owner.arrow_schema.names),
+        with_row_id=bool(blobs),
+        fragment_ids=fragment_ids,
+        batch_rows=BLOB_BATCH_ROWS if blobs else _ROW_GROUP_ROWS,
+    )
+    for batch in handle.scan(request):
+        yield from with_blobs(handle, batch, blobs) if blobs else [batch]
+
+
+def _ordered_rows(owner: Owner, handle: DatasetHandle) -> Iterator[pa.RecordBatch]:
+    """Yield rows by id; ids and row numbers of a whole type are held at once."""
+    ids = handle.scan(ScanRequest(columns=("id",), with_row_id=True)).read_all()
+    order = ids.take(pc.sort_indices(ids["id"]))[ROW_ID]
+    names = list(owner.arrow_schema.names)
+    rows = BLOB_BATCH_ROWS if owner.blob_properties else _STREAM_ROWS
+    for start in range(0, len(order), rows):
+        numbers = order.slice(start, rows).combine_chunks()
+        batch = handle.take(numbers, names).combine_chunks().to_batches()[0]
+        if not owner.blob_properties:
+            yield batch
+            continue
+        numbered = batch.append_column(ROW_ID, numbers.cast(pa.uint64()))
+        yield from with_blobs(handle, numbered, owner.blob_properties)
+
+
+def entity_lines(owner: Owner, batch: pa.RecordBatch) -> Iterator[bytes]:
+    """Yield one line of JSON per row."""
+    names = ["id", *owner.properties]
+    columns: list[list[Any]] = [batch["id"].to_pylist()]
+    columns += [
+        to_json_values(batch[name], prop.prop_type, JsonForm.EXPORT)
+        for name, prop in owner.properties.items()
+    ]
+    rows = zip(*columns, strict=True)
+    data = (dict(zip(names, row, strict=True)) for row in rows)
+    if isinstance(owner, NodeType):
+        for entity in data:
+            yield orjson.dumps({"type": owner.name, "data": entity}) + b"\n"
+        return
+    ends = zip(batch["src"].to_pylist(), batch["dst"].to_pylist(), data, strict=True)
+    for source, target, entity in ends:
+        shape = {"edge": owner.name, "from": source, "to": target, "data": entity}
+        yield orjson.dumps(shape) + b"\n"
+
+
+def parquet_schema(owner: Owner) -> pa.Schema:
+    """Return the columns of a type in parquet files: types that every reader knows.
+
+    U32 is a 64-bit integer and U64 a decimal, as Spark sees them too.
+    """
+    fields = []
+    for stored in owner.arrow_schema:
+        prop = owner.properties.get(stored.name)
+        kind = pa.utf8() if prop is None else _parquet_type(prop.prop_type)
+        fields.append(pa.field(stored.name, kind, nullable=stored.nullable))
+    return pa.schema(fields)
+
+
+_PARQUET: Final[dict[Scalar, pa.DataType]] = {
+    Scalar.U32: pa.int64(),
+    Scalar.U64: pa.decimal128(20, 0),
+    Scalar.DATETIME: pa.timestamp("ms", tz="UTC"),
+    Scalar.BLOB: BLOB_STORAGE,
+}
+
+
+def _parquet_type(prop_type: PropType) -> pa.DataType:
+    if prop_type.is_vector:
+        return pa.list_(pa.float32())
+    item = _PARQUET.get(prop_type.scalar, PropType(prop_type.scalar).arrow_type)
+    return pa.list_(item) if prop_type.is_list else item
+
+
+def _parquet_column(column: pa.Array, field: pa.Field) -> pa.Array:
+    if pa.types.is_date64(column.type):
+        # A cast of Arrow would go through days.
+        return column.view(pa.int64()).view(field.type)
+    if pa.types.is_list(column.type) and pa.types.is_date64(column.type.value_type):
+        return column.cast(pa.list_(pa.int64())).cast(field.type)
+    return column.cast(field.type)

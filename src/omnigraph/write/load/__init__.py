@@ -1,0 +1,1 @@
+"""Bulk load: records or tables become one commit."""

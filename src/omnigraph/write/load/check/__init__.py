@@ -1,0 +1,1 @@
+"""The rules that look at several rows of a load."""

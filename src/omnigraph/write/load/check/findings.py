@@ -1,0 +1,196 @@
+"""What the rules across rows of a load look at, and what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from omnigraph.write.load.check.hashes import RowLookup, StoredHashes
+from omnigraph.write.rules.violations import (
+    VIOLATIONS_MAX,
+    KeyConflict,
+    Violation,
+    ViolationLog,
+    number_of,
+)
+from omnigraph.write.stage.columns import flat
+from omnigraph.write.stage.delta import WriteMode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from omnigraph.manifest import Entry
+    from omnigraph.write.load.check.hashing import Hashes
+    from omnigraph.write.load.rows.types import LoadedType
+    from omnigraph.write.stage.columns import Integers, Mask
+    from omnigraph.write.stage.stored_rows import StoredRows
+
+_UNLIMITED: Final = 1 << 62
+_TRIM_ROWS: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class LoadTerms:
+    """What a load has agreed on: `keeps_last` and `folds_free_ids` are about ids given twice.
+
+    `keeps_last`: the last record of an id wins. `folds_free_ids`: it does where the id is no key.
+    """
+
+    mode: WriteMode
+    keeps_last: bool = False
+    folds_free_ids: bool = True
+    keeps_ends: bool = False
+    """Whether it is remembered which nodes edges end in, for their topology."""
+    sets_aside: bool = False
+    """Whether rows that break a rule are left out instead of failing the load."""
+    cascades: bool = False
+    """Whether stored edges go with the nodes that an overwrite takes away."""
+
+    def folds(self, loaded: LoadedType) -> bool:
+        """Whether several records of one id are one row."""
+        if self.mode is not WriteMode.MERGE:
+            return False
+        return self.keeps_last or (self.folds_free_ids and not loaded.is_keyed)
+
+
+class Findings:
+    """What one run of the rules has found; with `keeps_all` every violation and its row."""
+
+    def __init__(self, *, keeps_all: bool) -> None:
+        self.log = ViolationLog(_UNLIMITED if keeps_all else VIOLATIONS_MAX)
+        self.fallen: dict[str, dict[int, list[Violation]]] = {}
+        self.unfixable = ViolationLog()
+        self.conflicts = ViolationLog()
+        """Ids that cannot be inserted; beside other violations they are told with those."""
+        self.first_conflict: KeyConflict | None = None
+        self.cascaded: dict[str, Hashes] = {}
+        """Addresses of stored edges that go with their nodes, by table."""
+        self._keeps_all = keeps_all
+
+    @property
+    def room(self) -> int:
+        """How many more violations are wanted in full."""
+        return self.log.room
+
+    def add(self, loaded: LoadedType, row: int, violation: Violation) -> None:
+        """Note that a row breaks a rule."""
+        self.log.add(violation)
+        if self._keeps_all:
+            self.fallen.setdefault(loaded.table_key, {}).setdefault(row, []).append(violation)
+
+    def add_unfixable(self, violation: Violation) -> None:
+        """Note a broken rule that no row of the load could mend by staying out."""
+        self.log.add(violation)
+        self.unfixable.add(violation)
+
+    def count(self, rule: str, number: int) -> None:
+        """Count violations that are not wanted in full."""
+        self.log.count(rule, number)
+
+
+class FirstRows:
+    """Rows that come in any order: how many they are, and the first `wanted` of them.
+
+    Every row may bring further numbers along.
+    """
+
+    def __init__(self, wanted: int, width: int = 1) -> None:
+        self._wanted = wanted
+        self._kept = [np.zeros(0, np.int64) for _ in range(width)]
+        self.total = 0
+
+    def add(self, *columns: Integers) -> None:
+        """Add rows, given in the first column."""
+        self.total += len(columns[0])
+        pairs = zip(self._kept, columns, strict=True)
+        self._kept = [np.concatenate([kept, more]) for kept, more in pairs]
+        if len(self._kept[0]) > self._wanted + _TRIM_ROWS:
+            self._kept = self._first()
+
+    def columns(self) -> list[Integers]:
+        """Return the first rows in their order, with what they brought along."""
+        return self._first()
+
+    def rows(self) -> Integers:
+        """Return the first rows in their order."""
+        return self._first()[0]
+
+    def _first(self) -> list[Integers]:
+        order = np.argsort(self._kept[0], kind="stable")[: self._wanted]
+        return [column[order] for column in self._kept]
+
+
+class LoadScope:
+    """What one run of the rules has before it: rows of the load by table, and stored ones."""
+
+    def __init__(
+        self, types: Mapping[str, LoadedType], terms: LoadTerms, stored: StoredRows, place: str
+    ) -> None:
+        self.types = types
+        self.terms = terms
+        self.stored = stored
+        self.findings = Findings(keeps_all=terms.sets_aside)
+        self.reads: dict[str, Entry | None] = {}
+        self._place = place
+        self._stored_lookup: tuple[str, RowLookup] | None = None
+        self._written: dict[str, Mask] = {}
+
+    def is_overwritten(self, table_key: str) -> bool:
+        """Whether the load replaces all rows of a table."""
+        return self.terms.mode is WriteMode.OVERWRITE and table_key in self.types
+
+    def rest_on(self, table_key: str) -> None:
+        """Remember that the verdict depends on a table, unless the load writes it."""
+        if table_key not in self.types:
+            self.reads[table_key] = self.stored.entry(table_key)
+
+    def both(self, first: int, second: int) -> str:
+        """Name the positions of two records."""
+        return f" ({self._place}s {number_of(first)} and {number_of(second)})"
+
+    def stored_lookup(self, loaded: LoadedType, node_key: str) -> RowLookup:
+        """Return how stored nodes are found by id; the last one is kept."""
+        if self._stored_lookup is None or self._stored_lookup[0] != node_key:
+            self._close_stored()
+            room = loaded.room
+            ids = StoredHashes(self.stored, node_key, "id", scheme=loaded.hasher, room=room)
+            self._stored_lookup = node_key, RowLookup(ids, None, room.rows_at_once)
+        return self._stored_lookup[1]
+
+    def _close_stored(self) -> None:
+        if self._stored_lookup is not None:
+            self._stored_lookup[1].close()
+        self._stored_lookup = None
+
+    def is_written(self, loaded: LoadedType, found: pa.Table, numbers: Integers) -> Mask:
+        """Say which stored rows the load replaces; `numbers` are theirs in a scan of the table."""
+        if len(loaded.ids) <= loaded.room.rows_at_once:
+            ids = flat(found["id"])
+            return loaded.lookup().rows_of(loaded.hasher.pairs(ids)) >= 0
+        if loaded.table_key not in self._written:
+            stored = StoredHashes(
+                self.stored, loaded.table_key, "id", scheme=loaded.hasher, room=loaded.room
+            )
+            mask = np.zeros(len(stored), np.bool_)
+            for rows, hits in loaded.lookup().joined(stored):
+                mask[rows[hits >= 0]] = True
+            stored.forget_buckets()
+            self._written[loaded.table_key] = mask
+        return self._written[loaded.table_key][numbers]
+
+    def forget(self) -> None:
+        """Free what was kept to find rows."""
+        self._close_stored()
+        self._written.clear()
+        for loaded in self.types.values():
+            loaded.forget_lookup()
+
+
+def live_rows(loaded: LoadedType, start: int = 0) -> Integers:
+    """Return the rows that count, from one on."""
+    if loaded.live is None:
+        return np.arange(start, loaded.row_count)
+    return np.flatnonzero(loaded.live[start:]) + start

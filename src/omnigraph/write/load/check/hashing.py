@@ -1,0 +1,298 @@
+"""Text columns as 64-bit numbers: what loads remember of ids, unique tuples and ends of edges.
+
+1. Equal texts have equal numbers under equal schemes, in every process.
+2. Different texts may share one number. Nothing is decided by that alone: it finds candidates, and
+   whoever finds some compares the texts. Two independent numbers, a *pair*, stand for their text:
+   two texts share one with a chance of 2**-128.
+3. Every operation has a seed of its own, so that no input can be made to collide.
+4. Cost: a few nanoseconds per eight bytes of text, without a Python step per row, except for texts
+   above `_VECTOR_BYTES_MAX`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.schema.values.ids import spell
+from omnigraph.write.stage.columns import Integers, Mask, flat, to_mask
+
+Hashes = npt.NDArray[np.uint64]
+
+NO_HASH: Final = np.uint64(0)
+"""Stands for "no value"; no value has it."""
+
+_BITS: Final = 64
+_VECTOR_BYTES_MAX: Final = 128
+_WORD: Final = 8
+_BLOCK_ROWS: Final = 1 << 16
+"""Rows that are worked on together, so that their words stay in the processor's cache."""
+_BUCKET_BITS_MAX: Final = 28
+_LAST_SHIFT: Final = np.uint64(31)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Two independent hashes of each of some texts."""
+
+    first: Hashes
+    second: Hashes
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def filter(self, mask: Mask) -> Pairs:
+        """Keep some."""
+        return Pairs(self.first[mask], self.second[mask])
+
+
+@dataclass(frozen=True)
+class HashScheme:
+    """How one operation hashes; it can be pickled.
+
+    With fewer `bits` than 64 only the upper ones are used: many collisions, for tests.
+    """
+
+    seed: int | str = 0
+    bits: int = _BITS
+
+    def texts(self, column: pa.Array) -> Hashes:
+        """Return one number for every text of a column without nulls."""
+        (first,) = self._lanes(column, 1)
+        return self._cut(first)
+
+    def pairs(self, column: pa.Array) -> Pairs:
+        """Return two numbers for every text of a column without nulls; `texts` has the first."""
+        first, second = self._lanes(column, 2)
+        return Pairs(self._cut(first), second)
+
+    def endings(self, column: pa.Array) -> Hashes:
+        """Return one number for the length and the last word of every text.
+
+        Quicker than `texts`, and little more than a guess: texts that end alike share a number.
+        """
+        numbers = np.empty(len(column), np.uint64)
+        for start in range(0, len(column), _BLOCK_ROWS):
+            block = column.slice(start, _BLOCK_ROWS)
+            numbers[start : start + len(block)] = _endings(block, _seeds(self.seed))
+        return numbers
+
+    def tuples(self, columns: Sequence[pa.Array]) -> tuple[Hashes, Mask]:
+        """Hash tuples by the spelling of their members; the mask says which lack no member.
+
+        Those that lack one have `NO_HASH`.
+        """
+        total = np.zeros(len(columns[0]), np.uint64)
+        is_whole = np.ones(len(total), np.bool_)
+        for column in columns:
+            if column.null_count:
+                is_whole &= to_mask(column.is_valid())
+            total *= _seeds(self.seed).factors[0]
+            total ^= total >> _LAST_SHIFT
+            (first,) = self._lanes(spell(flat(column)).fill_null(""), 1)
+            total += first
+        total = self._cut(total)
+        total[~is_whole] = NO_HASH
+        return total, is_whole
+
+    def _lanes(self, column: pa.Array, count: int) -> list[Hashes]:
+        lanes = [np.empty(len(column), np.uint64) for _ in range(count)]
+        for start in range(0, len(column), _BLOCK_ROWS):
+            block = column.slice(start, _BLOCK_ROWS)
+            for lane, hashes in zip(lanes, _hashed(block, _seeds(self.seed), count), strict=True):
+                lane[start : start + len(block)] = hashes
+        return lanes
+
+    def _cut(self, hashes: Hashes) -> Hashes:
+        if self.bits < _BITS:
+            hashes = hashes & ~np.uint64((1 << (_BITS - self.bits)) - 1)
+        hashes[hashes == NO_HASH] = np.uint64(1)
+        return hashes
+
+
+@dataclass(frozen=True, eq=False)
+class _Seeds:
+    """What a scheme starts from, for both numbers of a pair."""
+
+    key: bytes
+    starts: Hashes
+    factors: Hashes
+
+
+@lru_cache(maxsize=16)
+def _seeds(seed: int | str) -> _Seeds:
+    key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
+    numbers = np.frombuffer(key, np.uint64).copy()
+    # Multipliers have to be odd, or bits are lost.
+    return _Seeds(key, numbers[:2], numbers[2:] | np.uint64(1))
+
+
+def _hashed(column: pa.Array, seeds: _Seeds, count: int) -> list[Hashes]:
+    """Return one number or two for every text."""
+    lanes = range(count)
+    starts, lengths, text = _text_of(column)
+    words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
+    sizes = lengths.astype(np.uint64)
+    hashes = [seeds.starts[lane] + sizes for lane in lanes]
+    is_long = lengths > _VECTOR_BYTES_MAX
+    lengths_now = np.where(is_long, 0, lengths)
+    for offset in range(0, int(lengths_now.max(initial=0)), _WORD):
+        left = lengths_now - offset
+        # A text that is over must not be mixed with nothing: its neighbours would show in its hash.
+        if (left <= 0).any():
+            rows = np.flatnonzero(left > 0)
+            word = words[starts[rows] + offset] & _MASKS[np.minimum(left[rows], _WORD)]
+            for lane in lanes:
+                hashes[lane][rows] = _mixed(hashes[lane][rows], word, seeds.factors[lane])
+        else:
+            word = words[starts + offset] & _MASKS[np.minimum(left, _WORD)]
+            hashes = [_mixed(hashes[lane], word, seeds.factors[lane]) for lane in lanes]
+    for row in np.flatnonzero(is_long).tolist():
+        piece = text[starts[row] : starts[row] + lengths[row]].tobytes()
+        digest = hashlib.blake2b(piece, digest_size=16, key=seeds.key).digest()
+        numbers = np.frombuffer(digest, np.uint64)
+        for lane in lanes:
+            hashes[lane][row] = numbers[lane]
+    return [_finished(hashes[lane], seeds.factors[1 - lane]) for lane in lanes]
+
+
+def _endings(column: pa.Array, seeds: _Seeds) -> Hashes:
+    starts, lengths, text = _text_of(column)
+    words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
+    last = words[starts + np.maximum(lengths - _WORD, 0)] & _MASKS[np.minimum(lengths, _WORD)]
+    sized = seeds.starts[0] + lengths.astype(np.uint64)
+    return _finished(_mixed(sized, last, seeds.factors[0]), seeds.factors[1])
+
+
+_MASKS: Final[Hashes] = np.array(
+    [(1 << (_WORD * count)) - 1 for count in range(_WORD)] + [2**64 - 1], np.uint64
+)
+
+
+def _text_of(column: pa.Array) -> tuple[Integers, Integers, npt.NDArray[np.uint8]]:
+    """Return where each text starts, how long it is, and the bytes with a margin of one word."""
+    width = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    _, offset_buffer, data_buffer = column.buffers()
+    every = np.frombuffer(offset_buffer, width)
+    offsets: Integers = every[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    low, high = int(offsets[0]), int(offsets[-1])
+    text = np.zeros(high - low + _WORD, np.uint8)
+    if high > low:
+        text[: high - low] = np.frombuffer(data_buffer, np.uint8)[low:high]
+    lengths: Integers = offsets[1:] - offsets[:-1]
+    return offsets[:-1] - low, lengths, text
+
+
+def _mixed(hashes: Hashes, words: Hashes, factor: np.uint64) -> Hashes:
+    mixed = (hashes ^ words) * factor
+    mixed ^= mixed >> _LAST_SHIFT
+    return mixed
+
+
+def _finished(hashes: Hashes, factor: np.uint64) -> Hashes:
+    hashes ^= hashes >> np.uint64(33)
+    hashes *= factor
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= np.uint64(0x94D049BB133111EB)
+    hashes ^= hashes >> np.uint64(32)
+    return hashes
+
+
+class HashIndex:
+    """Finds pairs among known ones; costs about 26 bytes per known pair.
+
+    The known pairs are sorted by their first number. Its leading bits, counted from the smallest
+    one, say where to begin; from there on it is a step or two. So it is when all of them begin
+    alike, as those of one bucket do.
+    """
+
+    def __init__(self, known: Pairs) -> None:
+        is_short = len(known) < 1 << 31
+        # Not a name of its own: what is longer than needed goes at once.
+        self._order = np.argsort(known.first).astype(np.int32 if is_short else np.int64, copy=False)
+        order = self._order
+        self._first = known.first[order]
+        self._second = known.second[order]
+        bits = min(max(len(order), 2).bit_length(), _BUCKET_BITS_MAX)
+        ends = (int(self._first[0]), int(self._first[-1])) if len(order) else (0, 0)
+        self._low = np.uint64(ends[0])
+        self._shift = np.uint64(max(0, (ends[1] - ends[0]).bit_length() - bits))
+        slots = ((self._first - self._low) >> self._shift).astype(np.int64)
+        # The last one is for numbers behind all known ones: there is nothing to begin with.
+        self._slots = np.uint64(slots[-1] + 1 if len(order) else 0)
+        self._begins = np.zeros(int(self._slots) + 1, np.int32 if is_short else np.int64)
+        np.cumsum(np.bincount(slots), out=self._begins[1:], dtype=self._begins.dtype)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def places(self, wanted: Pairs) -> Integers:
+        """Return the place of every wanted pair among the known ones, -1 where there is none.
+
+        Of several equal known pairs any one is returned.
+        """
+        places = np.full(len(wanted), -1, np.int64)
+        if not len(self):
+            return places
+        for start in range(0, len(wanted), _BLOCK_ROWS):
+            own = slice(start, start + _BLOCK_ROWS)
+            places[own] = self._block(wanted.first[own], wanted.second[own])
+        return places
+
+    def contains(self, wanted: Pairs) -> Mask:
+        """Return which pairs are known."""
+        return self.places(wanted) >= 0
+
+    def _block(self, first: Hashes, second: Hashes) -> Integers:
+        found = np.full(len(first), -1, np.int64)
+        slots = np.minimum((first - self._low) >> self._shift, self._slots)
+        at = self._begins[slots.astype(np.int64)].astype(np.int64)
+        rows = np.arange(len(first))
+        while True:
+            is_inside = at < len(self._first)
+            rows, at = rows[is_inside], at[is_inside]
+            if not len(rows):
+                return found
+            seen = self._first[at]
+            is_hit = (seen == first[rows]) & (self._second[at] == second[rows])
+            found[rows[is_hit]] = self._order[at[is_hit]]
+            goes_on = (seen <= first[rows]) & ~is_hit
+            rows, at = rows[goes_on], at[goes_on] + 1
+
+
+def repeated_hashes(hashes: Hashes) -> Hashes:
+    """Return the values that occur more than once, sorted; `NO_HASH` does not count."""
+    ordered = np.sort(hashes)
+    distinct = distinct_hashes(ordered[1:][ordered[1:] == ordered[:-1]])
+    found: Hashes = distinct[distinct != NO_HASH]
+    return found
+
+
+def distinct_hashes(hashes: Hashes) -> Hashes:
+    """Return each value once, sorted.
+
+    `np.unique` puts whole numbers into a hash table first, which takes twenty times as long.
+
+    >>> distinct_hashes(np.array([7, 3, 7], np.uint64)).tolist()
+    [3, 7]
+    """
+    ordered = np.sort(hashes)
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
+
+
+def is_among(hashes: Hashes, ordered: Hashes) -> Mask:
+    """Return which values are in a sorted array."""
+    if not len(ordered):
+        return np.zeros(len(hashes), np.bool_)
+    places = np.minimum(np.searchsorted(ordered, hashes), len(ordered) - 1)
+    found: Mask = ordered[places] == hashes
+    return found

@@ -1,0 +1,262 @@
+"""The rules of single rows: converted columns of one type in, good rows and problems out.
+
+`judge_rows` is a function from values to values. It looks at nothing but the batch that it gets, so
+it runs unchanged in this process and in tasks elsewhere: `RowRules` and `JudgedRows` can be
+pickled.
+
+1. A row with a problem is never among the good ones; all problems of a row are reported.
+2. A row whose id the input does not give has its id made here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema.values import codes as value_codes
+from omnigraph.schema.values.converted import ConversionMode, Converted
+from omnigraph.schema.values.ids import AcceptedIds, Ids, accept_ids, derive_ids, new_ulids
+from omnigraph.schema.values.row_errors import Mask, RowErrors, json_text
+from omnigraph.search.embedding.columns import has_text
+from omnigraph.texts import redacted
+from omnigraph.write.rules import codes
+from omnigraph.write.rules.values import (
+    TYPE_RULE,
+    add_row_errors,
+    check_batch,
+    has_value_rules,
+    values_of,
+)
+from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, ViolationLog
+from omnigraph.write.stage.columns import to_mask
+
+if TYPE_CHECKING:
+    from omnigraph.clock import Clock
+    from omnigraph.write.stage.external_blobs import ExternalBlobs
+
+Owner = NodeType | EdgeType
+Raw = Callable[[str, int], object]
+"""Returns the value of a property in a row, as the input gave it."""
+
+_EXTERNAL_DENIED: Final = "new external Blob URI ingress is denied for this graph"
+
+
+@dataclass(frozen=True)
+class ColumnBatch:
+    """Converted columns of some rows of one type.
+
+    `given` holds the ids of the input, if it has any. `ends` has the columns `src` and `dst` of
+    edges. `positions` says where each row came from. `record` returns a row as the input gave it.
+    """
+
+    columns: Mapping[str, Converted]
+    positions: pa.Array
+    raw: Raw
+    record: Callable[[int], object]
+    given: Ids | None = None
+    ends: Mapping[str, Ids] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RowRules:
+    """What rows of one type have to be like."""
+
+    owner: Owner
+    conversion: ConversionMode
+    external_blobs: ExternalBlobs
+    copies_external: bool = True
+    """Whether the bytes of external blobs become the graph's own, or references stay."""
+    violations_max: int = VIOLATIONS_MAX
+    """So many violations of one batch are kept in full."""
+    filled: frozenset[str] = frozenset()
+    """Required vectors that may be missing beside a text, because they are made from it."""
+
+
+@dataclass(frozen=True)
+class JudgedRows:
+    """What has become of one batch.
+
+    `rows` are the good ones, with the stored columns in stored order, and `positions` theirs. `bad`
+    marks the others among the rows of the batch. `spellings` are ids that the input spelled in
+    another way, and the canonical ones.
+    """
+
+    rows: pa.RecordBatch
+    positions: pa.Array
+    bad: Mask
+    log: ViolationLog
+    ids_are_new: bool
+    spellings: tuple[pa.Array, pa.Array] | None = None
+
+
+def judge_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> JudgedRows:
+    """Check every rule of single rows, give ids, and keep what is good."""
+    owner = rules.owner
+    row_count = len(batch.positions)
+    work = _Work(
+        owner.name, batch, np.zeros(row_count, np.bool_), ViolationLog(rules.violations_max)
+    )
+    for name, converted in batch.columns.items():
+        work.note(_unexcused(rules, batch, name, converted.row_errors), name)
+    for name in owner.blob_properties:
+        _refuse_external(rules, batch.columns[name].column, name, work)
+    for end, ids in batch.ends.items():
+        work.note(ids.errors, end, rule="endpoint", code=codes.BAD_ENDPOINT)
+    given = _ids(rules, batch, work, clock)
+    ends = [batch.ends[end].ids for end in ("src", "dst") if end in batch.ends]
+    properties = [batch.columns[name].column for name in owner.properties]
+    arrays = [given.ids, *ends, *properties]
+    if has_value_rules(owner):
+        names = owner.arrow_schema.names
+        for found in check_batch(owner, pa.RecordBatch.from_arrays(arrays, names=names)):
+            value_at = values_of(batch.columns[found.property].column)
+            work.note(found.errors, found.property, rule=found.rule, value_at=value_at)
+    positions = batch.positions
+    if work.bad.any():
+        good = pa.array(~work.bad)
+        arrays = [array.filter(good) for array in arrays]
+        positions = positions.filter(good)
+    rows = pa.RecordBatch.from_arrays(_blobs_copied(rules, arrays), schema=owner.arrow_schema)
+    return JudgedRows(rows, positions, work.bad, work.log, given.are_new, given.spellings)
+
+
+def _unexcused(rules: RowRules, batch: ColumnBatch, name: str, errors: RowErrors) -> RowErrors:
+    """Leave out that a vector is missing where it can be made."""
+    if errors.is_clean or name not in rules.filled or not isinstance(rules.owner, NodeType):
+        return errors
+    texts = batch.columns[rules.owner.embed_sources[name].source].column
+    is_missing = pc.fill_null(pc.equal(errors.codes.cast(pa.utf8()), value_codes.MISSING), False)
+    is_excused = pc.and_(is_missing, pa.array(has_text(texts)))
+    codes_left = pc.if_else(is_excused, None, errors.codes.cast(pa.utf8()))
+    messages = pc.if_else(is_excused, None, errors.messages)
+    return RowErrors(messages, codes_left.dictionary_encode())
+
+
+# -- ids ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _GivenIds:
+    ids: pa.Array
+    are_new: bool = False
+    spellings: tuple[pa.Array, pa.Array] | None = None
+
+
+def _ids(rules: RowRules, batch: ColumnBatch, work: _Work, clock: Clock) -> _GivenIds:
+    if batch.given is not None:
+        work.note(batch.given.errors, "id", rule="id")
+    owner = rules.owner
+    if isinstance(owner, NodeType) and owner.key:
+        return _key_ids(owner, rules.conversion, batch, work)
+    row_count = len(work.bad)
+    if batch.given is None or batch.given.ids.null_count == row_count:
+        return _GivenIds(new_ulids(clock, row_count), are_new=True)
+    given = batch.given.ids
+    if given.null_count:
+        made = new_ulids(clock, given.null_count)
+        given = pc.replace_with_mask(given, given.is_null(), made)
+    return _GivenIds(given)
+
+
+def _key_ids(
+    node: NodeType, conversion: ConversionMode, batch: ColumnBatch, work: _Work
+) -> _GivenIds:
+    members = [(name, batch.columns[name].column) for name in node.key]
+    derived = derive_ids(members, type_name=node.name)
+    work.note(derived.errors, ", ".join(node.key), rule="id")
+    if batch.given is None:
+        return _GivenIds(derived.ids)
+    accepted = accept_ids(
+        batch.given.ids, derived.ids, members, type_name=node.name, mode=conversion
+    )
+    work.note(accepted.errors, "id", rule="id")
+    return _GivenIds(accepted.ids, spellings=_other_spellings(accepted))
+
+
+def _other_spellings(accepted: AcceptedIds) -> tuple[pa.Array, pa.Array] | None:
+    used = pc.and_(accepted.spellings.is_valid(), accepted.ids.is_valid())
+    if not pc.any(used).as_py():
+        return None
+    return accepted.spellings.filter(used), accepted.ids.filter(used)
+
+
+# -- blobs ----------------------------------------------------------------------------------------
+
+
+def _blobs_copied(rules: RowRules, arrays: list[pa.Array]) -> list[pa.Array]:
+    """Read the external blobs of good rows, where they are to be copied."""
+    if not rules.copies_external or not rules.owner.blob_properties:
+        return arrays
+    copied = list(arrays)
+    for name in rules.owner.blob_properties:
+        place = rules.owner.arrow_schema.get_field_index(name)
+        everywhere = np.ones(len(arrays[place]), np.bool_)
+        copied[place] = rules.external_blobs.copied(arrays[place], everywhere)
+    return copied
+
+
+def _refuse_external(rules: RowRules, column: pa.Array, name: str, work: _Work) -> None:
+    uris = pc.struct_field(column, "uri")
+    if uris.null_count == len(uris):
+        return
+    denied = rules.external_blobs.denied(column)
+    rows = np.flatnonzero(denied & ~work.bad)
+    work.bad[rows] = True
+    shown = rows[: work.log.room].tolist()
+    work.log.count("blob", len(rows) - len(shown))
+    for row in shown:
+        work.log.add(
+            Violation(
+                position=work.batch.positions[row].as_py(),
+                type=rules.owner.name,
+                property=name,
+                value=redacted(json_text(uris[row].as_py())),
+                rule="blob",
+                code=codes.EXTERNAL_BLOB,
+                message=f"property '{name}': {_EXTERNAL_DENIED}",
+            )
+        )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What was found in one batch; `bad` marks the rows that have a problem."""
+
+    type_name: str
+    batch: ColumnBatch
+    bad: Mask
+    log: ViolationLog
+
+    def note(
+        self,
+        errors: RowErrors,
+        name: str,
+        *,
+        rule: str = TYPE_RULE,
+        code: str | None = None,
+        value_at: Callable[[int], str | None] | None = None,
+    ) -> None:
+        """Take the problems of one column."""
+        if errors.is_clean:
+            return
+        add_row_errors(
+            self.log,
+            errors,
+            type_name=self.type_name,
+            name=name,
+            rule=rule,
+            positions=self.batch.positions,
+            value_at=value_at or (lambda row: _shown(self.batch.raw(name, row))),
+            code=code,
+        )
+        np.logical_or(self.bad, to_mask(errors.messages.is_valid()), out=self.bad)
+
+
+def _shown(value: object) -> str | None:
+    return None if value is None else json_text(value)

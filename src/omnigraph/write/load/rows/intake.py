@@ -1,0 +1,224 @@
+"""The reading end of a load: every batch is judged row by row and goes to the rows of its type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.write.load.check.hashing import HashScheme
+from omnigraph.write.load.result import LoadOptions
+from omnigraph.write.load.rows.check_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
+from omnigraph.write.load.rows.parts import Destination
+from omnigraph.write.load.rows.quarantine import Quarantine, graph_records
+from omnigraph.write.load.rows.spellings import Spellings, remap_ends, remaps_of
+from omnigraph.write.load.rows.types import LoadedType
+from omnigraph.write.rules.violations import JSON_REST_RULE, ViolationLog, position_in
+from omnigraph.write.stage.delta import WriteMode
+from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.write.stage.stored_rows import StoredRows
+
+if TYPE_CHECKING:
+    from omnigraph.clock import Clock
+    from omnigraph.manifest import Snapshot
+    from omnigraph.write.embed.row_embedder import RowEmbedder
+    from omnigraph.write.load.rows.check_rows import Owner
+    from omnigraph.write.load.rows.parts import TableBases
+    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.rules.violations import Violation
+
+_UNLIMITED: Final = 1 << 62
+
+
+class Intake:
+    """Takes what a source reads (`LoadSink`), and keeps it until the load is over."""
+
+    def __init__(
+        self,
+        options: LoadOptions,
+        snapshot: Snapshot,
+        *,
+        bases: TableBases,
+        room: SpoolRoom,
+        clock: Clock,
+        external_blobs: ExternalBlobs,
+        place: str,
+        embedder: RowEmbedder | None = None,
+    ) -> None:
+        self._options = options
+        self._snapshot = snapshot
+        self._bases = bases
+        self._room = room
+        self._clock = clock
+        self._external_blobs = external_blobs
+        self._place = place
+        self._embedder = embedder
+        self._stored = StoredRows(snapshot)
+        self._hasher = HashScheme(clock.uuid())
+        self._rules: dict[str, RowRules] = {}
+        self._refused: dict[int, tuple[object, list[Violation]]] = {}
+        self._batch_start = 0
+        self._spellings: dict[str, Spellings] = {}
+        self.types: dict[str, LoadedType] = {}
+        self.inputs: list[str | None] = []
+        self.log = ViolationLog()
+        self.quarantine = None if options.quarantine is None else Quarantine(options.quarantine)
+        self.records_read: Counter[str] = Counter()
+        self.bad_records = 0
+        self.has_bad_input = False
+        self.judging_s = 0.0
+
+    # -- what a source hands over -----------------------------------------------------------------
+
+    def begin(self, name: str | None) -> int:
+        """Hear of the next input, and return its first position."""
+        self.inputs.append(name)
+        return position_in(len(self.inputs) - 1, 1)
+
+    def add(self, owner: Owner, batch: ColumnBatch) -> None:
+        """Judge rows of one type and keep the good ones."""
+        start = self._clock.monotonic_s()
+        self.records_read[owner.table_key] += len(batch.positions)
+        judged = judge_rows(self._rules_of(owner), batch, self._clock)
+        self.log.absorb(judged.log)
+        loaded = self._type(owner)
+        if judged.bad.any():
+            self._reject(owner, batch, judged)
+        if judged.spellings is not None:
+            self._spellings.setdefault(owner.table_key, []).append(judged.spellings)
+        loaded.add(self._embedded(owner, judged))
+        self.judging_s += self._clock.monotonic_s() - start
+
+    def _embedded(self, owner: Owner, judged: JudgedRows) -> JudgedRows:
+        """Fill the vectors that `@embed` asks for."""
+        if self._embedder is None or not isinstance(owner, NodeType) or not owner.embed_sources:
+            return judged
+        if self._options.is_dry_run:
+            # Vectors cost money, and nobody would keep them.
+            return judged
+        rows = pa.Table.from_batches([judged.rows])
+        filled = self._embedder.fill(owner, rows, self._stored).combine_chunks()
+        return replace(judged, rows=next(iter(filled.to_batches()), judged.rows))
+
+    def refuse(self, violation: Violation, record: object) -> None:
+        """Note a record that is no row."""
+        self.log.add(violation)
+        if violation.position is None or violation.rule == JSON_REST_RULE:
+            # Not one record is wrong but a whole input, or all that is left of it.
+            self.has_bad_input = True
+        else:
+            known = self._refused.setdefault(violation.position, (record, []))
+            known[1].append(violation)
+
+    def end_batch(self) -> None:
+        """Settle the records that were refused; stop when there are too many."""
+        self.log.sort_from(self._batch_start)
+        self._batch_start = len(self.log.kept)
+        self.bad_records += len(self._refused)
+        for record, violations in self._refused.values():
+            self._set_aside(None, record, violations)
+        self._refused.clear()
+        self.require_tolerable()
+
+    # -- afterwards -------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Hear that everything has been read."""
+        self.end_batch()
+        for loaded in self.types.values():
+            loaded.finish()
+        remaps = remaps_of(self.types, self._spellings)
+        for key, loaded in list(self.types.items()):
+            if remaps and isinstance(loaded.owner, EdgeType):
+                self.types[key], rows, violations = remap_ends(loaded, remaps)
+                self.log.extend(violations)
+                by_row = {int(row): [found] for row, found in zip(rows, violations, strict=True)}
+                self.set_aside_rows(self.types[key], by_row)
+
+    def close(self) -> None:
+        """Let everything go."""
+        for loaded in self.types.values():
+            loaded.close()
+        if self.quarantine is not None:
+            self.quarantine.close()
+
+    def require_tolerable(self) -> None:
+        """Raise when there are more bad records than the caller tolerates."""
+        limit = self._options.max_errors
+        if limit is not None and self.bad_records > limit:
+            self.log.require_clean(self._place, self.inputs)
+
+    def set_aside_rows(self, loaded: LoadedType, rows: dict[int, list[Violation]]) -> None:
+        """Leave out rows that break rules."""
+        numbers = np.array(sorted(rows), np.int64)
+        loaded.set_aside(numbers)
+        self.bad_records += len(numbers)
+        if self.quarantine is None or not len(numbers):
+            return
+        picked = loaded.pick(numbers, loaded.destination.schema.names)
+        records = graph_records(loaded.owner, picked)
+        positions = loaded.positions(numbers)
+        for row, record, position in zip(numbers.tolist(), records, positions, strict=True):
+            found = [replace(violation, position=position) for violation in rows[row]]
+            self._set_aside(loaded.owner, record, found)
+
+    # -- details ----------------------------------------------------------------------------------
+
+    def _reject(self, owner: Owner, batch: ColumnBatch, judged: JudgedRows) -> None:
+        rows = np.flatnonzero(judged.bad).tolist()
+        self.bad_records += len(rows)
+        if self.quarantine is None:
+            return
+        by_position: dict[int, list[Violation]] = {}
+        for violation in judged.log.kept:
+            by_position.setdefault(violation.position or 0, []).append(violation)
+        for row in rows:
+            violations = by_position[batch.positions[row].as_py()]
+            self._set_aside(owner, batch.record(row), violations)
+
+    def _set_aside(self, owner: Owner | None, record: object, violations: list[Violation]) -> None:
+        if self.quarantine is not None:
+            located = [violation.located(self.inputs) for violation in violations]
+            self.quarantine.add(owner, record, located)
+
+    def _rules_of(self, owner: Owner) -> RowRules:
+        if owner.table_key not in self._rules:
+            rules = RowRules(
+                owner,
+                self._options.conversion,
+                self._external_blobs,
+                copies_external=self._options.mode is not WriteMode.OVERWRITE,
+            )
+            if self._embedder is not None and isinstance(owner, NodeType):
+                rules = replace(rules, filled=self._embedder.targets(owner))
+            if self.quarantine is not None:
+                rules = replace(rules, violations_max=_UNLIMITED)
+            self._rules[owner.table_key] = rules
+        return self._rules[owner.table_key]
+
+    def _type(self, owner: Owner) -> LoadedType:
+        if owner.table_key not in self.types:
+            destination = Destination(
+                self._bases,
+                self._snapshot.entry(owner.table_key),
+                owner.arrow_schema,
+                is_overwrite=self._options.mode is WriteMode.OVERWRITE,
+            )
+            # Ends that use another spelling are rewritten when all nodes are known.
+            is_final = self._options.conversion is ConversionMode.STRICT
+            self.types[owner.table_key] = LoadedType(
+                owner,
+                destination,
+                self._hasher,
+                self._room,
+                may_stream=self.quarantine is None
+                and not self._options.is_dry_run
+                and (is_final or not isinstance(owner, EdgeType)),
+                is_merge=self._options.mode is WriteMode.MERGE,
+            )
+        return self.types[owner.table_key]

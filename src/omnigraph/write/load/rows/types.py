@@ -1,0 +1,245 @@
+"""What a load knows of each type: its rows, and a few numbers per row for the rules across rows.
+
+| kept of every row | bytes |
+|---|---|
+| where it came from | 8 |
+| the id, unless the load makes the ids of edges itself | 16 |
+| the ends of an edge | 32 |
+| each tuple that `@unique` wants once | 8 |
+| whether it still counts, once some rows do not (in memory) | 2 |
+| which nodes an edge ends in, where that is asked for (in memory) | 8 |
+
+Beyond the budget of the load these numbers are in files, and rules look at them bucket by bucket
+(`load_hashes`). Texts come back only for the rows that a rule has to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
+from omnigraph.write.load.rows.parts import Destination, RowPart
+from omnigraph.write.stage.columns import Integers, Mask, flat
+
+if TYPE_CHECKING:
+    from omnigraph.schema.values.ids import EndpointRemap
+    from omnigraph.write.load.check.hashing import Hashes, HashScheme
+    from omnigraph.write.load.rows.check_rows import JudgedRows, Owner
+    from omnigraph.write.load.rows.spool import SpoolRoom
+
+ROW: Final = "_row"
+"""The column of row numbers in rows that were picked from a load."""
+ENDS: Final = ("src", "dst")
+END_ROWS_MIN: Final = 10_000
+"""Of fewer edges the rows that they end in are not kept: a topology is made quickly enough."""
+
+
+class LoadedType:
+    """The rows of one type in one load.
+
+    Rows are numbered in the order in which they came. `live` says which of them still count: not
+    those that a later record of the same id replaces, nor those that are set aside; `records`
+    leaves out only the latter. Both are None while all rows count. Ids are known from row
+    `id_start` on; the ids of the rows before were made by the load itself.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        destination: Destination,
+        hasher: HashScheme,
+        room: SpoolRoom,
+        *,
+        may_stream: bool,
+        is_merge: bool,
+    ) -> None:
+        self.owner = owner
+        self.table_key = owner.table_key
+        self.destination = destination
+        self.hasher = hasher
+        self.tuples = tuple_members(owner)
+        self.is_keyed = isinstance(owner, NodeType) and bool(owner.key)
+        self.live: Mask | None = None
+        self.records: Mask | None = None
+        self.row_count = 0
+        self.id_start: int | None = 0 if isinstance(owner, NodeType) else None
+        self.has_given_ids = self.is_keyed
+        self.room = room
+        self._is_merge = is_merge
+        self.fresh = RowPart(destination, room, may_stream=may_stream and not owner.blob_properties)
+        # A row that may meet a stored one of its id has to wait until that is known.
+        self.given = RowPart(destination, room, may_stream=False)
+        self._positions = room.numbers(np.int64)
+        self.ids = HashedColumn(room, 2)
+        """Hashes of the ids, from row `id_start` on."""
+        ends = ENDS if isinstance(owner, EdgeType) else ()
+        self.ends = {end: HashedColumn(room, 2) for end in ends}
+        self.unique = [HashedColumn(room, 1) for _ in self.tuples]
+        """Hashes of each of `tuples`."""
+        self._lookup: RowLookup | None = None
+        self._end_rows: dict[str, npt.NDArray[np.int32]] = {}
+
+    # -- gathering --------------------------------------------------------------------------------
+
+    def add(self, judged: JudgedRows) -> None:
+        """Add the good rows of a batch."""
+        rows = judged.rows
+        if not rows.num_rows:
+            return
+        if not judged.ids_are_new:
+            self.has_given_ids = True
+            if self.id_start is None:
+                self.id_start = self.ids.start = self.row_count
+        self._append(rows)
+        self._positions.append(judged.positions.to_numpy())
+
+    def _append(self, rows: pa.RecordBatch) -> None:
+        if self._is_merge and self.has_given_ids:
+            self.given.append(rows)
+        else:
+            self.fresh.append(rows)
+        self.row_count += rows.num_rows
+        if self.id_start is not None:
+            pairs = self.hasher.pairs(rows["id"])
+            self.ids.append(pairs.first, pairs.second)
+        for end, column in self.ends.items():
+            pairs = self.hasher.pairs(rows[end])
+            column.append(pairs.first, pairs.second)
+        for members, column in zip(self.tuples, self.unique, strict=True):
+            column.append(self.tuple_hashes(rows, members))
+
+    def finish(self) -> None:
+        """Hear that there are no more rows."""
+        self.fresh.finish()
+        self.given.finish()
+
+    def close(self) -> None:
+        """Let go of what the rows hold."""
+        self.fresh.close()
+        self.given.close()
+
+    def remapped(self, remaps: dict[str, EndpointRemap]) -> LoadedType:
+        """Return the same edges with ends that are spelled as ids; positions stay.
+
+        Ends that cannot be told apart become null; whoever calls has to drop those rows.
+        """
+        other = LoadedType(
+            self.owner,
+            self.destination,
+            self.hasher,
+            self.room,
+            may_stream=False,
+            is_merge=self._is_merge,
+        )
+        other.has_given_ids = self.has_given_ids
+        # Here all rows have ids, those that the load has made too.
+        other.id_start = None if self.id_start is None else 0
+        other.live, other.records = self.live, self.records
+        for _, batch in self.batches():
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for end, remap in remaps.items():
+                columns[end] = remap.apply(batch[end]).ids.fill_null("")
+            arrays = list(columns.values())
+            other._append(pa.RecordBatch.from_arrays(arrays, schema=batch.schema))
+        other._positions = self._positions
+        other.finish()
+        return other
+
+    # -- rows -------------------------------------------------------------------------------------
+
+    @property
+    def live_count(self) -> int:
+        """How many rows count."""
+        return self.row_count if self.live is None else int(np.count_nonzero(self.live))
+
+    def supersede(self, rows: Integers) -> None:
+        """Let rows not count any more, because later ones of their ids do."""
+        if len(rows):
+            self.live = self._without(self.live, rows)
+            self._lookup = None
+
+    def set_aside(self, rows: Integers) -> None:
+        """Let rows not count any more, because they break a rule."""
+        if len(rows):
+            self.live = self._without(self.live, rows)
+            self.records = self._without(self.records, rows)
+            self._lookup = None
+
+    def _without(self, mask: Mask | None, rows: Integers) -> Mask:
+        kept = np.ones(self.row_count, np.bool_) if mask is None else mask
+        kept[rows] = False
+        return kept
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Read all rows, live or not, each batch with the number of its first row."""
+        start = 0
+        for part in (self.fresh, self.given):
+            if not part.row_count:
+                continue
+            for batch in part.batches(columns):
+                yield start, batch
+                start += batch.num_rows
+
+    def pick(self, rows: Integers, columns: Sequence[str]) -> pa.Table:
+        """Read some columns of some rows, given in ascending order; `ROW` has their numbers."""
+        parts: list[pa.RecordBatch] = []
+        schema = pa.schema([self.destination.schema.field(name) for name in columns])
+        for start, batch in self.batches(columns) if len(rows) else ():
+            low, high = np.searchsorted(rows, (start, start + batch.num_rows))
+            if high > low:
+                taken = batch.take(pa.array(rows[low:high] - start))
+                parts.append(pa.RecordBatch.from_arrays(taken.columns, names=schema.names))
+            if high == len(rows):
+                break
+        plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+        table = pa.Table.from_batches(parts, plain if not parts else None).combine_chunks()
+        return table.append_column(ROW, pa.array(rows))
+
+    def positions(self, rows: Integers) -> list[int]:
+        """Return where rows came from."""
+        if not len(rows):
+            return []
+        found: list[int] = self._positions.take(rows).tolist()
+        return found
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def note_ends(self, end: str, edges: Integers, nodes: Integers) -> None:
+        """Remember which rows of the load some edges end in, for whoever builds the topology."""
+        if self.row_count < END_ROWS_MIN:
+            return
+        if end not in self._end_rows:
+            self._end_rows[end] = np.full(self.row_count, -1, np.int32)
+        self._end_rows[end][edges] = nodes
+
+    def take_end_rows(self, end: str) -> npt.NDArray[np.int32] | None:
+        """Return the rows that all edges end in, if they were remembered, and forget them."""
+        return self._end_rows.pop(end, None)
+
+    def tuple_hashes(self, rows: pa.RecordBatch | pa.Table, members: Sequence[str]) -> Hashes:
+        """Hash the tuples of some rows; `NO_HASH` where a member is null."""
+        return self.hasher.tuples([flat(rows[name]) for name in members])[0]
+
+    def lookup(self) -> RowLookup:
+        """Return how live rows are found by their ids; it is kept until rows are dropped."""
+        if self._lookup is None:
+            self._lookup = RowLookup(self.ids, self.live, self.room.rows_at_once)
+        return self._lookup
+
+    def forget_lookup(self) -> None:
+        """Free the memory of finding rows, and the room of what was divided."""
+        self._lookup = None
+        for column in (self.ids, *self.ends.values(), *self.unique):
+            column.forget_buckets()
+
+
+def tuple_members(owner: Owner) -> tuple[tuple[str, ...], ...]:
+    """Return the members of the tuples that `@unique` wants once, the key's aside."""
+    key = owner.key if isinstance(owner, NodeType) else ()
+    return tuple(members for members in owner.unique_constraints if members != key)

@@ -1,0 +1,441 @@
+"""Judged rows become one transaction per table.
+
+1. Rows without a stored row of their id are appended, as the fragments that they may be already.
+2. In a merge the others are compared with the stored rows: equal ones are `unchanged` and not
+   written; changed ones are rewritten under their stable row ids, and exactly their old versions
+   removed.
+3. A vector that the graph has made from a text (`@embed`) neither makes a row different nor gets
+   lost while the input leaves it out and the text is the same.
+4. Rows are compared batch by batch. Where the stored rows are waits in a file when there are many;
+   of changed rows 8 bytes stay in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema import NodeType
+from omnigraph.schema.values.equality import equal_rows
+from omnigraph.schema.values.numeric import valid_mask
+from omnigraph.store.blob_contents import blob_slices
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
+from omnigraph.write.commit.committer import TableWrite
+from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
+from omnigraph.write.load.check.findings import live_rows
+from omnigraph.write.stage.columns import Integers, Mask, flat, slabs, to_mask
+from omnigraph.write.stage.delta import WriteMode
+from omnigraph.write.stage.stored_rows import PROBES_MAX
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.forks import WriteBase
+    from omnigraph.store.datasets import DatasetHandle
+    from omnigraph.store.records import WrittenFragment
+    from omnigraph.write.load.check.hashing import Hashes, Pairs
+    from omnigraph.write.load.rows.check_rows import Owner
+    from omnigraph.write.load.rows.parts import TableBases
+    from omnigraph.write.load.rows.types import LoadedType
+    from omnigraph.write.stage.stored_rows import StoredRows
+
+_DECLARED_ROWS_MIN: Final = 1 << 18
+"""Fewer rows are written and committed in a moment."""
+
+
+@dataclass(frozen=True)
+class StagedType:
+    """What is staged of one type; `write` is None when the table stays as it is."""
+
+    write: TableWrite | None
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+
+    @property
+    def bytes_written(self) -> int:
+        """The size of the new files."""
+        staged = () if self.write is None else self.write.staged
+        return sum(file.size or 0 for one in staged for file in one.files)
+
+
+def stage_type(
+    loaded: LoadedType, stored: StoredRows, bases: TableBases, mode: WriteMode
+) -> StagedType:
+    """Stage all live rows of a type on top of a snapshot."""
+    entry = stored.entry(loaded.table_key)
+    if loaded.row_count >= _DECLARED_ROWS_MIN:
+        bases.declare(bases.of(entry))
+    if mode is WriteMode.OVERWRITE:
+        base = bases.of(entry)
+        fragments = _all_fragments(loaded, base)
+        staged = loaded.destination.stage(base, fragments)
+        count = loaded.live_count
+        return StagedType(TableWrite(loaded.table_key, (staged,), count, base), inserted=count)
+    if not loaded.live_count:
+        return StagedType(None)
+    matches = _matches(loaded, stored) if loaded.given.row_count and entry.row_count else None
+    if matches is None or not matches.count:
+        base = bases.of(entry)
+        staged = bases.datasets.stage_append(base.base, fragments=_all_fragments(loaded, base))
+        count = loaded.live_count
+        write = TableWrite(loaded.table_key, (staged,), entry.row_count + count, base)
+        return StagedType(write, inserted=count)
+    return _stage_update(loaded, stored, bases, matches)
+
+
+def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> StagedType:
+    """Count what staging would do, and write nothing."""
+    entry = stored.entry(loaded.table_key)
+    if mode is WriteMode.OVERWRITE or not (loaded.given.row_count and entry.row_count):
+        return StagedType(None, inserted=loaded.live_count)
+    matches = _matches(loaded, stored)
+    changes = _Changes(loaded, stored.snapshot.open(loaded.table_key), matches)
+    for _ in changes.reader() or ():
+        pass
+    return StagedType(
+        None,
+        inserted=loaded.live_count - matches.count,
+        updated=changes.count,
+        unchanged=matches.count - changes.count,
+    )
+
+
+def stage_cascade(
+    table_key: str, addresses: Hashes, stored: StoredRows, bases: TableBases
+) -> StagedType:
+    """Remove the stored edges whose nodes go."""
+    entry = stored.entry(table_key)
+    base = bases.of(entry)
+    deletions = bases.datasets.write_deletions(base.base, pa.array(addresses))
+    staged = bases.datasets.stage_update(base.base, fragments=(), deletions=deletions)
+    write = TableWrite(table_key, (staged,), entry.row_count - len(addresses), base)
+    return StagedType(write, removed=len(addresses))
+
+
+def _all_fragments(loaded: LoadedType, base: WriteBase) -> tuple[WrittenFragment, ...]:
+    return _fragments(loaded, base, loaded.live)
+
+
+def _fragments(
+    loaded: LoadedType, base: WriteBase, kept: Mask | None
+) -> tuple[WrittenFragment, ...]:
+    fragments: tuple[WrittenFragment, ...] = ()
+    start = 0
+    for part in (loaded.fresh, loaded.given):
+        own = None if kept is None else kept[start : start + part.row_count]
+        start += part.row_count
+        if own is not None and own.all():
+            own = None
+        if part.row_count and (own is None or own.any()):
+            fragments += part.fragments(base, own)
+    return fragments
+
+
+# -- rows that are stored already -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Match:
+    """Rows of the load whose ids are stored, ascending, and where."""
+
+    rows: Integers
+    row_ids: Hashes
+    addresses: Hashes
+
+    def between(self, low: int, high: int) -> _Match:
+        first, last = np.searchsorted(self.rows, (low, high))
+        own = slice(first, last)
+        return _Match(self.rows[own], self.row_ids[own], self.addresses[own])
+
+
+class _Matches:
+    """All rows of the load whose ids are stored; many of them wait in a file, by row."""
+
+    def __init__(self, loaded: LoadedType) -> None:
+        self._room = loaded.room
+        self._shift = np.uint64(64 - max(1, loaded.row_count.bit_length()))
+        self._parts: list[_Match] = []
+        self._buckets: Buckets | None = None
+        self._window = range(0)
+        self._inside: _Match | None = None
+        self.count = 0
+
+    def add(self, rows: Integers, row_ids: Hashes, addresses: Hashes) -> None:
+        """Add rows, in any order."""
+        self.count += len(rows)
+        self._parts.append(_Match(rows, row_ids, addresses))
+        if self._buckets is None and self.count > self._room.rows_at_once:
+            self._buckets = Buckets(self._room, 3)
+        if self._buckets is not None:
+            for part in self._parts:
+                scaled = part.rows.astype(np.uint64) << self._shift
+                self._buckets.append(scaled, part.row_ids, part.addresses)
+            self._parts = []
+
+    def rows(self) -> Iterator[Integers]:
+        """Read the rows, in no order."""
+        if self._buckets is None:
+            yield from (part.rows for part in self._parts)
+            return
+        for scaled, _, _ in self._buckets.slabs(range(BUCKETS)):
+            yield (scaled >> self._shift).astype(np.int64)
+
+    def between(self, low: int, high: int) -> _Match:
+        """Return the rows of a batch; batches are asked for in their order."""
+        if self._buckets is None:
+            if self._inside is None:
+                self._inside = self._sorted(self._parts)
+            return self._inside.between(low, high)
+        ends = np.array([low, max(low, high - 1)], np.uint64) << self._shift
+        first, last = bucket_of(ends).tolist()
+        if self._inside is None or not (first in self._window and last in self._window):
+            self._window = range(first, last + 1)
+            scaled, row_ids, addresses = self._buckets.rows(self._window)
+            rows = (scaled >> self._shift).astype(np.int64)
+            self._inside = self._sorted([_Match(rows, row_ids, addresses)])
+        return self._inside.between(low, high)
+
+    @staticmethod
+    def _sorted(parts: Sequence[_Match]) -> _Match:
+        if not parts:
+            nothing = np.zeros(0, np.uint64)
+            return _Match(np.zeros(0, np.int64), nothing, nothing)
+        rows = np.concatenate([part.rows for part in parts])
+        order = np.argsort(rows)
+        row_ids = np.concatenate([part.row_ids for part in parts])
+        addresses = np.concatenate([part.addresses for part in parts])
+        return _Match(rows[order], row_ids[order], addresses[order])
+
+
+def _matches(loaded: LoadedType, stored: StoredRows) -> _Matches:
+    matches = _Matches(loaded)
+    if loaded.live_count <= PROBES_MAX:
+        alive = live_rows(loaded, loaded.id_start or 0)
+        ids = loaded.pick(alive, ("id",))["id"]
+        located = stored.locate(loaded.table_key, ids)
+        found = located.found
+        matches.add(alive[found], located.row_ids[found], located.addresses[found])
+        return matches
+    divided = Buckets(loaded.room, 4)
+    lookup = loaded.lookup()
+    for pairs, row_ids, addresses in _stored_ids(loaded, stored):
+        if lookup.is_divided:
+            divided.append(pairs.first, pairs.second, row_ids, addresses)
+        else:
+            rows = lookup.rows_of(pairs)
+            hits = rows >= 0
+            if hits.any():
+                matches.add(rows[hits], row_ids[hits], addresses[hits])
+    if lookup.is_divided:
+        for (_, _, row_ids, addresses), rows in lookup.joined_buckets(divided):
+            hits = rows >= 0
+            matches.add(rows[hits], row_ids[hits], addresses[hits])
+    divided.close()
+    loaded.forget_lookup()
+    return matches
+
+
+def _stored_ids(loaded: LoadedType, stored: StoredRows) -> Iterator[tuple[Pairs, Hashes, Hashes]]:
+    """Read the ids of all stored rows as hashes, and where the rows are."""
+    request = ScanRequest(columns=("id",), with_row_id=True, with_row_address=True)
+    reader = stored.snapshot.open(loaded.table_key).scan(request)
+    for slab in slabs(reader, reader.schema):
+        row_ids, addresses = (flat(slab[name]).to_numpy() for name in (ROW_ID, ROW_ADDRESS))
+        yield loaded.hasher.pairs(flat(slab["id"])), row_ids, addresses
+
+
+def _stage_update(
+    loaded: LoadedType, stored: StoredRows, bases: TableBases, matches: _Matches
+) -> StagedType:
+    entry = stored.entry(loaded.table_key)
+    handle = stored.snapshot.open(loaded.table_key)
+    is_new = np.ones(loaded.row_count, np.bool_) if loaded.live is None else loaded.live.copy()
+    for rows in matches.rows():
+        is_new[rows] = False
+    inserted = int(np.count_nonzero(is_new))
+    changes = _Changes(loaded, handle, matches)
+    rewritten = changes.reader()
+    if not inserted and rewritten is None:
+        return StagedType(None, unchanged=matches.count)
+    base = bases.of(entry)
+    fragments: tuple[WrittenFragment, ...] = ()
+    if rewritten is not None:
+        fragments += bases.datasets.write_fragments(base.base, rewritten, row_id_column=ROW_ID)
+    if inserted:
+        fragments += _fragments(loaded, base, is_new)
+    count = entry.row_count + inserted
+    if rewritten is None:
+        staged = bases.datasets.stage_append(base.base, fragments=fragments)
+    else:
+        deletions = bases.datasets.write_deletions(base.base, changes.addresses())
+        staged = bases.datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
+    updated = changes.count
+    return StagedType(
+        TableWrite(loaded.table_key, (staged,), count, base),
+        inserted=inserted,
+        updated=updated,
+        unchanged=matches.count - updated,
+    )
+
+
+class _Changes:
+    """The rows of a load that differ from the stored rows of their ids."""
+
+    def __init__(self, loaded: LoadedType, handle: DatasetHandle, matches: _Matches) -> None:
+        self._loaded = loaded
+        self._handle = handle
+        self._matches = matches
+        self._addresses: list[Hashes] = []
+
+    @property
+    def count(self) -> int:
+        """How many rows differ, once all were read."""
+        return sum(map(len, self._addresses))
+
+    def addresses(self) -> pa.Array:
+        """Return where their stored versions are, once all were read."""
+        return pa.array(np.concatenate(self._addresses))
+
+    def reader(self) -> pa.RecordBatchReader | None:
+        """Read the changed rows with their stable row ids; None when there are none."""
+        batches = self._batches()
+        first = next(batches, None)
+        if first is None:
+            return None
+
+        def all_batches() -> Iterator[pa.RecordBatch]:
+            yield first
+            yield from batches
+
+        schema = self._loaded.destination.schema.append(pa.field(ROW_ID, pa.uint64()))
+        return pa.RecordBatchReader.from_batches(schema, all_batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        schema = self._loaded.destination.schema.append(pa.field(ROW_ID, pa.uint64()))
+        for start, batch in self._loaded.batches():
+            own = self._matches.between(start, start + batch.num_rows)
+            if not len(own.rows):
+                continue
+            given = batch.take(pa.array(own.rows - start))
+            differs, columns = compared(
+                self._loaded.owner,
+                self._handle,
+                given,
+                row_ids=own.row_ids,
+                addresses=own.addresses,
+            )
+            if not differs.any():
+                continue
+            self._addresses.append(own.addresses[differs])
+            mask = pa.array(differs)
+            arrays = [column.filter(mask) for column in columns]
+            row_ids = pa.array(own.row_ids[differs])
+            yield pa.RecordBatch.from_arrays([*arrays, row_ids], schema=schema)
+
+
+def compared(
+    owner: Owner,
+    handle: DatasetHandle,
+    given: pa.RecordBatch,
+    *,
+    row_ids: Hashes,
+    addresses: Hashes,
+) -> tuple[Mask, list[pa.Array]]:
+    """Say which rows differ from the stored ones, and return the columns to write for those.
+
+    The rows were found by their ids, which are not compared again.
+    """
+    columns = dict(zip(given.schema.names, given.columns, strict=True))
+    same: Mask = np.ones(given.num_rows, np.bool_)
+    embedded = _embedded(owner)
+    if embedded:
+        names = list(dict.fromkeys([*embedded, *embedded.values()]))
+        stored = handle.take(pa.array(row_ids), columns=names)
+        before = {name: _as(flat(stored[name]), given[name].type) for name in names}
+        equal = {name: equal_rows(given[name], before[name]) for name in names}
+        for target, source in embedded.items():
+            derived = ~valid_mask(given[target]) & equal[source]
+            columns[target] = _chosen(derived, before[target], given[target])
+            equal[target] |= derived
+        same &= np.logical_and.reduce(list(equal.values()))
+    for names in _by_cost(given, {"id", *embedded, *embedded.values(), *owner.blob_properties}):
+        _compare(handle, given.select(names), row_ids=row_ids, same=same)
+    for name in owner.blob_properties:
+        same &= _equal_blobs(
+            handle, name, given[name], row_ids=row_ids, addresses=addresses, asked=same
+        )
+    return ~same, list(columns.values())
+
+
+def _by_cost(given: pa.RecordBatch, others: set[str]) -> list[list[str]]:
+    """Group columns: numbers are fetched for a sixth of what texts and lists cost."""
+    plain = [name for name in given.schema.names if name not in others]
+    cheap = [name for name in plain if pa.types.is_primitive(given.schema.field(name).type)]
+    return [names for names in (cheap, [name for name in plain if name not in cheap]) if names]
+
+
+def _compare(handle: DatasetHandle, given: pa.RecordBatch, *, row_ids: Hashes, same: Mask) -> None:
+    """Compare some columns, in rows that are the same so far."""
+    rows = np.flatnonzero(same)
+    if not len(rows):
+        return
+    stored = handle.take(pa.array(row_ids[rows]), columns=given.schema.names)
+    if len(rows) < given.num_rows:
+        given = given.take(pa.array(rows))
+    for name in given.schema.names:
+        same[rows] &= equal_rows(given[name], _as(flat(stored[name]), given[name].type))
+
+
+def _equal_blobs(
+    handle: DatasetHandle,
+    name: str,
+    given: pa.Array,
+    *,
+    row_ids: Hashes,
+    addresses: Hashes,
+    asked: Mask,
+) -> Mask:
+    """Compare blobs in rows that are equal in all else: null, bytes of ours, or a reference.
+
+    Only bytes are ever given in a merge, so a stored reference is always something else.
+    """
+    described = flat(handle.take_addresses(pa.array(addresses), columns=[name])[name])
+    uris = pc.struct_field(described, "blob_uri")
+    is_ours = valid_mask(described) & ~to_mask(pc.not_equal(uris, "").fill_null(False))
+    is_given = valid_mask(given)
+    equal: Mask = ~is_given & ~valid_mask(described)
+    contents = pc.struct_field(given, "data")
+    sizes = pc.cast(pc.struct_field(described, "size"), pa.int64()).fill_null(0)
+    is_as_long = to_mask(pc.equal(pc.binary_length(contents), sizes).fill_null(False))
+    rows = np.flatnonzero(asked & is_given & is_ours & is_as_long)
+    for start, stop in blob_slices(np.asarray(sizes)[rows]):
+        part = rows[start:stop]
+        stored = handle.read_blobs(name, row_ids[part].tolist())
+        wanted = contents.take(pa.array(part)).to_pylist()
+        equal[part] = [old == new for old, new in zip(stored, wanted, strict=True)]
+    return equal
+
+
+def _embedded(owner: Owner) -> dict[str, str]:
+    """Return the properties that the graph fills by itself, and the texts that they come from."""
+    if not isinstance(owner, NodeType):
+        return {}
+    return {target: note.source for target, note in owner.embed_sources.items()}
+
+
+def _chosen(mask: Mask, first: pa.Array, second: pa.Array) -> pa.Array:
+    """Take rows of `first` where the mask says so, and of `second` elsewhere."""
+    if not mask.any():
+        return second
+    count = len(mask)
+    places = np.where(mask, np.arange(count), np.arange(count) + count)
+    return pa.concat_arrays([first, second]).take(pa.array(places))
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)

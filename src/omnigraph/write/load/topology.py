@@ -1,0 +1,114 @@
+"""A first load of edges leaves their topology behind, so that no traversal has to build it.
+
+1. Only where a load has made all rows of an edge table and of the node tables at its ends: then the
+   rows that edges end in are known from checking them, and nothing is looked up again.
+2. It happens after the commit and never fails a load: whoever needs a topology that is not there
+   makes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.schema import EdgeType
+from omnigraph.search.table_state import TableState
+from omnigraph.search.topology.csr import build_csr
+from omnigraph.search.topology.row_numbers import Numbering
+from omnigraph.search.topology.store import TopologyStore
+from omnigraph.search.topology.topology import Topology, TopologyStates
+from omnigraph.store.records import ROW_ID, ScanRequest
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
+    from omnigraph.store import Store
+    from omnigraph.store.datasets import DatasetHandle
+    from omnigraph.write.load.rows.types import LoadedType
+    from omnigraph.write.load.stage import StagedType
+
+_log = logging.getLogger(__name__)
+
+
+def persist_topologies(
+    types: Mapping[str, LoadedType],
+    staged: Mapping[str, StagedType],
+    snapshot: Snapshot,
+    store: Store,
+) -> None:
+    """Store the topologies of the edges that a load has just committed."""
+    topologies = TopologyStore(store, is_writable=True)
+    whole = {
+        key: loaded
+        for key, loaded in types.items()
+        if key in staged and _is_whole(loaded, staged[key], snapshot)
+    }
+    for loaded in whole.values():
+        try:
+            topology = _topology(loaded, whole, snapshot)
+        except OmnigraphError as error:
+            _log.warning("the topology of %s is made at its first use: %s", loaded.table_key, error)
+            continue
+        if topology is not None:
+            topologies.save(topology)
+
+
+def _topology(
+    loaded: LoadedType, whole: Mapping[str, LoadedType], snapshot: Snapshot
+) -> Topology | None:
+    edge = loaded.owner
+    if not isinstance(edge, EdgeType):
+        return None
+    keys = (edge.table_key, f"node:{edge.from_type}", f"node:{edge.to_type}")
+    starts, ends = loaded.take_end_rows("src"), loaded.take_end_rows("dst")
+    if any(key not in whole for key in keys) or starts is None or ends is None:
+        return None
+    # What the rows have left behind is worth as much as the topology will take.
+    pa.default_memory_pool().release_unused()
+    handles = [snapshot.open(key) for key in keys]
+    edges, sources, targets = (_numbering(handle) for handle in handles)
+    if edges is None or sources is None or targets is None:
+        return None
+    states = TopologyStates(*(TableState.of(handle) for handle in handles))
+    counts = sources.count, targets.count
+    same_type = states.same_type
+    # Most of it is sorting, which runs outside of the interpreter's lock.
+    with ThreadPoolExecutor(max_workers=1) as other:
+        later = other.submit(build_csr, ends, starts, counts=counts[::-1], same_type=same_type)
+        out = build_csr(starts, ends, counts=counts, same_type=same_type)
+        incoming = later.result()
+    return Topology(states, sources, targets, edges, out, incoming, 0)
+
+
+def _numbering(handle: DatasetHandle) -> Numbering | None:
+    """Return how rows of a new table are numbered; None if their row ids leave gaps."""
+    first: int | None = None
+    count = 0
+    for batch in handle.scan(ScanRequest(columns=(), with_row_id=True)):
+        row_ids = np.asarray(batch[ROW_ID])
+        if first is None and len(row_ids):
+            first = int(row_ids[0])
+        if len(row_ids) and (
+            int(row_ids[0]) != (first or 0) + count or not (np.diff(row_ids) == 1).all()
+        ):
+            return None
+        count += len(row_ids)
+    return Numbering(count, first or 0)
+
+
+def _is_whole(loaded: LoadedType, staged: StagedType, snapshot: Snapshot) -> bool:
+    """Whether a table still holds exactly the rows of the load, in their order."""
+    write, entry = staged.write, snapshot.entry(loaded.table_key)
+    if write is None or write.base is None:
+        return False
+    is_ours = (entry.table_branch, entry.table_version) == (
+        write.base.base.branch,
+        write.intended_version,
+    )
+    is_all = loaded.live is None and staged.inserted == loaded.row_count == entry.row_count
+    return is_ours and is_all

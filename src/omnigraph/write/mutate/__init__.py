@@ -1,0 +1,1 @@
+"""One mutation query, one commit."""

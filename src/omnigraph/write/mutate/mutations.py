@@ -1,0 +1,301 @@
+"""One mutation query, one commit.
+
+1. An attempt captures one snapshot, compiles the query against the schema of that snapshot, runs
+   the statements in memory, validates and stages the net change, and commits it through the write
+   protocol. Nothing before the commit moves a head.
+2. Parameters are bound, and `now()` is read, once per request: attempts differ only in what they
+   find.
+3. A query that only inserts or upserts and loses a race is prepared again, a bounded number of
+   times. A query with an update or delete depends on what it found: it is handed back, unless
+   nothing but upkeep has moved the tables that it looked at.
+4. `expected_head` is a demand of the caller: it is checked against the captured snapshot and again
+   in the commit, and never retried.
+5. A net change of nothing publishes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.manifest import CommitDraft, GraphCommit
+from omnigraph.manifest.catalogs import catalog_of
+from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
+from omnigraph.manifest.publish import is_only_maintenance, mismatch, require_head
+from omnigraph.query import MutationPlan, QueryText, compile_query, parse_queries
+from omnigraph.query.bindings import Bindings
+from omnigraph.query.params import coerce_params
+from omnigraph.query.stored import QueryKindError, require_kind, select_query
+from omnigraph.recovery import WriterKind
+from omnigraph.store.errors import StagedFilesLostError
+from omnigraph.write.commit.attempts import attempts
+from omnigraph.write.commit.committer import WriteJob
+from omnigraph.write.mutate.pending_rows import MutationStaging
+from omnigraph.write.mutate.statements import Affected, StatementRunner
+from omnigraph.write.rules.endpoints import edge_ends
+from omnigraph.write.rules.validate import validate
+from omnigraph.write.rules.violations import ValidationError
+from omnigraph.write.stage.columns import distinct, without
+from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.write.stage.stage_delta import new_rows_ahead, prepare
+from omnigraph.write.stage.stored_rows import StoredRows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.manifest import Entry, Repository, Snapshot
+    from omnigraph.manifest.layout import Incarnation
+    from omnigraph.manifest.publish import Revalidate
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.query import QueryDecl, QueryFile
+    from omnigraph.schema import Catalog
+    from omnigraph.write.commit.committer import Committer
+    from omnigraph.write.embed.row_embedder import RowEmbedder
+    from omnigraph.write.rules.validate import Validated
+    from omnigraph.write.stage.delta import GraphDelta
+
+
+@dataclass(frozen=True)
+class MutationResult:
+    """What a mutation has done; `commit` is None when nothing changed."""
+
+    branch: str
+    query_name: str
+    affected_nodes: int
+    affected_edges: int
+    actor_id: str | None
+    commit: GraphCommit | None
+    durability: str = "full"
+    """`process` when the graph was opened so: the write survives a crash, not a power failure."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the envelope of a mutation; `durability` only where it is less than full."""
+        less = {} if self.durability == "full" else {"durability": self.durability}
+        return {
+            "branch": self.branch,
+            "query_name": self.query_name,
+            "affected_nodes": self.affected_nodes,
+            "affected_edges": self.affected_edges,
+            "actor_id": self.actor_id,
+            "commit": self.commit and self.commit.to_json(),
+            **less,
+        }
+
+
+@dataclass(frozen=True)
+class MutationRequest:
+    """A mutation query of a text, with everything that a caller says about it."""
+
+    query_text: QueryText
+    name: str | None
+    params: Mapping[str, object] | None
+    incarnation: Incarnation
+    expected_head: str | None = None
+    actor_id: str | None = None
+    external_blob_bases: tuple[str, ...] = ()
+
+
+class Mutations:
+    """Runs mutation queries on one graph; `embedder` belongs to one of them."""
+
+    def __init__(self, repository: Repository, committer: Committer, embedder: RowEmbedder) -> None:
+        self._repository = repository
+        self._committer = committer
+        self._embedder = embedder
+
+    def run(self, request: MutationRequest) -> MutationResult:
+        """Run one query as one commit, or raise and change nothing."""
+        file = parse_queries(request.query_text)
+        query = select_query(file, request.name)
+        require_kind(query, expect_mutation=True)
+        clock = self._repository.clock
+        params = coerce_params(query.parameters, request.params)
+        bindings = Bindings(params, clock.now_us() // 1_000)
+        options = self._repository.store.settings.storage_options
+        external_blobs = ExternalBlobs(request.external_blob_bases, options)
+        decided: Mapping[str, Entry] = {}
+        branch = request.incarnation.branch
+        for attempt in attempts(self._committer, clock, branch, operation="mutation"):
+            with attempt.room:
+                snapshot = self._repository.history.snapshot(request.incarnation)
+                _require_unmoved(snapshot.state, decided)
+                if request.expected_head is not None:
+                    require_head(snapshot.state, request.expected_head)
+                plan = _plan(file, query, snapshot)
+                change = self._change(plan, bindings, snapshot, external_blobs)
+                if change.delta.is_empty:
+                    return self._result(request, plan, change, commit=None)
+                try:
+                    commit = self._commit(request, change, snapshot)
+                    self._embedder.record()
+                    return self._result(request, plan, change, commit=commit)
+                except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
+                    if attempt.is_last or (plan.is_strict and not _is_upkeep(lost)):
+                        raise
+                except StagedFilesLostError:
+                    # A cleanup that spares nothing young has removed what was prepared.
+                    if attempt.is_last:
+                        raise
+            decided = change.rests_on(snapshot) if plan.is_strict else {}
+        raise AssertionError("the last attempt returns or raises")
+
+    def _result(
+        self,
+        request: MutationRequest,
+        plan: MutationPlan,
+        change: _Change,
+        *,
+        commit: GraphCommit | None,
+    ) -> MutationResult:
+        return MutationResult(
+            branch=str(request.incarnation.branch),
+            query_name=plan.name,
+            affected_nodes=change.affected.nodes,
+            affected_edges=change.affected.edges,
+            actor_id=request.actor_id,
+            commit=commit,
+            durability=self._repository.store.settings.durability,
+        )
+
+    def _change(
+        self,
+        plan: MutationPlan,
+        bindings: Bindings,
+        snapshot: Snapshot,
+        external_blobs: ExternalBlobs,
+    ) -> _Change:
+        """Run the statements in memory."""
+        catalog = catalog_of(snapshot.schema)
+        staging = MutationStaging(snapshot, catalog)
+        runner = StatementRunner(
+            staging,
+            bindings,
+            self._repository.clock,
+            makes_vectors=self._embedder.is_active,
+            external_blobs=external_blobs,
+        )
+        affected = Affected()
+        for number, statement in enumerate(plan.statements, start=1):
+            affected += runner.run(statement, number)
+        delta = self._embedder.filled(staging.delta(), catalog, StoredRows(snapshot))
+        return _Change(affected, delta, staging.decisive_entries())
+
+    def _commit(
+        self, request: MutationRequest, change: _Change, snapshot: Snapshot
+    ) -> GraphCommit | None:
+        """Validate, stage and publish a change."""
+        clock = self._repository.clock
+        catalog = catalog_of(snapshot.schema)
+        stored = StoredRows(snapshot)
+        _announce(change.delta, catalog, stored)
+        with new_rows_ahead(change.delta, snapshot, request.incarnation, self._repository) as kept:
+            validated = validate(
+                change.delta, snapshot, catalog, operation="mutation", stored=stored
+            )
+        operation_id = clock.ulid()
+        tables = prepare(
+            change.delta,
+            snapshot,
+            request.incarnation,
+            self._repository,
+            operation_id=operation_id,
+            kept=kept,
+            stored=stored,
+        )
+        written = {table.table_key for table in tables}
+        reads = {**validated.reads, **change.decisive}
+        job = WriteJob(
+            kind=WriterKind.MUTATION,
+            incarnation=request.incarnation,
+            operation_id=operation_id,
+            draft=CommitDraft(
+                graph_commit_id=clock.ulid(),
+                operation="mutation",
+                actor_id=request.actor_id,
+                created_at=clock.now_us(),
+            ),
+            schema_hash=snapshot.state.head.schema_hash,
+            tables=tables,
+            reads={key: entry for key, entry in reads.items() if key not in written},
+            expected_head=request.expected_head,
+        )
+        published = self._committer.commit(job, revalidate=_revalidation(validated, change))
+        return published.commit
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What the statements of a query amount to.
+
+    `decisive` are the entries of tables whose stored rows have decided what a statement does.
+    """
+
+    affected: Affected
+    delta: GraphDelta
+    decisive: Mapping[str, Entry]
+
+    def rests_on(self, snapshot: Snapshot) -> dict[str, Entry]:
+        """Return the entries that a strict query must find again, upkeep aside."""
+        return {key: snapshot.entry(key) for key in sorted({*self.decisive, *self.delta.tables})}
+
+
+def _plan(file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> MutationPlan:
+    plan = compile_query(query, catalog_of(snapshot.schema), file.source)
+    if not isinstance(plan, MutationPlan):
+        raise QueryKindError(query.name, is_mutation=False)
+    return plan
+
+
+def _announce(delta: GraphDelta, catalog: Catalog, stored: StoredRows) -> None:
+    """Say which ids validation and staging will look for, so that one probe per table is enough."""
+    for key, table in delta.tables.items():
+        if not table.ids_are_new:
+            stored.announce(key, table.rows["id"])
+        stored.announce(key, table.deleted)
+        kind, _, name = key.partition(":")
+        if kind == "edge":
+            for end, node_type in edge_ends(catalog.edge_types[name]):
+                node_key = f"node:{node_type}"
+                written = delta.tables.get(node_key)
+                ends = distinct(table.rows[end])
+                stored.announce(
+                    node_key, ends if written is None else without(ends, written.rows["id"])
+                )
+
+
+def _is_upkeep(lost: ExpectedVersionMismatchError | SchemaMovedError) -> bool:
+    return isinstance(lost, ExpectedVersionMismatchError) and lost.is_only_maintenance
+
+
+def _require_unmoved(state: ManifestState, decided: Mapping[str, Entry]) -> None:
+    """Refuse to repeat a strict query on tables that more than upkeep has moved.
+
+    The conflict that sent it back names one table; others may have moved as well.
+    """
+    for key, expected in decided.items():
+        actual = state.entries.get(key)
+        is_same = actual is not None and actual.state == expected.state
+        if not is_same and not is_only_maintenance(state, key, expected):
+            raise mismatch(state, key, expected)
+
+
+def _revalidation(validated: Validated, change: _Change) -> Revalidate:
+    """Return the check of tables that were only read and have moved.
+
+    What decided must not have moved. Whether the rest still holds is looked up again: the nodes of
+    new edges are there, deleted nodes have no edge that somebody else added. The latter is a race
+    that was lost, not a mistake in the request.
+    """
+
+    def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
+        for key in sorted(moved & change.decisive.keys()):
+            raise mismatch(state, key, change.decisive[key])
+        try:
+            validated.revalidate(state, moved)
+        except ValidationError as error:
+            edges = sorted(key for key in moved if key.startswith("edge:"))
+            if not edges:
+                raise
+            raise mismatch(state, edges[0], validated.reads[edges[0]]) from error
+
+    return revalidate

@@ -1,0 +1,203 @@
+"""Runs the statements of a mutation, in order, against its staging.
+
+| statement | effect on the view | counts |
+|---|---|---|
+| insert node | a whole row; with a key it stands in for the row of that id | 1 node |
+| upsert | the row of that key with some properties changed, else a whole new row | 1 node |
+| insert edge | a new row under a new ULID | 1 edge |
+| update | every row for which the predicate is true, some properties changed | rows met |
+| delete node | those rows and every edge at them go | nodes and edges that were there |
+| delete edge | those rows go | rows met |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.query.plan.plan import DeleteRows, InsertEdge, InsertNode, UpdateRows, UpsertNode
+from omnigraph.schema.values.ids import derive_ids
+from omnigraph.write.mutate.pending_rows import Origin
+from omnigraph.write.mutate.predicates import condition_of, has_value_in
+from omnigraph.write.mutate.rows import (
+    AssignedColumns,
+    UpsertIncompleteError,
+    assign,
+    complete_row,
+)
+from omnigraph.write.stage.external_blobs import ExternalBlobs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.clock import Clock
+    from omnigraph.query.bindings import Bindings
+    from omnigraph.query.plan.plan import End, EntityKind, IncidentEdge, PlannedStatement
+    from omnigraph.write.mutate.pending_rows import Matches, MutationStaging, TableStaging
+    from omnigraph.write.stage.columns import Column
+
+_END_COLUMNS: Final[dict[End, str]] = {"from": "src", "to": "dst"}
+
+
+@dataclass(frozen=True)
+class Affected:
+    """How many entities a statement has met."""
+
+    nodes: int = 0
+    edges: int = 0
+
+    def __add__(self, other: Affected) -> Affected:
+        return Affected(self.nodes + other.nodes, self.edges + other.edges)
+
+
+class StatementRunner:
+    """Runs statements with the values of one request."""
+
+    def __init__(
+        self,
+        staging: MutationStaging,
+        bindings: Bindings,
+        clock: Clock,
+        *,
+        makes_vectors: bool = False,
+        external_blobs: ExternalBlobs | None = None,
+    ) -> None:
+        self._staging = staging
+        self._bindings = bindings
+        self._clock = clock
+        self._makes_vectors = makes_vectors
+        self._external_blobs = external_blobs or ExternalBlobs()
+
+    def run(self, statement: PlannedStatement, number: int) -> Affected:
+        """Run one statement, the `number`th of its query, counted from 1."""
+        match statement:
+            case InsertNode():
+                return self._insert_node(statement, number)
+            case UpsertNode():
+                return self._upsert(statement, number)
+            case InsertEdge():
+                return self._insert_edge(statement, number)
+            case UpdateRows():
+                return self._update(statement, number)
+            case DeleteRows():
+                return self._delete(statement)
+
+    # -- new rows -------------------------------------------------------------------------------
+
+    def _insert_node(self, statement: InsertNode, number: int) -> Affected:
+        table = self._staging.node(statement.type_name)
+        assigned = self._assigned(statement.type_name, number)
+        if not self._makes_vectors:
+            assigned.require_vectors(statement.embeds)
+        given = assigned.of((*statement.assignments, *statement.defaults))
+        if statement.key:
+            given["id"] = _key_id(statement.key, given, statement.type_name)
+            origin = Origin.UNKNOWN
+        else:
+            given["id"] = self._new_id()
+            origin = Origin.NEW
+        table.put(complete_row(table.entity, given), statement=number, origin=origin)
+        return Affected(nodes=1)
+
+    def _insert_edge(self, statement: InsertEdge, number: int) -> Affected:
+        table = self._staging.edge(statement.type_name)
+        assigned = self._assigned(statement.type_name, number)
+        given = assigned.of((*statement.assignments, *statement.defaults))
+        given["id"] = self._new_id()
+        for column, end, value in (
+            ("src", "from", statement.from_id),
+            ("dst", "to", statement.to_id),
+        ):
+            found = assigned.endpoint(end, self._bindings.value_of(value).value)
+            given[column] = pa.array([found], pa.utf8())
+        table.put(complete_row(table.entity, given), statement=number, origin=Origin.NEW)
+        return Affected(edges=1)
+
+    def _upsert(self, statement: UpsertNode, number: int) -> Affected:
+        table = self._staging.node(statement.type_name)
+        assigned = self._assigned(statement.type_name, number)
+        given = assigned.of(statement.assignments)
+        ids = _key_id(statement.key, given, statement.type_name)
+        matches = table.match_whole(has_value_in(("id",), ids), unread=frozenset(given))
+        if matches.count:
+            _rewrite(table, matches, given, number)
+            return Affected(nodes=1)
+        if statement.required:
+            raise UpsertIncompleteError(
+                statement=number,
+                type_name=statement.type_name,
+                entity_id=str(ids[0]),
+                missing=statement.required,
+            )
+        if not self._makes_vectors:
+            assigned.require_vectors(statement.embeds)
+        given |= assigned.of(statement.defaults)
+        given["id"] = ids
+        table.put(complete_row(table.entity, given), statement=number, origin=Origin.UNKNOWN)
+        return Affected(nodes=1)
+
+    # -- rows that are there --------------------------------------------------------------------
+
+    def _update(self, statement: UpdateRows, number: int) -> Affected:
+        table = self._table(statement.kind, statement.type_name)
+        given = self._assigned(statement.type_name, number).of(statement.assignments)
+        matches = table.match_whole(
+            condition_of(statement.where, self._bindings), unread=frozenset(given)
+        )
+        _rewrite(table, matches, given, number)
+        return _affected(statement.kind, matches.count)
+
+    def _delete(self, statement: DeleteRows) -> Affected:
+        table = self._table(statement.kind, statement.type_name)
+        matches = table.match(condition_of(statement.where, self._bindings))
+        if matches.count == 0:
+            return Affected()
+        ids = table.ids_of(matches)
+        table.remove(matches)
+        cascaded = sum(self._cascade(incident, ids) for incident in statement.cascades)
+        return _affected(statement.kind, matches.count) + Affected(edges=cascaded)
+
+    def _cascade(self, incident: IncidentEdge, node_ids: Column) -> int:
+        table = self._staging.edge(incident.type_name)
+        ends = tuple(_END_COLUMNS[end] for end in incident.ends)
+        matches = table.match(has_value_in(ends, node_ids), decides=False)
+        table.remove(matches)
+        return matches.count
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _assigned(self, type_name: str, number: int) -> AssignedColumns:
+        return AssignedColumns(
+            self._bindings,
+            statement=number,
+            type_name=type_name,
+            external_blobs=self._external_blobs,
+        )
+
+    def _table(self, kind: EntityKind, type_name: str) -> TableStaging:
+        return self._staging.node(type_name) if kind == "node" else self._staging.edge(type_name)
+
+    def _new_id(self) -> pa.Array:
+        return pa.array([self._clock.ulid()], pa.utf8())
+
+
+def _rewrite(
+    table: TableStaging, matches: Matches, given: Mapping[str, pa.Array], number: int
+) -> None:
+    """Write the rows that were met, with some columns changed."""
+    if pc.any(matches.is_pending_hit).as_py():
+        pending = table.pending.filter(matches.is_pending_hit)
+        table.replace_pending(matches.is_pending_hit, assign(pending, given), statement=number)
+    if matches.stored.num_rows:
+        table.put(assign(matches.stored, given), statement=number, origin=Origin.STORED)
+
+
+def _key_id(key: tuple[str, ...], given: Mapping[str, pa.Array], type_name: str) -> pa.Array:
+    return derive_ids([(member, given[member]) for member in key], type_name=type_name).ids
+
+
+def _affected(kind: EntityKind, count: int) -> Affected:
+    return Affected(nodes=count) if kind == "node" else Affected(edges=count)

@@ -1,0 +1,1 @@
+"""Every rule of the data, and what a broken one is called."""

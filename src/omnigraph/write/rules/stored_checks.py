@@ -1,0 +1,242 @@
+"""What stored rows must obey before a schema with new rules is accepted.
+
+Every validated step of a plan is one check over the rows in their desired form: renamed, widened
+and filled. All offenders are counted and the first of them are listed. Only the columns that a rule
+names are read; what is kept in memory is the violations and, for rules over several rows (`@unique`
+and `@card`), the columns that they compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import singledispatch
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.schema.catalog import CheckRule, RangeRule
+from omnigraph.schema.migration.steps import (
+    AddConstraint,
+    NarrowEnum,
+    RequireEnum,
+    RequireProperty,
+    Step,
+    UpdateCardinality,
+)
+from omnigraph.schema.values.row_errors import RowErrors, cut
+from omnigraph.schema.values.rules import check_enum, check_pattern, check_range
+
+if TYPE_CHECKING:
+    from omnigraph.schema.migration.plan import MigrationPlan
+    from omnigraph.store.datasets import DatasetHandle
+    from omnigraph.write.stage.rewrite_table import TableChange
+
+OFFENDERS_MAX: Final = 100
+"""How many offenders an error lists; it counts all of them."""
+_QUOTED_MAX: Final = 5
+
+RowCheck = Callable[[pa.Array], RowErrors]
+
+
+@dataclass(frozen=True)
+class Offender:
+    """A stored row, or a group of rows, that breaks a new rule."""
+
+    table_key: str
+    entity_id: str
+    message: str
+
+
+@dataclass(frozen=True)
+class BrokenRule:
+    """One validated step that the stored rows do not pass."""
+
+    step: str
+    count: int
+    offenders: tuple[Offender, ...]
+    code: str | None = None
+
+
+class StoredRowsError(InvalidInputError):
+    """Stored rows break rules of the desired schema; nothing was changed."""
+
+    code = "OG-SCHEMA-ROWS"
+    hint = "change or remove these rows, then apply the schema again"
+
+    def __init__(self, broken: tuple[BrokenRule, ...]) -> None:
+        self.broken = broken
+        self.count = sum(rule.count for rule in broken)
+        lines = [line for rule in broken for line in _lines(rule)]
+        found = "1 violation" if self.count == 1 else f"{self.count} violations"
+        super().__init__("\n".join([f"stored rows do not fit the desired schema: {found}", *lines]))
+
+    @property
+    def details(self) -> dict[str, object]:
+        """The facts for the JSON form of the error: every rule with its first offenders."""
+        return {
+            "broken": [
+                {
+                    "step": rule.step,
+                    "code": rule.code,
+                    "count": rule.count,
+                    "offenders": [dict(vars(offender)) for offender in rule.offenders],
+                }
+                for rule in self.broken
+            ],
+            "total": self.count,
+        }
+
+
+def _lines(rule: BrokenRule) -> Iterator[str]:
+    prefix = f"[{rule.code}] " if rule.code else ""
+    yield f"- {prefix}{rule.step}: {rule.count}"
+    for offender in rule.offenders[:_QUOTED_MAX]:
+        yield f"    {offender.table_key} '{cut(offender.entity_id)}': {offender.message}"
+    if rule.count > _QUOTED_MAX:
+        yield f"    … and {rule.count - _QUOTED_MAX} more"
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A table to check: its change and its rows."""
+
+    change: TableChange
+    handle: DatasetHandle
+
+
+def validated_steps(plan: MigrationPlan) -> tuple[Step, ...]:
+    """Return the steps that stored rows have a say in."""
+    return tuple(step for step in plan.steps if step.tier == "validated")
+
+
+def check_stored_rows(steps: Iterable[Step], tables: Mapping[str, StoredTable]) -> None:
+    """Raise with all violations of the new rules; `tables` is by accepted key."""
+    broken = []
+    for step in steps:
+        if step.table_key is None:
+            continue
+        rule = _summary(step, _violations(step, tables[step.table_key]))
+        if rule is not None:
+            broken.append(rule)
+    if broken:
+        raise StoredRowsError(tuple(broken))
+
+
+def _summary(step: Step, violations: Iterator[Offender]) -> BrokenRule | None:
+    listed = tuple(islice(violations, OFFENDERS_MAX))
+    count = len(listed) + sum(1 for _ in violations)
+    if count == 0:
+        return None
+    return BrokenRule(step.describe(), count, listed, getattr(step, "code", None))
+
+
+# -- one rule per kind of step -------------------------------------------------------------------
+
+
+@singledispatch
+def _violations(step: Step, _table: StoredTable) -> Iterator[Offender]:
+    raise TypeError(f"no rule checks stored rows for a step of kind '{step.kind}'")
+
+
+@_violations.register
+def _(step: RequireProperty, table: StoredTable) -> Iterator[Offender]:
+    name = step.property_name
+    key = table.change.accepted.table_key
+    for batch in table.change.read(table.handle, ("id", name)):
+        for entity_id in batch["id"].filter(batch[name].is_null()).to_pylist():
+            yield Offender(key, entity_id, f"{step.type_name}.{name} is null")
+
+
+@_violations.register
+def _(step: NarrowEnum, table: StoredTable) -> Iterator[Offender]:
+    return _enum_violations(step.property_name, table)
+
+
+@_violations.register
+def _(step: RequireEnum, table: StoredTable) -> Iterator[Offender]:
+    return _enum_violations(step.property_name, table)
+
+
+@_violations.register
+def _(step: AddConstraint, table: StoredTable) -> Iterator[Offender]:
+    rule, type_name = step.constraint, step.type_name
+    name = rule.fields[0]
+    match rule.kind:
+        case "range":
+            bounds = RangeRule(name, rule.min, rule.max)
+            return _by_row(name, table, lambda c: check_range(c, bounds, type_name=type_name))
+        case "check":
+            pattern = CheckRule(name, rule.pattern or "")
+            return _by_row(name, table, lambda c: check_pattern(c, pattern, type_name=type_name))
+        case "unique":
+            return _repeated(rule.fields, table)
+        case _:
+            raise TypeError(f"no rule checks stored rows for '@{rule.kind}'")
+
+
+@_violations.register
+def _(step: UpdateCardinality, table: StoredTable) -> Iterator[Offender]:
+    low, high = step.cardinality.min, step.cardinality.max
+    sources = _read(table, ("src",))
+    counted = sources.group_by("src").aggregate([("src", "count")])
+    counts = counted["src_count"]
+    is_over = pc.greater(counts, high) if high is not None else pc.less(counts, 0)
+    is_wrong = pc.or_(is_over, pc.less(counts, low))
+    for row in counted.filter(is_wrong).to_pylist():
+        count = row["src_count"]
+        bound = f"min {low}" if count < low else f"max {high}"
+        edges = "1 edge" if count == 1 else f"{count} edges"
+        message = (
+            f"@card violation on edge {step.type_name}: source '{cut(row['src'])}' has"
+            f" {edges} ({bound})"
+        )
+        yield Offender(table.change.accepted.table_key, row["src"], message)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _enum_violations(name: str, table: StoredTable) -> Iterator[Offender]:
+    desired = table.change.desired
+    values = desired.properties[name].prop_type.enum_values or ()
+    return _by_row(name, table, lambda c: check_enum(c, values, type_name=desired.name, name=name))
+
+
+def _by_row(name: str, table: StoredTable, check: RowCheck) -> Iterator[Offender]:
+    key = table.change.accepted.table_key
+    for batch in table.change.read(table.handle, ("id", name)):
+        messages = check(batch[name]).messages
+        is_bad = messages.is_valid()
+        bad = zip(
+            batch["id"].filter(is_bad).to_pylist(),
+            messages.filter(is_bad).to_pylist(),
+            strict=True,
+        )
+        for entity_id, message in bad:
+            yield Offender(key, entity_id, message)
+
+
+def _repeated(members: tuple[str, ...], table: StoredTable) -> Iterator[Offender]:
+    """Find tuples that several rows hold; a null in a tuple exempts its row."""
+    rows = _read(table, ("id", *members)).drop_null()
+    held = rows.group_by(list(members)).aggregate([("id", "count"), ("id", "min"), ("id", "max")])
+    type_name = table.change.desired.name
+    subject = members[0] if len(members) == 1 else f"({', '.join(members)})"
+    for row in held.filter(pc.greater(held["id_count"], 1)).to_pylist():
+        values = [str(row[member]) for member in members]
+        value = values[0] if len(values) == 1 else f"({', '.join(values)})"
+        message = (
+            f"@unique violation on {type_name}.{subject}: value '{cut(value)}' held by"
+            f" '{row['id_min']}' and '{row['id_max']}'"
+        )
+        yield Offender(table.change.accepted.table_key, row["id_min"], message)
+
+
+def _read(table: StoredTable, columns: tuple[str, ...]) -> pa.Table:
+    names = tuple(dict.fromkeys(columns))
+    schema = pa.schema([table.change.desired.arrow_schema.field(name) for name in names])
+    return pa.Table.from_batches(table.change.read(table.handle, names), schema=schema)

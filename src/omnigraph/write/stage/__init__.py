@@ -1,0 +1,1 @@
+"""From rows that are new, changed or gone to transactions that nobody has committed."""
