@@ -1,4 +1,4 @@
-"""What checksums cost: a bulk load and small mutations with and without them, in turns.
+"""What checksums cost: a bulk load and small mutations with and without them, in locks.
 
     .venv/bin/python -m bench checksums [--rows 300000] [--rounds 5] [--blocks 16]
 
@@ -30,7 +30,7 @@ from omnigraph.store.lance import store as lance_store
 LOAD_BAR = 0.03
 MUTATION_BAR_MS = 0.2
 BLOCK = 40
-"""Small writes between two turns."""
+"""Small writes between two locks."""
 SCHEMA = """
 node Person { name: String @key  age: I32  city: String? }
 edge Knows: Person -> Person { since: I32 }
@@ -141,7 +141,7 @@ def writable(folder: str, tables: dict[str, pa.Table], *, is_summed: bool) -> Gr
 
 
 def mutate(tables: dict[str, pa.Table], blocks: int) -> tuple[Cost, Cost]:
-    """Write one by one, block by block in turns; return the cost of a write without and with."""
+    """Write one by one, block by block in locks; return the cost of a write without and with."""
     found: dict[bool, list[Cost]] = {False: [], True: []}
     with tempfile.TemporaryDirectory() as folder:
         graphs = {on: writable(folder, tables, is_summed=on) for on in found}
@@ -165,7 +165,7 @@ def per_write(blocks: list[Cost]) -> Cost:
     return Cost(found.wall / BLOCK, found.inside / BLOCK, found.behind / BLOCK)
 
 
-def in_turns(rounds: int, run: Callable[[str, bool], Cost]) -> tuple[Cost, Cost]:
+def in_locks(rounds: int, run: Callable[[str, bool], Cost]) -> tuple[Cost, Cost]:
     """Return the medians without and with checksums."""
     found: dict[bool, list[Cost]] = {False: [], True: []}
     for number in range(2 * rounds):
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=16)
     options = parser.parse_args()
     tables = people(options.rows)
-    off, on = in_turns(
+    off, on = in_locks(
         options.rounds, lambda folder, is_summed: load(folder, tables, is_summed=is_summed)
     )
     print("| work | without | with | difference | in its way | behind it | bar |")

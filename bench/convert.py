@@ -79,7 +79,7 @@ def convert_batches(
 
 
 def seconds(*acts: Callable[[], object]) -> list[float]:
-    """Best time of each; taken in turn, so that a busy machine hurts all of them."""
+    """Best time of each; taken in lock, so that a busy machine hurts all of them."""
     best = [float("inf")] * len(acts)
     for _ in range(REPEATS):
         for place, act in enumerate(acts):

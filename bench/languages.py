@@ -115,7 +115,7 @@ def toml_text(size: int) -> str:
 
 
 def medians_ms(*acts: Callable[[], object]) -> list[float]:
-    """Return the median time of each, taken in turns."""
+    """Return the median time of each, taken in locks."""
     taken: list[list[float]] = [[] for _ in acts]
     for _ in range(ROUNDS):
         for times, act in zip(taken, acts, strict=True):

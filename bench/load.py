@@ -108,7 +108,7 @@ class Comparison:
     bar: float
 
     def run(self, rounds: int, ours: Step, peer: Step) -> None:
-        """Run both in turns; each step makes a call ready, which alone is timed."""
+        """Run both in locks; each step makes a call ready, which alone is timed."""
         times: dict[str, list[float]] = {"ours": [], "peer": []}
         for _ in range(rounds):
             for name, step in (("ours", ours), ("peer", peer)):

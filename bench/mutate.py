@@ -31,7 +31,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph import Graph
-from omnigraph.manifest.turn import Turn, Turns
+from omnigraph.manifest.branch_lock import BranchLock, BranchLocks
 from omnigraph.names import BranchName
 from omnigraph.write.mutate import mutations as mutate_module
 from support.places import repository_of
@@ -187,19 +187,19 @@ class Phases:
         setattr(owner, name, timed)
         self._undo.append(lambda: setattr(owner, name, original))
 
-    def watch_turn(self, owner: Turns) -> None:
-        """Time taking and ending the turn, not what happens in it."""
+    def watch_lock(self, owner: BranchLocks) -> None:
+        """Time taking and ending the lock, not what happens in it."""
         original = owner.take
 
         @contextmanager
         def timed(
             branch: BranchName, *, operation_id: str, wait_max_s: float = 60.0
-        ) -> Iterator[Turn]:
-            times = self.seconds["turn: take and end"]
+        ) -> Iterator[BranchLock]:
+            times = self.seconds["lock: take and end"]
             start = time.perf_counter()
-            with original(branch, operation_id=operation_id, wait_max_s=wait_max_s) as turn:
+            with original(branch, operation_id=operation_id, wait_max_s=wait_max_s) as lock:
                 times.append(time.perf_counter() - start)
-                yield turn
+                yield lock
                 start = time.perf_counter()
             times.append(time.perf_counter() - start)
 
@@ -220,9 +220,9 @@ def watch_all(phases: Phases, graph: Graph) -> None:
     phases.watch(mutate_module.Mutations, "_change", "statements in memory")
     phases.watch(mutate_module, "validate", "validate: endpoints, keys, rules")
     phases.watch(mutate_module, "prepare", "prepare: look up ids, stage, flush")
-    phases.watch_turn(repository.turns)
-    phases.watch(recovery, "sweep_branch", "turn: list and sweep recovery records")
-    phases.watch(committer, "_require_ready", "turn: branch, schema lock, requirements, strays")
+    phases.watch_lock(repository.branch_locks)
+    phases.watch(recovery, "sweep_branch", "lock: list and sweep recovery records")
+    phases.watch(committer, "_require_ready", "lock: branch, schema lock, requirements, strays")
     phases.watch(repository.store.datasets, "verify_staged_files", "phase A: verify staged files")
     phases.watch(repository.store.objects, "put_if_absent", "phase A: write the sidecar")
     phases.watch(committer, "_phase_b", "phase B: commit the tables")
@@ -359,12 +359,13 @@ def _print_history(folder: str) -> None:
         write_ours(old, QUERY, number)
     lookups: dict[str, list[float]] = {"fresh": [], "old": []}
     writes: dict[str, list[float]] = {"fresh": [], "old": []}
-    for turn in range(ROUNDS):
+    for number in range(ROUNDS):
         for label, graph in (("fresh", fresh), ("old", old)):
-            lookups[label].append(look_up(graph, turn))
+            lookups[label].append(look_up(graph, number))
         for label, graph in (("fresh", fresh), ("old", old)):
-            numbers = range(HISTORY + turn * 10, HISTORY + turn * 10 + 10)
-            writes[label] += [write_ours(graph, QUERY, number) * 1e3 for number in numbers]
+            first = HISTORY + number * 10
+            numbers = range(first, first + 10)
+            writes[label] += [write_ours(graph, QUERY, one) * 1e3 for one in numbers]
     print(f"\n| after {HISTORY} one-row commits | fresh, ms | then, ms | ratio | bar |")
     print("|---|---|---|---|---|")
     for label, times, bar in (

@@ -3,7 +3,7 @@
     python -m bench queries [--size S] [--rounds 3] [--only WORK …] [--engines NAME …]
                             [--peer-python PYTHON] [--folder FOLDER]
 
-Every engine runs in a process of its own, all stay open, and take turns: each round asks every
+Every engine runs in a process of its own, all stay open, and take locks: each round asks every
 work of every engine once, for all fifty inputs. `make bench-peers` makes an environment with the
 peers; `--peer-python` names its interpreter. A peer that cannot be imported there is left out.
 Data and databases are made once per size and kept in the folder.
@@ -212,7 +212,7 @@ def is_installed(bench: Bench, runner: Runner) -> bool:
 def measure(
     bench: Bench, runners: Iterable[Runner], only: set[str]
 ) -> tuple[Times, dict[str, dict[str, float]]]:
-    """Ask everything of everybody, in turns."""
+    """Ask everything of everybody, in locks."""
     times: Times = {}
     checks: dict[str, dict[str, int]] = {}
     with ExitStack() as open_workers:

@@ -1,4 +1,4 @@
-"""No module turns stored bytes into objects by a format that can run code.
+"""No module locks stored bytes into objects by a format that can run code.
 
 Whoever may write objects of a graph would otherwise run code in the processes of everybody who
 reads them.

@@ -167,7 +167,7 @@ def _versions(field: str, y: float, places: dict[str, tuple[float, float]]) -> I
 
 CRASH = {
     "prepare": ("files that nothing names", "nothing happened; cleanup removes the files"),
-    "turn": ("the same", "nothing happened; the turn ends with its holder"),
+    "lock": ("the same", "nothing happened; the lock ends with its holder"),
     "phase A": ("and the record of the write", "no table moved: rolled back"),
     "phase B": ("and tables ahead of the manifest", "all moved: rolled forward, else back"),
     "phase C": ("and the commit in the manifest", "committed; only the record is left over"),
@@ -179,7 +179,7 @@ CRASH = {
 def protocol_steps() -> dict[str, str]:
     """Return the steps of a write and what they do, as the module that takes them says."""
     docstring = ast.get_docstring(ast.parse(PROTOCOL.read_text(encoding="utf-8"))) or ""
-    found = dict(re.findall(r"^ +(prepare|turn|phase [A-Z]) +(\S.*)$", docstring, re.MULTILINE))
+    found = dict(re.findall(r"^ +(prepare|lock|phase [A-Z]) +(\S.*)$", docstring, re.MULTILINE))
     if list(found) != list(CRASH):
         raise ValueError(f"the steps are {list(found)}; mend CRASH in {Path(__file__).name}")
     return found
@@ -232,7 +232,7 @@ LOAD: Sequence[Step] = (
     Step("storage", "fragments", "Data files that no version names, and sorted runs of hashes."),
     Step("driver", "3 prove", "No hash occurs twice: no key does. Otherwise the rules look at it."),
     Step("executors", "4 match", "In a merge: compare with stored rows, rewrite what differs."),
-    Step("driver", "5 commit", "The same turn and phases A to D as for one row."),
+    Step("driver", "5 commit", "The same lock and phases A to D as for one row."),
     Step("storage", "one commit", "All types at once. As small for a billion rows as for one."),
 )
 LANE_Y = {"driver": 14.0, "executors": 124.0, "storage": 234.0}

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 _UNFIT: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Control characters, marks that turn the direction of what follows, halves of surrogate pairs."""
+"""Control characters, marks that lock the direction of what follows, halves of surrogate pairs."""
 
 _USER: Final = re.compile(
     r"(:/{1,3})"

@@ -107,7 +107,7 @@ def check_opening_changes_nothing(place: Place) -> None:
 
 
 def _objects(place: Place) -> dict[str, tuple[int, str]]:
-    """Everything below the root but leases, which change with every turn."""
+    """Everything below the root but leases, which change with every lock."""
     return {
         info.path: (info.size, info.tag)
         for info in place.store().objects.list()

@@ -61,7 +61,7 @@ class Episode:
     nursery: Nursery
     durations: Durations
     let_leases_go: Callable[[], None] = lambda: None
-    """Makes the turns of the dead free again where the operating system does not."""
+    """Makes the locks of the dead free again where the operating system does not."""
     kills: int = 0
     story: list[str] = field(default_factory=list)
 

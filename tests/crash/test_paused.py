@@ -1,4 +1,4 @@
-"""Paused, not dead: a process is stopped at a named point until another has taken its turn over,
+"""Paused, not dead: a process is stopped at a named point until another has taken its lock over,
 settled what it left and written on. Then it is resumed.
 
 It is refused by the fence, or it tells that its write is there because it is. Nothing that it does
@@ -25,7 +25,7 @@ from crash.nursery import Child, Nursery
 from crash.world import World
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.manifest.turn import TurnTimeoutError
+from omnigraph.manifest.branch_lock import BranchLockTimeoutError
 from support.places import Place
 
 AT_PUBLISH = "between the look at the head and its replacement"
@@ -253,7 +253,7 @@ def test_on_a_local_disk_others_wait_for_a_paused_writer(
         child.wait_until_stopped()
         other = opened(local_place)
         assert read_content(other) == world.content(), "readers are not disturbed"
-        with pytest.raises(TurnTimeoutError):
+        with pytest.raises(BranchLockTimeoutError):
             add_person(other, world.copy(), "other", "main")
         assert "done" in resume(child)
         grown(world, "main")

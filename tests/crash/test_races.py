@@ -45,7 +45,7 @@ Meet = Callable[[Form, Form], tuple[str, str]]
 
 @contextmanager
 def as_threads(place: Place, nursery: Nursery) -> Iterator[Meet]:
-    """Two handles in one process, whose turns are handed over inside it."""
+    """Two handles in one process, whose locks are handed over inside it."""
     graphs = place.open(), place.open()
 
     def act(graph: Graph, form: Form, start: Barrier) -> str:

@@ -265,7 +265,7 @@ def undo(repository: Repository) -> None:
 def test_branches_on_s3_come_and_go_wholly(
     s3_place: Place, operation: Operation, mode: FaultMode
 ) -> None:
-    """The turns are objects here, so their writes are swept as well."""
+    """The locks are objects here, so their writes are swept as well."""
     prepare(s3_place)
     steps = 0
     for plan in sweep(mode, effects_max=60):

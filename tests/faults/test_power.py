@@ -18,7 +18,7 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.graph import Graph
 from omnigraph.store import Store, connect
-from omnigraph.store.background import InTurn
+from omnigraph.store.background import Inline
 from support.places import Place
 from support.power import Image, Loss, Shadow
 from support.sweep_jobs import JOBS, JOBS_BY_NAME, Job
@@ -34,7 +34,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
 
 def durable_graph(place: Place, branch: str) -> tuple[Store, Graph]:
     # In one order, so that a phase has an end at which everything before it is flushed.
-    store = replace(connect(place.uri, durability="full"), beside=InTurn())
+    store = replace(connect(place.uri, durability="full"), beside=Inline())
     return store, unswept(store, branch)
 
 
@@ -141,7 +141,7 @@ def test_every_phase_is_durable_before_the_next_one_begins(archives: Archives, j
     for point in PHASES:
         failpoints.arm(point, partial(look, point))
     job.run(graph)
-    assert unflushed.keys() >= set(PHASES[1:]), "a schema apply stages inside its turn"
+    assert unflushed.keys() >= set(PHASES[1:]), "a schema apply stages inside its lock"
     assert not any(unflushed.values()), unflushed
     counts = {b: flushes[b] - flushes[a] for a, b in pairwise(unflushed)}
     if not job.moves_tables:

@@ -62,7 +62,7 @@ QUICK = [job for job in JOBS if job.name not in ("merge forward", "merge and del
 
 @pytest.mark.parametrize("job", QUICK, ids=lambda job: job.name)
 def test_a_fault_from_the_record_on_leaves_all_or_nothing(archives: Archives, job: Job) -> None:
-    """The faults take turns; the long sweep has each of them at every effect."""
+    """The faults take locks; the long sweep has each of them at every effect."""
     places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     faults = itertools.cycle(FAULTS)
@@ -100,7 +100,7 @@ ON_S3 = [
 
 
 def rotating_plans(offset: int) -> Iterator[FaultPlan]:
-    """Yield a plan for every effect until none fires; the faults take turns."""
+    """Yield a plan for every effect until none fires; the faults take locks."""
     for number in range(1, 200):
         plan = FaultPlan(at=number, mode=FAULTS[(number + offset) % len(FAULTS)])
         yield plan
@@ -113,7 +113,7 @@ def rotating_plans(offset: int) -> Iterator[FaultPlan]:
 def test_a_fault_at_any_effect_on_s3_leaves_all_or_nothing(
     s3_archives: Archives, job: Job, offset: int
 ) -> None:
-    """Leases are objects here: taking, renewing and letting go of a turn is swept as well.
+    """Leases are objects here: taking, renewing and letting go of a lock is swept as well.
 
     An insert and a merge meet every fault at every effect; the other jobs, which are slow here,
     one each.
@@ -188,7 +188,7 @@ def check_point(archives: Archives, job: Job, point: str) -> None:
 
 
 def settle_elsewhere(place: Place, branch: str) -> list[str]:
-    """Let another process take the turn over and settle what it finds; return what that was."""
+    """Let another process take the lock over and settle what it finds; return what that was."""
     found = pending_operations(place)
     other = open_repository(place.store(), SystemClock(), mode=OpenMode.READ_ONLY)
     Recovery(other).sweep_branch(BranchName(branch))
@@ -301,7 +301,7 @@ def check_recovery_faults(
 def test_a_fault_in_the_recovery_is_finished_by_the_next_one(
     archives: Archives, state: str
 ) -> None:
-    """The faults take turns; the long sweep has each of them at every effect."""
+    """The faults take locks; the long sweep has each of them at every effect."""
     job = JOBS_BY_NAME[STATES[state][0]]
     places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))

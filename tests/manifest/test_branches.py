@@ -9,6 +9,7 @@ import pytest
 
 from omnigraph.graph import Graph, InvalidActorError, ReadOnlyGraphError
 from omnigraph.manifest import OpenMode, ReadTarget
+from omnigraph.manifest.branch_lock import BranchLockLostError, LeaseBranchLocks
 from omnigraph.manifest.branches import Branches, Origin
 from omnigraph.manifest.errors import (
     BranchConflictError,
@@ -18,7 +19,6 @@ from omnigraph.manifest.errors import (
     SchemaApplyInProgressError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
-from omnigraph.manifest.turn import LeaseTurns, TurnLostError
 from omnigraph.names import SCHEMA_APPLY_LOCK, BranchName, IllegalNameError
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.faults import FaultMode, FaultPlan, faulty
@@ -138,7 +138,7 @@ def test_the_lock_branch_is_hidden_and_refused_everywhere(locked: Graph, place: 
 def test_branches_wait_for_a_schema_change_to_finish(local_place: Place) -> None:
     graph, changing = local_place.init(), repository_of(local_place.open())
     graph.branch_create("dev")
-    with changing.turns.take(BranchName("main"), operation_id="APPLY"):
+    with changing.branch_locks.take(BranchName("main"), operation_id="APPLY"):
         changing.branches.set_schema_lock()
         with pytest.raises(SchemaApplyInProgressError, match="branch create is unavailable"):
             graph.branch_create("new")
@@ -248,7 +248,7 @@ def test_leftovers_that_cannot_be_removed_do_not_fail_a_deletion(local_place: Pl
     branches = Branches(
         datasets=faulty(repository.store, plan).datasets,
         reader=repository.reader,
-        turns=repository.turns,
+        branch_locks=repository.branch_locks,
         clock=repository.clock,
     )
     branches.delete(BranchName("dev"), bound=BranchName("main"), operation_id="X")
@@ -263,7 +263,7 @@ def test_a_deletion_that_did_not_happen_says_so(local_place: Place) -> None:
     branches = Branches(
         datasets=faulty(repository.store, plan).datasets,
         reader=repository.reader,
-        turns=repository.turns,
+        branch_locks=repository.branch_locks,
         clock=repository.clock,
     )
     with pytest.raises(StorageUnavailableError):
@@ -386,12 +386,12 @@ def test_of_two_incarnations_the_younger_one_is_the_branch(local_graph: Graph) -
     assert found.text == "dev.01JC0000000000000000000002"
 
 
-def test_a_creator_that_lost_its_turn_takes_its_branch_back(s3_place: Place) -> None:
+def test_a_creator_that_lost_its_lock_takes_its_branch_back(s3_place: Place) -> None:
     """It was paused while it cut the branch, and its successor has made one of that name."""
     graph = s3_place.init()
     repository = repository_of(graph)
     clock = ManualClock(first_ulid=77)
-    turns = LeaseTurns(
+    branch_locks = LeaseBranchLocks(
         root="paused", objects=repository.store.objects, clock=clock, owner_id="paused"
     )
     datasets = s3_place.store().datasets
@@ -405,8 +405,10 @@ def test_a_creator_that_lost_its_turn_takes_its_branch_back(s3_place: Place) -> 
         return inner(location, name, **options)  # type: ignore[arg-type]  # passed on as they are
 
     datasets.create_branch = paused  # type: ignore[method-assign, assignment]  # the test watches it
-    branches = Branches(datasets=datasets, reader=repository.reader, turns=turns, clock=clock)
-    with pytest.raises(TurnLostError):
+    branches = Branches(
+        datasets=datasets, reader=repository.reader, branch_locks=branch_locks, clock=clock
+    )
+    with pytest.raises(BranchLockLostError):
         branches.create(BranchName("dev"), source=MAIN_INCARNATION, operation_id="P")
     assert datasets.branch_names(MANIFEST) == (repository.branches.resolve(BranchName("dev")).text,)
 
@@ -431,7 +433,7 @@ def test_a_source_cannot_be_deleted_while_a_branch_is_cut_from_it(local_place: P
     def slowly(location: str, name: str, **options: object) -> object:
         deleter.start()
         deleter.join(0.2)
-        assert deleter.is_alive(), "the deletion did not wait for its turn"
+        assert deleter.is_alive(), "the deletion did not wait for its lock"
         return inner(location, name, **options)  # type: ignore[arg-type]  # passed on as they are
 
     repository.store.datasets.create_branch = slowly  # type: ignore[method-assign, assignment]  # the test watches it
@@ -550,7 +552,7 @@ def test_deleting_waits_while_a_sibling_is_being_created(local_place: Place) -> 
     def slowly(location: str, name: str, **options: object) -> object:
         deleter.start()
         deleter.join(0.2)
-        assert deleter.is_alive(), "the deletion did not wait for its turn"
+        assert deleter.is_alive(), "the deletion did not wait for its lock"
         return inner(location, name, **options)  # type: ignore[arg-type]  # passed on as they are
 
     datasets.create_branch = slowly  # type: ignore[method-assign, assignment]  # the test watches it

@@ -65,7 +65,7 @@ def check(place: Place, kind: str, outcomes: list[Outcome]) -> None:
     check_history(place, outcomes)
     graph = place.open(mode=OpenMode.READ_ONLY)
     snapshots = [graph.snapshot_of(ReadTarget.branch(name)) for name in graph.branch_list()]
-    if kind == "without turns":
+    if kind == "without locks":
         assert snapshots[0].entry(CITY).table_version == 1 + len(total(outcomes, "commits"))
         assert set(total(outcomes, "conflicts")) <= CONFLICTS
     else:
@@ -97,9 +97,9 @@ def test_eight_threads_publish_at_once(local_place: Place, kind: str) -> None:
 
 
 def test_four_processes_publish_at_once(local_place: Place) -> None:
-    """Two of them race for one table through turns, two without any turn for another one."""
+    """Two of them race for one table through locks, two without any lock for another one."""
     local_place.init()
-    kinds = ["same table", "without turns"]
+    kinds = ["same table", "without locks"]
     outcomes = race_processes(local_place, kinds * 2, count=8)
     ordered, unordered = outcomes[::2], outcomes[1::2]
     check_history(local_place, outcomes)
@@ -111,7 +111,7 @@ def test_four_processes_publish_at_once(local_place: Place) -> None:
     assert [len(outcome.rows) for outcome in ordered] == [8, 8]
 
 
-@pytest.mark.parametrize("kind", ["same table", "without turns"])
+@pytest.mark.parametrize("kind", ["same table", "without locks"])
 def test_threads_publish_at_once_on_s3(s3_place: Place, kind: str) -> None:
     race_threads(s3_place, kind, threads=4, count=4)
 

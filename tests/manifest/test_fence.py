@@ -110,7 +110,7 @@ def test_a_late_tidying_is_refused_although_everything_in_between_was_removed(
 
     def others_write_and_clean_up() -> None:
         publish(rival, 5)
-        assert tidy_without_turn(rival)
+        assert tidy_unlocked(rival)
         publish(rival, 1)
         remove_all_but_the_head(rival, MAIN_INCARNATION)
 
@@ -120,11 +120,11 @@ def test_a_late_tidying_is_refused_although_everything_in_between_was_removed(
     assert len(place.open().list_commits()) == 10
 
 
-def tidy_without_turn(repository: Repository) -> bool:
-    """Tidy as the process does that took the turn over from a paused owner."""
-    from omnigraph.manifest.tidy import _tidy_in_turn
+def tidy_unlocked(repository: Repository) -> bool:
+    """Tidy as the process does that took the lock over from a paused owner."""
+    from omnigraph.manifest.tidy import _tidy_locked
 
-    return _tidy_in_turn(repository, MAIN_INCARNATION, None)
+    return _tidy_locked(repository, MAIN_INCARNATION, None)
 
 
 def test_the_fence_stays_where_it_is(graph: Graph) -> None:

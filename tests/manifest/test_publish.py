@@ -21,7 +21,7 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.publish import Publisher
 from omnigraph.manifest.rows import Registration, Tag, tag_object_id, voided_row
 from omnigraph.manifest.state import ManifestState
-from omnigraph.store.background import InTurn
+from omnigraph.store.background import Inline
 from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import StaleBaseError, WriteOutcomeUnknownError
@@ -379,7 +379,7 @@ def publisher_on(store: Store, repository: Repository) -> Publisher:
 def interrupted(repository: Repository, event: Callable[[], None], times: int = 1) -> Publisher:
     datasets: DatasetStore = Interrupted(repository.store.datasets, event, times)  # type: ignore[assignment]  # stands in for one
     return Publisher(
-        datasets=datasets, reader=repository.reader, clock=ManualClock(), beside=InTurn()
+        datasets=datasets, reader=repository.reader, clock=ManualClock(), beside=Inline()
     )
 
 

@@ -102,7 +102,7 @@ def broken(graph: Graph, plan: FaultPlan) -> Tags:
         reader=repository.reader,
         publisher=publisher,
         history=repository.history,
-        turns=repository.turns,
+        branch_locks=repository.branch_locks,
         clock=repository.clock,
     )
 

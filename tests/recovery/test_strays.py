@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Place:
         failpoints.disarm()
         other = place.open(mode=OpenMode.READ_ONLY)
         Recovery(repository_of(other)).sweep_branch(BranchName("main"))
-        insert_beside_the_turn(place, "bob")
+        insert_beside_the_lock(place, "bob")
 
     failpoints.arm("recovery.after_announce", settled_by_another)
     place.open()
@@ -46,8 +46,8 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def insert_beside_the_turn(place: Place, name: str) -> None:
-    """Write while the paused recovery believes that it holds the turn."""
+def insert_beside_the_lock(place: Place, name: str) -> None:
+    """Write while the paused recovery believes that it holds the lock."""
     from support.writer import append_unordered, people
 
     repository = repository_of(place.open(mode=OpenMode.READ_ONLY))

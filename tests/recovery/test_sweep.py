@@ -16,9 +16,9 @@ from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
 from omnigraph.maintenance.optimize import UncleanRecoveryError
 from omnigraph.manifest import Entry, OpenMode, Repository
+from omnigraph.manifest.branch_lock import BranchLockTimeoutError
 from omnigraph.manifest.errors import CommitSettledError, ExpectedVersionMismatchError
 from omnigraph.manifest.layout import MAIN_INCARNATION
-from omnigraph.manifest.turn import TurnTimeoutError
 from omnigraph.names import BranchName
 from omnigraph.recovery import (
     Recovery,
@@ -186,13 +186,13 @@ def test_a_recovery_that_dies_itself_is_finished_by_the_next_one(
     )
 
 
-def test_a_live_process_heals_at_its_next_turn_without_reopening(root: str) -> None:
+def test_a_live_process_heals_at_its_next_lock_without_reopening(root: str) -> None:
     repository = repository_at(root)
     failpoints.arm("write.after_first_table")
     with pytest.raises(FailpointError):
         write_both(repository)
     failpoints.disarm()
-    # The turn heals first, which moves the tables: whoever meets that prepares again.
+    # The lock heals first, which moves the tables: whoever meets that prepares again.
     with pytest.raises(ExpectedVersionMismatchError) as caught:
         write_both(repository)
     assert caught.value.is_only_maintenance
@@ -210,7 +210,7 @@ def test_a_writer_that_was_presumed_dead_cannot_publish_and_is_put_back(root: st
 
     def recovered_by_another() -> None:
         failpoints.disarm()
-        # The other process takes the turn over: here the record is settled directly.
+        # The other process takes the lock over: here the record is settled directly.
         other = repository_at(root, OpenMode.READ_ONLY)
         Recovery(other).sweep_branch(BranchName("main"))
 
@@ -483,7 +483,7 @@ def test_the_record_of_a_writer_at_work_is_not_set_aside(root: str) -> None:
 
     def set_aside() -> None:
         (pending,) = reader.recovery_status()
-        with pytest.raises(TurnTimeoutError) as caught:
+        with pytest.raises(BranchLockTimeoutError) as caught:
             reader.recovery_quarantine(pending.operation_id)
         refused.append(caught.value)
 
@@ -551,8 +551,8 @@ def test_whatever_one_member_of_a_record_becomes_opening_says_which_record_it_is
     form = orjson.loads(repository.store.objects.get(info.path).data)
     nameless: list[tuple[object, ...]] = []
     for number, place in enumerate(places(form)):
-        for turn, wrong in enumerate((None, 3, "x", "../x", [], {})):
-            here = tmp_path / f"{number}-{turn}"
+        for lock, wrong in enumerate((None, 3, "x", "../x", [], {})):
+            here = tmp_path / f"{number}-{lock}"
             shutil.copytree(root, here)
             (here / info.path).write_bytes(orjson.dumps(exchanged(form, place, wrong)))
             try:

@@ -1,4 +1,4 @@
-"""One life of a handle: its storage, its clock and its turns, all of which give control back.
+"""One life of a handle: its storage, its clock and its locks, all of which give control back.
 
 A handle stands for a process. It has a store of its own, with caches and a Lance session of its
 own, and shares only files with others. It can be slow, be paused for longer than any lease, or die
@@ -21,8 +21,8 @@ from typing import Final, Literal, TypeVar, cast
 from omnigraph.clock import encode_ulid
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, init_repository, open_repository
+from omnigraph.manifest.branch_lock import BranchLocks, LeaseBranchLocks, LocalBranchLocks
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
-from omnigraph.manifest.turn import LeaseTurns, LocalTurns, Turns
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect
@@ -33,7 +33,7 @@ from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import VersionInfo
 from sim.scheduler import Scheduler, Task
 
-TurnKind = Literal["leases", "locks"]
+LockKind = Literal["leases", "locks"]
 _NEVER_S: Final = 1e9
 """The thread that renews leases waits in real time: here it never gets to it."""
 _LOCK_POLL_MAX_S: Final = 4.0
@@ -257,7 +257,7 @@ def make_graph(life: Life, root: Path, schema: str) -> None:
 
 
 def open_graph(
-    life: Life, root: Path, kind: TurnKind, *, mode: OpenMode = OpenMode.READ_WRITE
+    life: Life, root: Path, kind: LockKind, *, mode: OpenMode = OpenMode.READ_WRITE
 ) -> Graph:
     """Open a graph as `Graph.open` does, on storage that gives control back."""
     store = faulty(connect(str(root), durability="process"), SimulatedPlan(life))
@@ -268,7 +268,7 @@ def open_graph(
         mode=mode,
         mend=lambda repository: Recovery(repository).mend(),
         heal=lambda repository: Recovery(repository).sweep(),
-        turns=_turns(life, store, clock, kind),
+        branch_locks=_branch_locks(life, store, clock, kind),
     )
     if mode is OpenMode.READ_WRITE:
         repository.branches.mend = Recovery(repository).mend_branch
@@ -289,12 +289,12 @@ def cached_property_locks() -> Iterator[functools.cached_property[object]]:
                     yield attribute
 
 
-def _turns(life: Life, store: Store, clock: SimulatedClock, kind: TurnKind) -> Turns:
+def _branch_locks(life: Life, store: Store, clock: SimulatedClock, kind: LockKind) -> BranchLocks:
     # Handles stand for processes: what orders writers inside of one process must not order them.
     root = f"{store.settings.root}#{life.name}"
     if kind == "locks":
-        return LocalTurns(root=root, locks=SimulatedLocks(life), clock=clock)
-    return LeaseTurns(
+        return LocalBranchLocks(root=root, locks=SimulatedLocks(life), clock=clock)
+    return LeaseBranchLocks(
         root=root, objects=store.objects, clock=clock, owner_id=clock.ulid(), renew_s=_NEVER_S
     )
 

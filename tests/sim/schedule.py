@@ -19,7 +19,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, ReadTarget
 from omnigraph.store.faults import SimulatedDeath
 from sim.changes import SCHEMA, lines
-from sim.life import Fate, Life, TurnKind, make_graph, open_graph
+from sim.life import Fate, Life, LockKind, make_graph, open_graph
 from sim.model import Chronicle, Content, WrongError, read_content
 from sim.scheduler import DAY_S, Scheduler, Task
 
@@ -90,7 +90,7 @@ class Schedule:
         self.seed = seed
         self.root = root
         self.chance = random.Random(seed)
-        self.kind: TurnKind = self.chance.choice(("leases", "locks"))
+        self.kind: LockKind = self.chance.choice(("leases", "locks"))
         self.scheduler = Scheduler()
         self.fate = Fate(pauses=self.chance.randint(0, 3), deaths=self.chance.randint(0, 2))
         self.locks: dict[str, Life] = {}

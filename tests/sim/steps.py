@@ -9,6 +9,7 @@ from typing import Final
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.maintenance.optimize import UncleanRecoveryError
 from omnigraph.manifest import OpenMode, ReadTarget
+from omnigraph.manifest.branch_lock import BranchLockLostError, BranchLockTimeoutError
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import (
     BranchConflictError,
@@ -24,7 +25,6 @@ from omnigraph.manifest.errors import (
     TagNotFoundError,
     VersionRemovedError,
 )
-from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.store.errors import (
     DatasetVersionNotFoundError,
@@ -55,20 +55,20 @@ from sim.model import Change, Write, WrongError, read_content
 from sim.schedule import BranchFact, Handle, TagFact
 
 Kinds = tuple[type[OmnigraphError], ...]
-OPENING: Final[Kinds] = (TurnTimeoutError, TurnLostError)
+OPENING: Final[Kinds] = (BranchLockTimeoutError, BranchLockLostError)
 RACES: Final[Kinds] = (
     CommitSettledError,
     ExpectedVersionMismatchError,
     PublishTimeoutError,
     SchemaApplyInProgressError,
     SchemaMovedError,
-    TurnLostError,
-    TurnTimeoutError,
+    BranchLockLostError,
+    BranchLockTimeoutError,
 )
 CLEANED: Final[Kinds] = (DatasetVersionNotFoundError, StagedFilesLostError, VersionRemovedError)
 """Legal only where a cleanup ran meanwhile."""
 PAUSED: Final[Kinds] = (StaleBaseError,)
-"""Legal only where the handle was paused meanwhile: somebody else has its turn now."""
+"""Legal only where the handle was paused meanwhile: somebody else has its lock now."""
 GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
 """Legal only where somebody has begun to delete the branch."""
 MERGING: Final[Kinds] = (MergeConflictError, PreconditionFailedError, ReadSetConflictError)

@@ -263,10 +263,10 @@ def test_the_input_is_read_once(graph: Graph, spark: SparkSession, tmp_path: Pat
 
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Another evaluation would have other rows, and would leave another file.
-        turn = len(list(seen.iterdir()))
+        lock = len(list(seen.iterdir()))
         for number, batch in enumerate(batches):
-            (seen / f"{turn}-{number}-{os.getpid()}").touch()
-            names = pa.array([f"p{one + turn * 1000}" for one in batch.column(0).to_pylist()])
+            (seen / f"{lock}-{number}-{os.getpid()}").touch()
+            names = pa.array([f"p{one + lock * 1000}" for one in batch.column(0).to_pylist()])
             yield pa.record_batch({"name": names, "age": pa.array([4] * len(names), pa.int32())})
 
     frame = spark.range(0, 4, 1, 1).mapInArrow(counted, "name string, age int")

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from omnigraph.store.background import Beside, InThreads, InTurn
+from omnigraph.store.background import Beside, Inline, InThreads
 
 
-@pytest.mark.parametrize("beside", [InThreads(), InTurn()], ids=["threads", "turn"])
+@pytest.mark.parametrize("beside", [InThreads(), Inline()], ids=["threads", "lock"])
 def test_an_answer_and_an_error_are_there_for_whoever_waits(beside: Beside) -> None:
     assert beside.start(lambda: 7).result() == 7
     with pytest.raises(ZeroDivisionError):
@@ -24,16 +24,16 @@ def test_threads_let_the_caller_go_on() -> None:
     assert started.result() is True
 
 
-def test_in_turn_is_over_when_it_returns_and_death_is_not_put_off() -> None:
+def test_in_lock_is_over_when_it_returns_and_death_is_not_put_off() -> None:
     class DeathError(BaseException):
         pass
 
     def die() -> None:
         raise DeathError
 
-    assert InTurn().start(threading.get_ident).result() == threading.get_ident()
+    assert Inline().start(threading.get_ident).result() == threading.get_ident()
     with pytest.raises(DeathError):
-        InTurn().start(die)
+        Inline().start(die)
 
 
 def test_calls_are_made_here_when_no_thread_can_be_started() -> None:

@@ -1,6 +1,6 @@
 """What the design takes from the installed Lance, one test per fact.
 
-Nothing here goes through our own store: when an upgrade of the library turns one of these red,
+Nothing here goes through our own store: when an upgrade of the library locks one of these red,
 the design has lost a leg and the named place has to be thought through again.
 """
 

@@ -86,9 +86,9 @@ def test_put_if_absent_creates_once(objects: ObjectStore) -> None:
 
 
 def test_put_if_absent_succeeds_for_exactly_one_of_many(objects: ObjectStore) -> None:
-    winners = race(8, lambda number: objects.put_if_absent("turn", str(number).encode()))
+    winners = race(8, lambda number: objects.put_if_absent("lock", str(number).encode()))
     assert len(winners) == 1
-    assert objects.get("turn").data == str(winners[0]).encode()
+    assert objects.get("lock").data == str(winners[0]).encode()
 
 
 def test_put_if_match_replaces_only_what_was_read(objects: ObjectStore) -> None:

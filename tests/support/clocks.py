@@ -1,4 +1,4 @@
-"""Clocks that a test turns by hand, and clocks that are wrong."""
+"""Clocks that a test locks by hand, and clocks that are wrong."""
 
 from __future__ import annotations
 

@@ -173,16 +173,16 @@ def by_kind(files: Mapping[str, bytes]) -> dict[str, list[str]]:
 
 
 def damages(files: Mapping[str, bytes], count: int, seed: int) -> list[Damaged]:
-    """Choose damages: kinds of files and of damage take turns, the files come by chance."""
+    """Choose damages: kinds of files and of damage take locks, the files come by chance."""
     chance = random.Random(seed)
     kinds = by_kind(files)
-    turns = [(kind, damage) for kind in sorted(kinds) for damage in DamageKind]
-    chance.shuffle(turns)
+    branch_locks = [(kind, damage) for kind in sorted(kinds) for damage in DamageKind]
+    chance.shuffle(branch_locks)
     found: list[Damaged] = []
     for number in range(10 * count):
         if len(found) == count:
             break
-        kind, damage = turns[number % len(turns)]
+        kind, damage = branch_locks[number % len(branch_locks)]
         made = damaged(files, damage, kinds[kind], chance)
         if made is not None:
             found.append(made)

@@ -18,7 +18,7 @@ from support.writer import append, people
 TIDY_EVERY = 20
 """Racers tidy the manifest now and then, as every writer does: it must not disturb publishes."""
 
-KINDS = ("same table", "own table", "own branch", "without turns")
+KINDS = ("same table", "own table", "own branch", "without locks")
 
 
 @dataclass
@@ -37,7 +37,7 @@ def race(repository: Repository, name: str, kind: str, count: int) -> Outcome:
     for number in range(count):
         row = f"{name}-{number}"
         try:
-            if kind == "without turns":
+            if kind == "without locks":
                 commit = bump(repository, "main")
             else:
                 commit = _append(repository, name, kind, row)
@@ -55,7 +55,7 @@ def race(repository: Repository, name: str, kind: str, count: int) -> Outcome:
 
 
 def bump(repository: Repository, branch: str) -> str:
-    """Publish the next version of one table: only the manifest is written, nobody takes a turn."""
+    """Publish the next version of one table: only the manifest is written, nobody takes a lock."""
     incarnation = repository.branches.resolve(BranchName(branch))
     state = repository.reader.latest(incarnation)
     expected = state.entries[CITY]

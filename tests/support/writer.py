@@ -23,10 +23,10 @@ def append(
     actor_id: str | None = None,
     operation: str = "load",
 ) -> Published:
-    """Append rows to tables of a branch, under its turn."""
+    """Append rows to tables of a branch, under its lock."""
     incarnation = repository.branches.resolve(BranchName.parse(branch))
     operation_id = repository.clock.ulid()
-    with repository.turns.take(incarnation.branch, operation_id=operation_id):
+    with repository.branch_locks.take(incarnation.branch, operation_id=operation_id):
         published = append_unordered(
             repository, incarnation, rows, actor_id=actor_id, operation=operation
         )
@@ -43,7 +43,7 @@ def append_unordered(
     actor_id: str | None = None,
     operation: str = "load",
 ) -> Published:
-    """Append rows without taking the turn: racing writers meet in storage."""
+    """Append rows without taking the lock: racing writers meet in storage."""
     datasets = repository.store.datasets
     operation_id = repository.clock.ulid()
     state = repository.reader.latest(incarnation)

@@ -26,8 +26,8 @@ from omnigraph.maintenance.cleanup_plan import (
     removable_manifest_versions,
 )
 from omnigraph.manifest import Entry
+from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.layout import MANIFEST
-from omnigraph.manifest.turn import take_unless_held
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.store import topology_path
 from omnigraph.store.errors import StorageUnavailableError
@@ -496,7 +496,7 @@ def test_leftovers_are_removed_while_nobody_else_has_a_lock(place: Place) -> Non
     def delete(path: str) -> None:
         if path.endswith(".lance"):
             for branch in rival.branches.names():
-                with take_unless_held(rival.turns, branch, operation_id="x") as lock:
+                with take_unless_held(rival.branch_locks, branch, operation_id="x") as lock:
                     removed.append((path, lock))
         inner(path)
 

@@ -323,7 +323,7 @@ def test_a_load_needs_a_graph_that_may_be_written(local_place: Place, graph: Gra
 
 
 def interrupt(action: Callable[[], object]) -> None:
-    """Do something between the preparation of the next write and its turn."""
+    """Do something between the preparation of the next write and its lock."""
 
     def once() -> None:
         disarm()
@@ -342,7 +342,7 @@ def test_a_load_on_a_branch_that_loses_a_race_forks_again(graph: Graph) -> None:
 
 
 @pytest.mark.usefixtures("disarmed")
-def test_a_load_that_loses_every_race_takes_the_turn_first_at_last(graph: Graph) -> None:
+def test_a_load_that_loses_every_race_takes_the_lock_first_at_last(graph: Graph) -> None:
     rivals: list[LoadResult] = []
 
     def rival() -> None:
@@ -353,15 +353,15 @@ def test_a_load_that_loses_every_race_takes_the_turn_first_at_last(graph: Graph)
 
     arm("write.post_stage", rival)
     reserved: list[str] = []
-    take = graph._committer.reserved_turn
+    take = graph._committer.reserved_lock
 
     @contextmanager
-    def reserved_turn(branch: BranchName, *, operation: str) -> Iterator[None]:
+    def reserved_lock(branch: BranchName, *, operation: str) -> Iterator[None]:
         reserved.append(operation)
         with take(branch, operation=operation):
             yield
 
-    graph._committer.reserved_turn = reserved_turn  # type: ignore[method-assign]  # to see its use
+    graph._committer.reserved_lock = reserved_lock  # type: ignore[method-assign]  # to see its use
     result = graph.load(lines(person("a")), mode="append")
     assert (len(rivals), reserved) == (BESIDE_MAX, ["load"])
     assert result.commit is not None
@@ -437,8 +437,8 @@ def test_loads_of_several_threads_all_land(graph: Graph, is_same_table: bool) ->
 
     def run(number: int) -> None:
         try:
-            for turn in range(3):
-                name = f"t{number}-{turn}"
+            for lock in range(3):
+                name = f"t{number}-{lock}"
                 is_person = is_same_table or number % 2
                 record = person(name) if is_person else {"type": "City", "data": {"name": name}}
                 graph.load(lines(record), mode="append")

@@ -17,6 +17,7 @@ from omnigraph import failpoints
 from omnigraph.errors import ConflictError, InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph, OpenMode, ReadOnlyGraphError
 from omnigraph.manifest import CommitDraft, Requirements, Updates
+from omnigraph.manifest.branch_lock import BranchLockTimeoutError
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
     ExpectedVersionMismatchError,
@@ -24,7 +25,6 @@ from omnigraph.manifest.errors import (
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION
-from omnigraph.manifest.turn import TurnTimeoutError
 from omnigraph.names import BranchName
 from omnigraph.query.stored import QueryKindError, QuerySelectionError
 from omnigraph.store.durability import Durability
@@ -300,7 +300,7 @@ def test_now_is_one_moment_across_attempts(place: Place) -> None:
     assert START_US == 1_750_000_000_000_000
 
 
-def test_an_insert_that_always_loses_is_prepared_under_the_turn(graph: Graph, place: Place) -> None:
+def test_an_insert_that_always_loses_is_prepared_under_the_lock(graph: Graph, place: Place) -> None:
     other = place.open()
     names = itertools.count()
 
@@ -308,8 +308,8 @@ def test_an_insert_that_always_loses_is_prepared_under_the_turn(graph: Graph, pl
         other.mutate(statement(f'insert Crew {{ tag: "x{next(names)}" }}'))
 
     def is_held() -> None:
-        with pytest.raises(TurnTimeoutError):
-            other._repository.turns.take(
+        with pytest.raises(BranchLockTimeoutError):
+            other._repository.branch_locks.take(
                 BranchName("main"), operation_id="rival", wait_max_s=0.05
             ).__enter__()
 
@@ -483,8 +483,8 @@ def test_threads_that_insert_and_delete_leave_no_dangling_edge(
 def test_inserts_of_many_threads_all_land(graph: Graph, place: Place) -> None:
     def work(number: int) -> None:
         own = place.open()
-        for turn in range(3):
-            name = f"t{number}-{turn}"
+        for lock in range(3):
+            name = f"t{number}-{lock}"
             own.mutate(
                 "query q($t: String) { insert Log { text: $t } insert Ship { hull: $t } }",
                 params={"t": name},
@@ -493,7 +493,7 @@ def test_inserts_of_many_threads_all_land(graph: Graph, place: Place) -> None:
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(work, range(3)))
     found = {line for line in entities(graph) if line.startswith(("Log", "Ship t"))}
-    wanted = {f"t{number}-{turn}" for number in range(3) for turn in range(3)}
+    wanted = {f"t{number}-{lock}" for number in range(3) for lock in range(3)}
     assert found == {f"Log * text={n}" for n in wanted} | {f"Ship {n}" for n in wanted}
 
 

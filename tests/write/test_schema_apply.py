@@ -166,7 +166,7 @@ def test_a_second_apply_is_refused_while_one_is_under_way(place: Place) -> None:
     graph = place.init()
     add(graph, "ann")
     repository = repository_of(graph)
-    with repository.turns.take(BranchName(MAIN), operation_id="OP"):
+    with repository.branch_locks.take(BranchName(MAIN), operation_id="OP"):
         repository.branches.set_schema_lock()
         with pytest.raises(SchemaApplyRunningError, match="schema apply is already in progress"):
             place.open().apply_schema(WIDER)
@@ -321,7 +321,7 @@ def race(place: Place, rounds: int) -> None:
     assert problems == []
     fresh = place.open()
     assert ids(fresh.snapshot()) == sorted(written)
-    assert written, "the writer never had a turn"
+    assert written, "the writer never had a lock"
 
 
 def test_writes_and_applies_side_by_side_lose_nothing(place: Place) -> None:

@@ -229,7 +229,7 @@ class WriteCalls(GraphCore):
         """Make the vectors that `@embed` asks for, for stored rows, as one commit.
 
         `missing` makes those that are null, or stale because the text or the model has changed;
-        `all` makes every vector again. Without `types` all node types have their turn.
+        `all` makes every vector again. Without `types` all node types have their lock.
         """
         self._require_writable("embed")
         check_actor(actor_id)

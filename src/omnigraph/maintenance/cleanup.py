@@ -32,6 +32,7 @@ from omnigraph.maintenance.cleanup_plan import (
     removable_manifest_versions,
     ulid_time_us,
 )
+from omnigraph.manifest.branch_lock import take_all
 from omnigraph.manifest.fence import advance
 from omnigraph.manifest.layout import (
     CHECKSUMS,
@@ -42,7 +43,6 @@ from omnigraph.manifest.layout import (
     RECOVERIES,
     Incarnation,
 )
-from omnigraph.manifest.turn import take_all
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology.store import stale_topologies
@@ -196,7 +196,7 @@ class Cleanup:
         for _ in range(_LOOKS_MAX):
             names = branches.names()
             operation_id = self._repository.clock.ulid()
-            with take_all(self._repository.turns, names, operation_id=operation_id):
+            with take_all(self._repository.branch_locks, names, operation_id=operation_id):
                 # A branch is cut under the lock of its source: with all of them held none appears.
                 if branches.names() == names:
                     yield
@@ -357,7 +357,7 @@ class _Work:
         self._policy = policy
         self.plan = plan
         self._now = now
-        lowest_s = LEASED_ORPHAN_AGE_MIN_S if repository.turns.can_be_lost else 0
+        lowest_s = LEASED_ORPHAN_AGE_MIN_S if repository.branch_locks.can_be_lost else 0
         self._orphan_age_us = max(policy.orphan_age_s, lowest_s) * 1_000_000
         self._confirm = confirm
         self._stored = _stored_datasets(self._objects)

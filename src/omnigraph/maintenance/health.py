@@ -70,7 +70,7 @@ def examine(
 
 
 def _storage(repository: Repository) -> Finding:
-    """Try what turns and records rest on: an object that exists is never written again."""
+    """Try what locks and records rest on: an object that exists is never written again."""
     objects = repository.store.objects
     path = f"__staging/probe-{repository.clock.ulid()}"
     try:

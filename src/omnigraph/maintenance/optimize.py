@@ -1,9 +1,9 @@
 """`optimize` and `ensure_indices`: upkeep of all tables in one commit.
 
-Planning and rewriting happen before the turn, several tables at once. A table that moved meanwhile
+Planning and rewriting happen before the lock, several tables at once. A table that moved meanwhile
 is prepared again, on what is rewritten already where that still fits, and from the beginning where
 it does not: its fragments have changed, an index covers them in another way, the schema is another
-one, or a cleanup has removed the version that was read. The last attempt prepares under the turn,
+one, or a cleanup has removed the version that was read. The last attempt prepares under the lock,
 so a busy table cannot delay maintenance for ever. A run with nothing to do publishes nothing, and
 no version is ever removed.
 """
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 CONCURRENCY_DEFAULT: Final = 8
 _ATTEMPTS_MAX: Final = 4
-"""How often a run is prepared outside the turn before it is prepared inside."""
+"""How often a run is prepared outside the lock before it is prepared inside."""
 _NOT_OF_A_MOVE: Final = (
     InvalidInputError,
     DeniedError,
@@ -313,9 +313,9 @@ class Upkeep:
                 earlier = {}
                 continue
             return prepared.report(commit=published.commit)
-        return self._run_in_turn(incarnation, run, earlier, sizes)
+        return self._run_locked(incarnation, run, earlier, sizes)
 
-    def _run_in_turn(
+    def _run_locked(
         self,
         incarnation: Incarnation,
         run: _Run,
@@ -324,9 +324,9 @@ class Upkeep:
     ) -> UpkeepReport:
         branch = incarnation.branch
         operation_id = self._repository.clock.ulid()
-        with self._committer.turn(
+        with self._committer.branch_lock(
             branch, operation_id=operation_id, operation=run.operation
-        ) as turn:
+        ) as lock:
             self._recovery.sweep_branch(branch)
             state = self._repository.reader.latest(incarnation)
             try:
@@ -339,7 +339,7 @@ class Upkeep:
             job = self._job(incarnation, state, run, prepared)
             if not job.tables:
                 return prepared.report(commit=None)
-            published = self._committer.commit_in_turn(job, turn)
+            published = self._committer.commit_locked(job, lock)
         self._committer.record(published)
         return prepared.report(commit=published.commit)
 

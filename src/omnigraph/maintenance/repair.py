@@ -12,7 +12,7 @@
 2. What a pending recovery record names is not drift: recovery explains and settles it.
 3. Versions of operations that recovery has voided are never published: the next write to the table
    puts them back.
-4. Publishing moves no head, so no recovery record is needed. It happens under the turn of the
+4. Publishing moves no head, so no recovery record is needed. It happens under the lock of the
    branch, and each branch gets a commit of its own.
 """
 
@@ -198,12 +198,14 @@ class Repair:
             seen = self._look(incarnation, state)
             return None, _tables(incarnation, seen, confirm=False, force=False)
         operation_id, branch = self._repository.clock.ulid(), incarnation.branch
-        with self._committer.turn(branch, operation_id=operation_id, operation="repair") as turn:
+        with self._committer.branch_lock(
+            branch, operation_id=operation_id, operation="repair"
+        ) as lock:
             self._recovery.sweep_branch(branch)
             self._require_no_schema_apply(incarnation)
             state = self._repository.reader.latest(incarnation)
             seen = self._look(incarnation, state)
-            turn.check()
+            lock.check()
             published = self._publish(incarnation, seen, force=force)
         tables = _tables(incarnation, seen, confirm=True, force=force)
         if published is None:
@@ -228,7 +230,7 @@ class Repair:
         if not incarnation.is_main:
             branches.require_no_schema_apply("repair")
         elif branches.has_schema_lock():
-            # Its owner would hold the turn that is held here: it is dead.
+            # Its owner would hold the lock that is held here: it is dead.
             branches.clear_schema_lock()
 
     def _look(self, incarnation: Incarnation, state: ManifestState) -> tuple[_Seen, ...]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.manifest.branch_lock import BranchLockLostError, BranchLockTimeoutError, take_all
 from omnigraph.manifest.errors import (
     BranchConflictError,
     BranchGoneError,
@@ -23,7 +24,6 @@ from omnigraph.manifest.errors import (
     SchemaApplyInProgressError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
-from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError, take_all
 from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, nearest_name
 from omnigraph.store.errors import RefInUseError, RefNotFoundError
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omnigraph.clock import Clock
+    from omnigraph.manifest.branch_lock import BranchLock, BranchLocks
     from omnigraph.manifest.reader import ManifestReader
-    from omnigraph.manifest.turn import Turn, Turns
     from omnigraph.store.datasets import DatasetStore
 
 _log = logging.getLogger(__name__)
@@ -50,11 +50,16 @@ class Branches:
     """Lists, creates and deletes the branches of one graph."""
 
     def __init__(
-        self, *, datasets: DatasetStore, reader: ManifestReader, turns: Turns, clock: Clock
+        self,
+        *,
+        datasets: DatasetStore,
+        reader: ManifestReader,
+        branch_locks: BranchLocks,
+        clock: Clock,
     ) -> None:
         self._datasets = datasets
         self._reader = reader
-        self._turns = turns
+        self._branch_locks = branch_locks
         self._clock = clock
         self.mend: Callable[[Incarnation], None] | None = None
         """Makes a branch readable that a power failure has cut off; set by whoever may write."""
@@ -104,21 +109,21 @@ class Branches:
         if branch.is_main:
             raise BranchRefusedError(MAIN, "always exists and cannot be created")
         with take_all(
-            self._turns, _creation_turns(branch, source), operation_id=operation_id
-        ) as turn:
+            self._branch_locks, _creation_locks(branch, source), operation_id=operation_id
+        ) as lock:
             names = self._refs()
             self.require_no_schema_apply("branch create", names)
             _require_free(branch, names)
             version = self._reader.head_version(source)
             incarnation = Incarnation.new(branch, self._clock.ulid())
-            turn.check()
+            lock.check()
             self._datasets.create_branch(
                 MANIFEST,
                 incarnation.text,
                 from_branch=source.lance_branch,
                 from_version=version,
             )
-            self._require_undisturbed(turn, incarnation)
+            self._require_undisturbed(lock, incarnation)
             return incarnation
 
     def delete(self, branch: BranchName, *, bound: BranchName, operation_id: str) -> None:
@@ -129,11 +134,11 @@ class Branches:
             raise BranchRefusedError(
                 branch.text, "is the one this handle is bound to; bind it to another one first"
             )
-        with take_all(self._turns, _name_turns(branch), operation_id=operation_id) as turn:
+        with take_all(self._branch_locks, _name_locks(branch), operation_id=operation_id) as lock:
             self.require_no_schema_apply("branch delete")
-            # As it is: mending takes the turn that is held here, and a branch that goes needs none.
+            # As it is: mending takes the lock that is held here, and a branch that goes needs none.
             incarnation = self._resolve(branch)
-            turn.check()
+            lock.check()
             try:
                 self._delete(incarnation)
             except RefInUseError as error:
@@ -155,9 +160,9 @@ class Branches:
         return self._datasets.has_branch(MANIFEST, SCHEMA_APPLY_LOCK)
 
     def set_schema_lock(self) -> None:
-        """Mark a schema change as under way; the caller holds the turn of `main`.
+        """Mark a schema change as under way; the caller holds the lock of `main`.
 
-        It holds that turn until the mark is gone, so a mark that is met here has a dead owner.
+        It holds that lock until the mark is gone, so a mark that is met here has a dead owner.
         """
         if self.has_schema_lock():
             self.clear_schema_lock()
@@ -167,7 +172,7 @@ class Branches:
         )
 
     def clear_schema_lock(self) -> None:
-        """Remove the mark; the caller holds the turn of `main`."""
+        """Remove the mark; the caller holds the lock of `main`."""
         try:
             self._datasets.delete_branch(MANIFEST, SCHEMA_APPLY_LOCK)
         except RefNotFoundError:
@@ -176,21 +181,21 @@ class Branches:
     def release_stale_schema_lock(self) -> bool:
         """Remove the mark of a schema change that died; False when its owner is alive."""
         try:
-            with self._turns.take(
+            with self._branch_locks.take(
                 BranchName(MAIN),
                 operation_id=self._clock.ulid(),
-                wait_max_s=self._turns.takeover_s,
+                wait_max_s=self._branch_locks.takeover_s,
             ):
                 self.clear_schema_lock()
-        except TurnTimeoutError:
+        except BranchLockTimeoutError:
             return False
         return True
 
-    def _require_undisturbed(self, turn: Turn, incarnation: Incarnation) -> None:
+    def _require_undisturbed(self, lock: BranchLock, incarnation: Incarnation) -> None:
         """Take a new branch back when somebody else may have made one of the same name."""
         try:
-            turn.check()
-        except TurnLostError:
+            lock.check()
+        except BranchLockLostError:
             self._datasets.delete_branch(MANIFEST, incarnation.text)
             raise
 
@@ -210,7 +215,7 @@ class Branches:
     def _require_unused(self, incarnation: Incarnation, cause: RefInUseError) -> None:
         """Say what holds a branch, or let go of the pins that a tag left which never came to be.
 
-        Tags are made under the turn of the branch that they pin, so such a pin has no living owner.
+        Tags are made under the lock of the branch that they pin, so such a pin has no living owner.
         """
         children = self._children(incarnation)
         if children:
@@ -251,8 +256,8 @@ class Branches:
         return sorted(str(child.branch) for child in children if child is not None)
 
 
-def _name_turns(branch: BranchName) -> set[BranchName]:
-    """Return whose turns a change of a name needs: its own, and that of its first part.
+def _name_locks(branch: BranchName) -> set[BranchName]:
+    """Return whose locks a change of a name needs: its own, and that of its first part.
 
     `a` and `a/b` must not appear at once. And deleting the last branch below `a` removes the whole
     directory of `a`, in which another branch may be about to appear.
@@ -260,9 +265,9 @@ def _name_turns(branch: BranchName) -> set[BranchName]:
     return {branch, BranchName(branch.text.partition("/")[0])}
 
 
-def _creation_turns(branch: BranchName, source: Incarnation) -> set[BranchName]:
-    """Return whose turns a creation needs: the source must not be deleted meanwhile."""
-    return _name_turns(branch) | (set() if source.is_main else {source.branch})
+def _creation_locks(branch: BranchName, source: Incarnation) -> set[BranchName]:
+    """Return whose locks a creation needs: the source must not be deleted meanwhile."""
+    return _name_locks(branch) | (set() if source.is_main else {source.branch})
 
 
 def _require_free(branch: BranchName, names: frozenset[str]) -> None:

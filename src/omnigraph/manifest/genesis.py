@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.clock import Clock
-    from omnigraph.manifest.turn import Turn
+    from omnigraph.manifest.branch_lock import BranchLock
     from omnigraph.schema import CompiledSchema
     from omnigraph.store.datasets import DatasetStore
     from omnigraph.store.objects.protocol import ObjectStore
@@ -60,10 +60,10 @@ def create_graph(
     datasets: DatasetStore,
     objects: ObjectStore,
     clock: Clock,
-    turn: Turn,
+    lock: BranchLock,
     actor_id: str | None,
 ) -> GraphCommit:
-    """Create the datasets, then the manifest, under the turn of `main`."""
+    """Create the datasets, then the manifest, under the lock of `main`."""
     registrations = [
         Registration(
             table.table_key,
@@ -78,10 +78,10 @@ def create_graph(
         try:
             datasets.commit_staged(datasets.stage_create(registration.location, columns))
         except DatasetExistsError:
-            turn.check()
+            lock.check()
             _remove_leftover(root, registration.location, datasets=datasets, objects=objects)
             datasets.commit_staged(datasets.stage_create(registration.location, columns))
-    turn.check()
+    lock.check()
     accepted = accepted_schema(schema)
     genesis = GraphCommit(
         graph_commit_id=clock.ulid(),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from omnigraph.manifest.branch_lock import BranchLocks, LeaseBranchLocks, LocalBranchLocks
 from omnigraph.manifest.branches import Branches
 from omnigraph.manifest.checksums import ChecksumTable
 from omnigraph.manifest.derived import CommitTables
@@ -18,7 +19,6 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.stamp import migrate, read_stamp
 from omnigraph.manifest.tags import Tags
-from omnigraph.manifest.turn import LeaseTurns, LocalTurns, Turns
 from omnigraph.names import MAIN, BranchName
 from omnigraph.schema import TableIdentity, open_contract
 from omnigraph.store.file_locks import LocalFileLocks
@@ -52,7 +52,7 @@ class Repository:
     store: Store
     clock: Clock
     reader: ManifestReader
-    turns: Turns
+    branch_locks: BranchLocks
     branches: Branches
     publisher: Publisher
     history: History
@@ -61,13 +61,13 @@ class Repository:
     checksums: ChecksumTable
 
 
-def assemble(store: Store, clock: Clock, *, turns: Turns | None = None) -> Repository:
-    """Put the parts together; touches no storage. Turns are by default what the storage allows."""
+def assemble(store: Store, clock: Clock, *, branch_locks: BranchLocks | None = None) -> Repository:
+    """Put the parts together; touches no storage. Locks are by default what the storage allows."""
     root = str(store.settings.root)
     datasets = store.datasets
     reader = ManifestReader(root=root, datasets=datasets)
-    turns = turns or _turns(store, clock)
-    branches = Branches(datasets=datasets, reader=reader, turns=turns, clock=clock)
+    branch_locks = branch_locks or _branch_locks(store, clock)
+    branches = Branches(datasets=datasets, reader=reader, branch_locks=branch_locks, clock=clock)
     publisher = Publisher(datasets=datasets, reader=reader, clock=clock, beside=store.beside)
     history = History(reader=reader, branches=branches, datasets=datasets)
     tags = Tags(
@@ -75,7 +75,7 @@ def assemble(store: Store, clock: Clock, *, turns: Turns | None = None) -> Repos
         reader=reader,
         publisher=publisher,
         history=history,
-        turns=turns,
+        branch_locks=branch_locks,
         clock=clock,
     )
     return Repository(
@@ -83,7 +83,7 @@ def assemble(store: Store, clock: Clock, *, turns: Turns | None = None) -> Repos
         store=store,
         clock=clock,
         reader=reader,
-        turns=turns,
+        branch_locks=branch_locks,
         branches=branches,
         publisher=publisher,
         history=history,
@@ -104,7 +104,7 @@ def init_repository(
     """Make a new graph at an empty root."""
     repository = assemble(store, clock)
     require_empty(repository.root, datasets=store.datasets, objects=store.objects, force=force)
-    with repository.turns.take(BranchName(MAIN), operation_id=clock.ulid()) as turn:
+    with repository.branch_locks.take(BranchName(MAIN), operation_id=clock.ulid()) as lock:
         require_empty(repository.root, datasets=store.datasets, objects=store.objects, force=force)
         genesis = create_graph(
             repository.root,
@@ -112,7 +112,7 @@ def init_repository(
             datasets=store.datasets,
             objects=store.objects,
             clock=clock,
-            turn=turn,
+            lock=lock,
             actor_id=actor_id,
         )
     repository.commit_tables.record([genesis])
@@ -128,14 +128,14 @@ def open_repository(
     mode: OpenMode,
     mend: Callable[[Repository], object] | None = None,
     heal: Callable[[Repository], object] | None = None,
-    turns: Turns | None = None,
+    branch_locks: BranchLocks | None = None,
 ) -> Repository:
     """Open a graph, check that schema and tables agree, and bring derived files up to date.
 
     `mend` makes readable what a power failure has cut off; `heal` settles what dead writers left,
     and runs before anything else reads branch state.
     """
-    repository = assemble(store, clock, turns=turns)
+    repository = assemble(store, clock, branch_locks=branch_locks)
     if not store.datasets.exists(MANIFEST):
         raise GraphNotFoundError(repository.root)
     if mode is OpenMode.READ_ONLY:
@@ -179,10 +179,12 @@ def reconcile_commits(repository: Repository, *incarnations: Incarnation) -> int
     return repository.commit_tables.reconcile(states)
 
 
-def _turns(store: Store, clock: Clock) -> Turns:
+def _branch_locks(store: Store, clock: Clock) -> BranchLocks:
     root = store.settings.root
     if root.is_local:
-        return LocalTurns(
+        return LocalBranchLocks(
             root=str(root.local_path()), locks=LocalFileLocks(str(root.local_path())), clock=clock
         )
-    return LeaseTurns(root=str(root), objects=store.objects, clock=clock, owner_id=clock.ulid())
+    return LeaseBranchLocks(
+        root=str(root), objects=store.objects, clock=clock, owner_id=clock.ulid()
+    )

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFoundError, OmnigraphError, OutcomeUnknownError
+from omnigraph.manifest.branch_lock import take_all
 from omnigraph.manifest.errors import (
     BranchGoneError,
     TagExistsError,
@@ -20,7 +21,6 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.publish import Requirements, Updates
 from omnigraph.manifest.rows import Tag, tag_object_id
-from omnigraph.manifest.turn import take_all
 from omnigraph.names import MAIN, BranchName, check_tag_name, nearest_name
 from omnigraph.store.errors import (
     DatasetNotFoundError,
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.clock import Clock
+    from omnigraph.manifest.branch_lock import BranchLocks
     from omnigraph.manifest.history import History
     from omnigraph.manifest.publish import Publisher
     from omnigraph.manifest.reader import ManifestReader
     from omnigraph.manifest.snapshot import Snapshot
-    from omnigraph.manifest.turn import Turns
     from omnigraph.store.datasets import DatasetStore
 
 _log = logging.getLogger(__name__)
@@ -52,14 +52,14 @@ class Tags:
         reader: ManifestReader,
         publisher: Publisher,
         history: History,
-        turns: Turns,
+        branch_locks: BranchLocks,
         clock: Clock,
     ) -> None:
         self._datasets = datasets
         self._reader = reader
         self._publisher = publisher
         self._history = history
-        self._turns = turns
+        self._branch_locks = branch_locks
         self._clock = clock
 
     def list(self) -> Mapping[str, Tag]:
@@ -80,7 +80,7 @@ class Tags:
             actor_id=actor_id,
         )
         branches = (BranchName(MAIN), snapshot.branch)
-        with take_all(self._turns, branches, operation_id=operation_id):
+        with take_all(self._branch_locks, branches, operation_id=operation_id):
             if name in self.list():
                 raise TagExistsError(name)
             try:
@@ -97,7 +97,7 @@ class Tags:
     def delete(self, name: str) -> None:
         """Forget a tag; the commit stays as long as its branch keeps it."""
         name = check_tag_name(name)
-        with self._turns.take(BranchName(MAIN), operation_id=self._clock.ulid()):
+        with self._branch_locks.take(BranchName(MAIN), operation_id=self._clock.ulid()):
             tags = self.list()
             if name not in tags:
                 raise TagNotFoundError(name, nearest_name(name, tags))

@@ -30,14 +30,14 @@ def tidy(
     """Rewrite the fragments of a branch's manifest into one; False when there is nothing to gain.
 
     With `options` only the fragments that they name: a long history is not rewritten every time.
-    Takes the turn of the branch.
+    Takes the lock of the branch.
     """
     clock = repository.clock
-    with repository.turns.take(incarnation.branch, operation_id=clock.ulid()):
-        return _tidy_in_turn(repository, incarnation, options)
+    with repository.branch_locks.take(incarnation.branch, operation_id=clock.ulid()):
+        return _tidy_locked(repository, incarnation, options)
 
 
-def _tidy_in_turn(
+def _tidy_locked(
     repository: Repository, incarnation: Incarnation, options: CompactionOptions | None
 ) -> bool:
     datasets, reader = repository.store.datasets, repository.reader
@@ -61,7 +61,7 @@ def _tidy_in_turn(
             head=state.head,
         )
     except StaleBaseError:
-        return False  # The turn was lost; its new holder tidies.
+        return False  # The lock was lost; its new holder tidies.
     return True
 
 

@@ -1,4 +1,4 @@
-"""Turns what a merge does to one table into one staged transaction on the target's lineage.
+"""Locks what a merge does to one table into one staged transaction on the target's lineage.
 
 1. New rows are appended as new fragments, without any join with stored rows.
 2. Changed rows are written under the stable row ids that they have in the target; their old

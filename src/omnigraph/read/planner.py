@@ -2,7 +2,7 @@
 
 The rows do not change, only the way to them. A part is a scan and the expansions that grow from
 it; its hops form a tree, so it may start at any of its nodes: the expansions on the way from the
-new start to the old one turn round. A ranked variable stays where its part starts. Parts inside
+new start to the old one lock round. A ranked variable stays where its part starts. Parts inside
 `not` and optional blocks are arranged like others; what grows from an outer variable stays.
 
 Estimates come from row counts of the manifest and from the form of the filters; nothing is read.

@@ -56,13 +56,13 @@ def find_broken_manifests(repository: Repository) -> tuple[BrokenManifest, ...]:
 
 
 def put_manifests_back(repository: Repository, log: RecoveryLog) -> tuple[BrokenManifest, ...]:
-    """Put back what can be, each branch under its turn; say what was found and done."""
+    """Put back what can be, each branch under its lock; say what was found and done."""
     done = []
     for incarnation in repository.branches.incarnations():
         if _look(repository, incarnation) is None:
             continue
         operation_id = repository.clock.ulid()
-        with repository.turns.take(incarnation.branch, operation_id=operation_id):
+        with repository.branch_locks.take(incarnation.branch, operation_id=operation_id):
             broken = _look(repository, incarnation)
             if broken is not None:
                 done.append(_put_back(repository, log, incarnation, broken, operation_id))

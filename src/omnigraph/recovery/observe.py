@@ -1,4 +1,4 @@
-"""What storage says about a recovery record, gathered under the turn of its branch."""
+"""What storage says about a recovery record, gathered under the lock of its branch."""
 
 from __future__ import annotations
 

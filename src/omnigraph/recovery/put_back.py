@@ -10,7 +10,7 @@ Its versions lie above the published one and belong to an operation that is over
 3. The audit row comes before the restore, under a name made of the first late transaction, and
    names the commit. An attempt that died is repeated under the same row and the same commit id:
    each late transaction is audited once, and the row names the commit that took it back.
-4. The caller holds the turn of the branch.
+4. The caller holds the lock of the branch.
 """
 
 from __future__ import annotations

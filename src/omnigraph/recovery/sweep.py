@@ -2,8 +2,8 @@
 
 Facts on which the sweep rests:
 
-1. It works on a record only while it holds the turn of the record's branch. A writer holds that
-   turn from before its record exists until after it is gone, so the owner of a record that is met
+1. It works on a record only while it holds the lock of the record's branch. A writer holds that
+   lock from before its record exists until after it is gone, so the owner of a record that is met
    here is dead, or paused and presumed dead.
 2. Exactly one of *publish* and *void* wins for a commit id: both rewrite the head row, and each is
    refused where the other one has landed. A paused writer therefore cannot publish afterwards.
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from omnigraph.errors import CorruptError, NotFoundError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Requirements, Updates
+from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.errors import (
     CommitSettledError,
     ExpectedVersionMismatchError,
@@ -35,7 +36,6 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.rows import voided_row
-from omnigraph.manifest.turn import take_unless_held
 from omnigraph.names import BranchName
 from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
 from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
@@ -181,7 +181,7 @@ class Recovery:
         self._torn.mend_tables(incarnation)
 
     def sweep(self) -> Swept:
-        """Settle every record of the graph, each under the turn of its branch.
+        """Settle every record of the graph, each under the lock of its branch.
 
         What blocks one branch is logged and returned; what may concern any branch is raised.
         """
@@ -199,20 +199,22 @@ class Recovery:
         return Swept(tuple(settled), tuple(blocked))
 
     def _sweep_unless_alive(self, path: str) -> list[RecoveryRecord]:
-        """Settle a record under its turn; whoever keeps holding that turn is alive and goes on."""
+        """Settle a record under its lock; whoever keeps holding that lock is alive and goes on."""
         sidecar = self._read(path)
         if sidecar is None:
             return []
         self._torn.mend_manifest(Incarnation(sidecar.branch_incarnation))
         operation_id, branch = sidecar.operation_id, BranchName(sidecar.branch)
-        with take_unless_held(self._repository.turns, branch, operation_id=operation_id) as turn:
-            if turn is None:
+        with take_unless_held(
+            self._repository.branch_locks, branch, operation_id=operation_id
+        ) as lock:
+            if lock is None:
                 _log.info("operation %s is under way", operation_id)
                 return []
             return self._settle_if_there(sidecar.path)
 
     def sweep_branch(self, branch: BranchName) -> list[RecoveryRecord]:
-        """Settle the records of one branch; the caller holds its turn."""
+        """Settle the records of one branch; the caller holds its lock."""
         settled = []
         for sidecar in self.pending_of(branch):
             settled += self._settle_if_there(sidecar.path)
@@ -225,7 +227,7 @@ class Recovery:
         """
         path = f"{FOLDER}/{operation_id}.json"
         aside = f"{FOLDER}-quarantine/{operation_id}.json"
-        with self._turn_of_record(path, operation_id):
+        with self._lock_of_intent(path, operation_id):
             try:
                 data = self._objects.get(path).data
             except ObjectNotFoundError as error:
@@ -235,8 +237,8 @@ class Recovery:
         return aside
 
     @contextmanager
-    def _turn_of_record(self, path: str, operation_id: str) -> Iterator[None]:
-        """Hold the turn of the branch that a record names, if it names one."""
+    def _lock_of_intent(self, path: str, operation_id: str) -> Iterator[None]:
+        """Hold the lock of the branch that a record names, if it names one."""
         try:
             sidecar = self._read(path)
             branch = None if sidecar is None else sidecar.branch
@@ -245,8 +247,10 @@ class Recovery:
         if branch is None:
             yield
             return
-        turns = self._repository.turns
-        with turns.take(BranchName(branch), operation_id=operation_id, wait_max_s=turns.takeover_s):
+        branch_locks = self._repository.branch_locks
+        with branch_locks.take(
+            BranchName(branch), operation_id=operation_id, wait_max_s=branch_locks.takeover_s
+        ):
             yield
 
     def pending_of(self, branch: BranchName) -> list[Sidecar]:
@@ -418,7 +422,7 @@ class Recovery:
     def _put_back_late(self, sidecar: Sidecar, state: ManifestState, *, is_fresh: bool) -> None:
         """Take back what came after the operation was settled.
 
-        Whoever meets somebody else's work on the way may have been paused, and its turn may be
+        Whoever meets somebody else's work on the way may have been paused, and its lock may be
         over: it takes back only what nobody but this record explains, a restore that was announced
         after the audit row had been written. The rest is left to the next write to the table.
         """

@@ -24,7 +24,7 @@ bytes); it is *acknowledged* when a caller has heard "done" for what it holds.
    theirs held is added again, from the manifest and from the record that is still there. Nor does
    the table of checksums: what it loses are files without one. However it is damaged, it stops
    nobody.
-7. It happens under the turn of the branch. Versions appear whole for everybody who runs, so nobody
+7. It happens under the lock of the branch. Versions appear whole for everybody who runs, so nobody
    takes a version for torn that is being written.
 8. A ref, which names a branch or tag of a dataset, is a file as well and appears whole. One that is
    empty was not acknowledged, by 1, and holds nothing; it is removed.
@@ -41,8 +41,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import CorruptError, NotFoundError, OmnigraphError
+from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, MANIFEST, RECOVERIES
-from omnigraph.manifest.turn import take_unless_held
 from omnigraph.recovery.audit import RecoveryKind, RecoveryRecord, TableOutcome
 from omnigraph.store.errors import CorruptObjectError, DatasetNotFoundError
 from omnigraph.store.filters import Comparison
@@ -96,11 +96,11 @@ class TornHeads:
         self._can_tear = repository.store.settings.root.is_local
 
     def mend_manifest(self, incarnation: Incarnation) -> None:
-        """Make the manifest of a branch readable; takes the turn only when it is not."""
+        """Make the manifest of a branch readable; takes the lock only when it is not."""
         if not self._can_tear or self._is_readable(MANIFEST, incarnation.lance_branch):
             return
         operation_id = self._repository.clock.ulid()
-        with self._repository.turns.take(incarnation.branch, operation_id=operation_id):
+        with self._repository.branch_locks.take(incarnation.branch, operation_id=operation_id):
             torn = self._datasets.torn_head(MANIFEST, branch=incarnation.lance_branch)
             if torn is None:
                 return
@@ -120,16 +120,16 @@ class TornHeads:
         if not any(self._has_moved(table) for table in _owned(state, incarnation)):
             return
         operation_id = self._repository.clock.ulid()
-        turns, branch = self._repository.turns, incarnation.branch
-        with take_unless_held(turns, branch, operation_id=operation_id) as turn:
-            if turn is None:
+        branch_locks, branch = self._repository.branch_locks, incarnation.branch
+        with take_unless_held(branch_locks, branch, operation_id=operation_id) as lock:
+            if lock is None:
                 return  # What has moved is the work of somebody who is at it.
             state = self._repository.reader.latest(incarnation)
             for table_key, lineage, published in _owned(state, incarnation):
                 self.mend_table(table_key, lineage, published=published)
 
     def mend_table(self, table_key: str, lineage: Lineage, *, published: int) -> None:
-        """Remove torn heads of one table above its published version; the turn is held."""
+        """Remove torn heads of one table above its published version; the lock is held."""
         location, branch = lineage
         for _ in range(_VERSIONS_MAX):
             if not self._can_tear or not self._has_moved((table_key, lineage, published)):

@@ -90,9 +90,9 @@ class SingleFlight:
         self._lock = threading.Condition()
         self._busy: set[Hashable] = set()
 
-    def alone(self, key: Hashable, check: Callable[[], None]) -> Turn:
+    def alone(self, key: Hashable, check: Callable[[], None]) -> Flight:
         """Return a context that begins once nobody else is in it; `check` may end the wait."""
-        return Turn(self, key, check)
+        return Flight(self, key, check)
 
     def enter(self, key: Hashable, check: Callable[[], None]) -> None:
         """Wait for the key."""
@@ -109,7 +109,7 @@ class SingleFlight:
             self._lock.notify_all()
 
 
-class Turn:
+class Flight:
     """One thread's time with a key."""
 
     def __init__(self, flights: SingleFlight, key: Hashable, check: Callable[[], None]) -> None:

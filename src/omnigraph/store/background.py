@@ -35,10 +35,10 @@ class InThreads:
             return self._pool.submit(call)
         except RuntimeError:
             # The interpreter is shutting down and starts no threads any more.
-            return InTurn().start(call)
+            return Inline().start(call)
 
 
-class InTurn:
+class Inline:
     """Runs calls at once: for whoever needs one order of effects, such as a sweep over them."""
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:

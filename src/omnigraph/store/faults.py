@@ -30,7 +30,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.store.background import InTurn
+from omnigraph.store.background import Inline
 from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.fault_plan import (
@@ -88,7 +88,7 @@ def faulty(store: Store, plan: FaultPlan) -> Store:
         store,
         objects=FaultyObjectStore(store.objects, plan),
         datasets=FaultyDatasetStore(store.datasets, plan),
-        beside=InTurn(),
+        beside=Inline(),
     )
 
 

@@ -1,8 +1,8 @@
 """Making a desired schema the accepted one.
 
-1. The turn of `main` is held from before the lock branch appears until after it is gone. Whoever
-   holds that turn and finds the lock therefore knows that its owner is dead, and removes it.
-2. Everything is decided against the state that is read under the turn: only `main` exists, the plan
+1. The lock of `main` is held from before the lock branch appears until after it is gone. Whoever
+   holds that lock and finds the lock therefore knows that its owner is dead, and removes it.
+2. Everything is decided against the state that is read under the lock: only `main` exists, the plan
    is supported, stored rows obey the new rules. A refusal up to here has changed nothing.
 3. Rewritten tables, new tables, names, tombstones and the schema row become visible in one manifest
    commit under one recovery record. What was read or moved must not have moved meanwhile.
@@ -39,8 +39,8 @@ from omnigraph.write.stage.rewrite_table import TableChange
 
 if TYPE_CHECKING:
     from omnigraph.manifest import GraphCommit, Repository
+    from omnigraph.manifest.branch_lock import BranchLock
     from omnigraph.manifest.state import ManifestState
-    from omnigraph.manifest.turn import Turn
     from omnigraph.recovery import Recovery
     from omnigraph.schema import (
         Catalog,
@@ -125,9 +125,9 @@ class SchemaApply:
         `check` is asked about the desired catalog before anything moves: stored queries, say.
         """
         operation_id = self._repository.clock.ulid()
-        with self._turn(operation_id) as turn:
+        with self._main_lock(operation_id) as lock:
             self._recovery.sweep_branch(BranchName(MAIN))
-            with self._lock():
+            with self._schema_lock():
                 hit("schema_apply.locked")
                 self._require_only_main()
                 state = self._repository.reader.latest(MAIN_INCARNATION)
@@ -137,21 +137,21 @@ class SchemaApply:
                     check(planned.desired.catalog)
                 if not planned.plan.steps:
                     return SchemaApplied(planned.plan, False, state.version)
-                result = self._apply(planned, state, turn, operation_id, actor_id)
+                result = self._apply(planned, state, lock, operation_id, actor_id)
         return result
 
     @contextmanager
-    def _turn(self, operation_id: str) -> Iterator[Turn]:
+    def _main_lock(self, operation_id: str) -> Iterator[BranchLock]:
         try:
-            with self._committer.turn(
+            with self._committer.branch_lock(
                 BranchName(MAIN), operation_id=operation_id, operation="schema apply"
-            ) as turn:
-                yield turn
+            ) as lock:
+                yield lock
         except SchemaApplyInProgressError as error:
             raise SchemaApplyRunningError from error
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def _schema_lock(self) -> Iterator[None]:
         branches = self._repository.branches
         branches.set_schema_lock()
         try:
@@ -160,7 +160,7 @@ class SchemaApply:
             try:
                 branches.clear_schema_lock()
             except OmnigraphError as error:
-                # The next holder of the turn removes it.
+                # The next holder of the lock removes it.
                 _log.warning("the schema apply lock stays for now: %s", error)
 
     def _require_only_main(self) -> None:
@@ -172,7 +172,7 @@ class SchemaApply:
         self,
         planned: PlannedSchema,
         state: ManifestState,
-        turn: Turn,
+        lock: BranchLock,
         operation_id: str,
         actor_id: str | None,
     ) -> SchemaApplied:
@@ -196,7 +196,7 @@ class SchemaApply:
         reads = {key: state.entries[key] for key in checked}
         job = self._job(operation_id, draft, tables, state.head.schema_hash, reads)
         job = replace(job, schema=accepted_schema(planned.desired))
-        published = self._committer.commit_in_turn(job, turn)
+        published = self._committer.commit_locked(job, lock)
         hit("schema_apply.published")
         refresh_schema_files(
             self._repository.store.objects,

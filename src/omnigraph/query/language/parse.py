@@ -1,4 +1,4 @@
-"""Turns a `.gq` text into its tree.
+"""Locks a `.gq` text into its tree.
 
     >>> file = parse_queries('query all() { match { $c: Crew } return { $c.tag } }')
     >>> file.queries[0].name

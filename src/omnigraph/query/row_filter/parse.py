@@ -1,4 +1,4 @@
-"""Turns the text of a filter into its tree."""
+"""Locks the text of a filter into its tree."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _numbers(datum: Datum) -> _Numbers:
         value = datum.as_py()
         return np.array([0 if value is None else value], datum.type.to_pandas_dtype())
     column = datum.combine_chunks() if isinstance(datum, pa.ChunkedArray) else datum
-    # Nulls would turn integers into floats; what stands in their place is masked afterwards.
+    # Nulls would lock integers into floats; what stands in their place is masked afterwards.
     filled: _Numbers = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy(
         zero_copy_only=False
     )

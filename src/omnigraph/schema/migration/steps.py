@@ -3,7 +3,7 @@
 Each class is one `kind`. Its public fields are the members of the step's JSON, in that order,
 followed by the price: `tier`, and where they are known `table_key` and `row_count`. Members that
 are `None` and marked *optional* are left out. Hidden fields carry the numbers that
-`omnigraph.schema.migration.fold` needs to turn the accepted schema into the desired one.
+`omnigraph.schema.migration.fold` needs to lock the accepted schema into the desired one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 1. `BESIDE_MAX` attempts are prepared beside everybody else, with a growing, random pause after each
    one that lost.
-2. One more is prepared and committed under the turn, where nobody can be faster: whoever goes on
-   trying gets through. Preparing is long and a turn should be short, so it is the last resort.
+2. One more is prepared and committed under the lock, where nobody can be faster: whoever goes on
+   trying gets through. Preparing is long and a lock should be short, so it is the last resort.
 3. Which loss may be tried again is the caller's to say.
 """
 
@@ -30,7 +30,7 @@ class Attempt:
 
     number: int
     room: AbstractContextManager[None]
-    """Holds the turn of the branch, when this is the last attempt."""
+    """Holds the lock of the branch, when this is the last attempt."""
 
     @property
     def is_last(self) -> bool:
@@ -56,4 +56,4 @@ def attempts(
     for number in range(BESIDE_MAX):
         yield Attempt(number, nullcontext())
         clock.sleep(clock.jitter(0.0, min(_PAUSE_S * 2**number, _PAUSE_MAX_S)))
-    yield Attempt(BESIDE_MAX, committer.reserved_turn(branch, operation=operation))
+    yield Attempt(BESIDE_MAX, committer.reserved_lock(branch, operation=operation))

@@ -1,14 +1,14 @@
 """The one way in which prepared writes become visible.
 
     prepare   in parallel with everybody: read, validate, fork, stage. No head moves.
-    turn      one writer per branch: settle what a dead predecessor left, look again.
+    lock      one writer per branch: settle what a dead predecessor left, look again.
     phase A   every staged file is there with its size; the recovery record is written.
     phase B   each staged transaction is committed on its table, in order.
     phase C   one manifest commit makes all of it visible, under an id minted in advance.
-    phase D   the record is deleted, the turn ends, the caller hears "done".
+    phase D   the record is deleted, the lock ends, the caller hears "done".
 
 An error before phase A leaves nothing but unreferenced files. From phase A on the record stays
-until the operation is settled: by phase D, or by whoever takes the next turn.
+until the operation is settled: by phase D, or by whoever takes the next lock.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import CorruptError, OmnigraphError, OutcomeUnknownError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Entry, Published, Registration, Requirements, Updates
+from omnigraph.manifest.branch_lock import BranchLockLostError, BranchLockTimeoutError
 from omnigraph.manifest.errors import (
     BranchGoneError,
     CommitSettledError,
     PublishTimeoutError,
     SchemaApplyInProgressError,
 )
-from omnigraph.manifest.turn import TurnLostError, TurnTimeoutError
 from omnigraph.recovery import PlannedTable, Recovery, Sidecar, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
 from omnigraph.recovery.sidecar import SIDECAR_VERSION, Adoption, ForkOrigin
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from omnigraph.manifest import GraphCommit, Repository
+    from omnigraph.manifest.branch_lock import BranchLock
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.manifest.publish import Revalidate, StagedPublish
     from omnigraph.manifest.rows import AcceptedSchema
     from omnigraph.manifest.state import ManifestState
-    from omnigraph.manifest.turn import Turn
     from omnigraph.names import BranchName
     from omnigraph.store.records import StagedTransaction
 
@@ -196,13 +196,13 @@ class WriteJob:
 
 
 class _Reserved(threading.local):
-    """The turn that the current thread holds for its next commit."""
+    """The lock that the current thread holds for its next commit."""
 
-    turn: Turn | None = None
+    lock: BranchLock | None = None
 
 
 class Committer:
-    """Takes prepared writes through turn and phases."""
+    """Takes prepared writes through lock and phases."""
 
     def __init__(self, repository: Repository, recovery: Recovery, owner_id: str) -> None:
         self._repository = repository
@@ -211,7 +211,7 @@ class Committer:
         self._datasets = repository.store.datasets
         self._objects = repository.store.objects
         self.on_commit: Callable[[WriteJob], None] | None = None
-        """Hears of every write that has become visible, after its turn."""
+        """Hears of every write that has become visible, after its lock."""
         self.on_published: Callable[[GraphCommit], None] | None = None
         """Takes over recording a commit in the derived tables, which need not happen at once."""
         self._reserved = _Reserved()
@@ -224,59 +224,63 @@ class Committer:
         """
         hit("write.post_stage", writer=job.writer)
         branch = job.incarnation.branch
-        if self._reserved.turn is not None:
-            published = self.commit_in_turn(job, self._reserved.turn, revalidate=revalidate)
+        if self._reserved.lock is not None:
+            published = self.commit_locked(job, self._reserved.lock, revalidate=revalidate)
         else:
             operation = job.draft.operation
-            with self.turn(branch, operation_id=job.operation_id, operation=operation) as it:
+            with self.branch_lock(branch, operation_id=job.operation_id, operation=operation) as it:
                 hit("write.turn_taken", writer=job.writer)
                 self._recovery.sweep_branch(branch)
-                published = self.commit_in_turn(job, it, revalidate=revalidate)
+                published = self.commit_locked(job, it, revalidate=revalidate)
         self.record(published)
         if self.on_commit is not None:
             self.on_commit(job)
         return published
 
     @contextmanager
-    def reserved_turn(self, branch: BranchName, *, operation: str) -> Iterator[None]:
-        """Let this thread prepare and commit under one turn, so that nobody can be faster.
+    def reserved_lock(self, branch: BranchName, *, operation: str) -> Iterator[None]:
+        """Let this thread prepare and commit under one lock, so that nobody can be faster.
 
-        Preparing is long and a turn should be short: this is for a write that has lost its race
+        Preparing is long and a lock should be short: this is for a write that has lost its race
         again and again.
         """
         operation_id = self._repository.clock.ulid()
-        with self.turn(branch, operation_id=operation_id, operation=operation) as it:
+        with self.branch_lock(branch, operation_id=operation_id, operation=operation) as it:
             self._recovery.sweep_branch(branch)
-            self._reserved.turn = it
+            self._reserved.lock = it
             try:
                 yield
             finally:
-                self._reserved.turn = None
+                self._reserved.lock = None
 
     @contextmanager
-    def turn(self, branch: BranchName, *, operation_id: str, operation: str) -> Iterator[Turn]:
-        """Hold the turn of a branch; whoever would wait for a schema change is refused instead."""
-        turns = self._repository.turns
+    def branch_lock(
+        self, branch: BranchName, *, operation_id: str, operation: str
+    ) -> Iterator[BranchLock]:
+        """Hold the lock of a branch; whoever would wait for a schema change is refused instead."""
+        branch_locks = self._repository.branch_locks
         with ExitStack() as stack:
             try:
                 held = stack.enter_context(
-                    turns.take(branch, operation_id=operation_id, wait_max_s=turns.takeover_s)
+                    branch_locks.take(
+                        branch, operation_id=operation_id, wait_max_s=branch_locks.takeover_s
+                    )
                 )
-            except TurnTimeoutError as busy:
+            except BranchLockTimeoutError as busy:
                 if self._repository.branches.has_schema_lock():
                     raise SchemaApplyInProgressError(operation) from busy
-                held = stack.enter_context(turns.take(branch, operation_id=operation_id))
+                held = stack.enter_context(branch_locks.take(branch, operation_id=operation_id))
             yield held
 
-    def commit_in_turn(
-        self, job: WriteJob, turn: Turn, *, revalidate: Revalidate | None = None
+    def commit_locked(
+        self, job: WriteJob, lock: BranchLock, *, revalidate: Revalidate | None = None
     ) -> Published:
-        """Do what `commit` does, under a turn that the caller holds and has swept."""
+        """Do what `commit` does, under a lock that the caller holds and has swept."""
         try:
             state = self._require_ready(job, revalidate)
         except DriftNeedsRepairError:
             # Not drift, when it is the unfinished write of whoever has the lock now.
-            turn.check()
+            lock.check()
             raise
         for staged in (staged for table in job.tables for staged in table.staged):
             self._datasets.verify_staged_files(staged)
@@ -286,13 +290,13 @@ class Committer:
         ) as ahead:
             self._objects.put_if_absent(sidecar.path, sidecar.to_json())
             hit("recovery.sidecar_write")
-            published = self._run(job, sidecar, turn, revalidate, ahead)
+            published = self._run(job, sidecar, lock, revalidate, ahead)
         self._forget(sidecar)
         hit("write.sidecar_deleted", writer=job.writer)
         return published
 
     def record(self, published: Published) -> None:
-        """Add a published commit to the derived tables, after the turn."""
+        """Add a published commit to the derived tables, after the lock."""
         if published.commit is None:
             return
         if self.on_published is not None:
@@ -322,14 +326,14 @@ class Committer:
         if not job.incarnation.is_main:
             branches.require_no_schema_apply(job.draft.operation)
         elif branches.has_schema_lock():
-            # Its owner would hold the turn that is held here: it is dead.
+            # Its owner would hold the lock that is held here: it is dead.
             branches.clear_schema_lock()
 
     def _run(
         self,
         job: WriteJob,
         sidecar: Sidecar,
-        turn: Turn,
+        lock: BranchLock,
         revalidate: Revalidate | None,
         ahead: Future[StagedPublish],
     ) -> Published:
@@ -342,7 +346,7 @@ class Committer:
             self._objects.put(sidecar.path, sidecar.confirmed(reached).to_json())
             hit("recovery.sidecar_confirm")
         try:
-            turn.check()
+            lock.check()
             hit("graph_publish.before_commit_append")
             published = self._repository.publisher.publish(
                 job.incarnation,
@@ -352,7 +356,7 @@ class Committer:
                 revalidate=revalidate,
                 ahead=ahead,
             )
-        except (CommitSettledError, TurnLostError) as error:
+        except (CommitSettledError, BranchLockLostError) as error:
             published = self._settled_elsewhere(job, sidecar, error)
         except (BranchGoneError, StorageError, PublishTimeoutError) as error:
             if isinstance(error, OutcomeUnknownError):
@@ -364,7 +368,7 @@ class Committer:
         return published
 
     def _settled_elsewhere(
-        self, job: WriteJob, sidecar: Sidecar, error: CommitSettledError | TurnLostError
+        self, job: WriteJob, sidecar: Sidecar, error: CommitSettledError | BranchLockLostError
     ) -> Published:
         """Say what became of a write that was presumed dead, or raise."""
         commit_id = job.draft.graph_commit_id
@@ -401,7 +405,7 @@ class Committer:
         try:
             self._objects.delete(sidecar.path)
         except OmnigraphError as error:
-            _log.warning("the write is done; its record stays for the next turn: %s", error)
+            _log.warning("the write is done; its record stays for the next lock: %s", error)
 
     def _sidecar(self, job: WriteJob) -> Sidecar:
         clock = self._repository.clock

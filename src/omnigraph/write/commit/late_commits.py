@@ -40,7 +40,7 @@ class DriftNeedsRepairError(ConflictError):
 def put_back_strays(
     repository: Repository, recovery: Recovery, incarnation: Incarnation, entry: Entry
 ) -> bool:
-    """Undo late commits of settled operations on one table; the caller holds the turn.
+    """Undo late commits of settled operations on one table; the caller holds the lock.
 
     Returns whether there were any: the table then has another published entry.
     """

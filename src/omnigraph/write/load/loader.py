@@ -10,7 +10,7 @@
    break one, until nothing more falls. A rule that no row can mend by staying out fails the load.
 6. `append` and `merge` that lose a race before any effect are judged and staged again on the newer
    state, with the rows as they were converted and the files as they were written; the last attempt
-   is prepared under the turn, where nobody can be faster. `overwrite` is handed back to the caller,
+   is prepared under the lock, where nobody can be faster. `overwrite` is handed back to the caller,
    unless only upkeep has moved its tables.
 7. A branch that the call has made is removed again when the load fails.
 8. Files that are written long before the commit are spared by `cleanup` while the load lives: it

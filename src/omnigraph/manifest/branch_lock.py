@@ -1,7 +1,7 @@
-"""Whose turn it is to commit on a branch.
+"""Locks of branches: one writer at a time commits on a branch.
 
 On each branch at most one writer at a time is between its last look at the head and its publish.
-Readers take no turn and different branches never wait for each other.
+Readers take no lock and different branches never wait for each other.
 
 1. Inside a process, writers of one branch line up in the order in which they came.
 2. Between processes on a local disk, an operating-system lock on `__leases/<branch>.lock` decides.
@@ -11,7 +11,7 @@ Readers take no turn and different branches never wait for each other.
    counter every `RENEW_S`. Whoever has seen the same object for `EXPIRE_S` on its own monotonic
    clock takes it over. Clocks of different machines are never compared.
 
-The turn only orders writers that behave. A writer that was paused and has lost its lease is stopped
+The lock only orders writers that behave. A writer that was paused and has lost its lease is stopped
 by the commit id that its successor has voided, never by this module alone.
 """
 
@@ -47,7 +47,7 @@ _LEASE_POLL_S: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
-class TurnTimeoutError(ConflictError):
+class BranchLockTimeoutError(ConflictError):
     """Another writer held the branch for too long; nothing was written."""
 
     code = "OG-TURN-TIMEOUT"
@@ -59,52 +59,54 @@ class TurnTimeoutError(ConflictError):
         super().__init__(f"branch {branch!r} was busy for {waited_s:.0f} s")
 
 
-class TurnLostError(ConflictError):
-    """This writer was presumed dead and another one took its turn."""
+class BranchLockLostError(ConflictError):
+    """This writer was presumed dead and another one took its lock."""
 
     code = "OG-TURN-LOST"
     hint = "try again"
 
     def __init__(self, branch: str) -> None:
         self.branch = branch
-        super().__init__(f"the turn on branch {branch!r} was taken over by another writer")
+        super().__init__(f"the lock on branch {branch!r} was taken over by another writer")
 
 
-class Turn(Protocol):
-    """A turn that is held."""
+class BranchLock(Protocol):
+    """A lock that is held."""
 
     def check(self) -> None:
-        """Raise `TurnLostError` when somebody else has taken it over."""
+        """Raise `BranchLockLostError` when somebody else has taken it over."""
         ...
 
 
-class Turns(Protocol):
-    """Where turns come from."""
+class BranchLocks(Protocol):
+    """Where locks come from."""
 
     @property
     def takeover_s(self) -> float:
-        """How long to wait until a turn that is still held is surely held by somebody alive."""
+        """How long to wait until a lock that is still held is surely held by somebody alive."""
         ...
 
     @property
     def can_be_lost(self) -> bool:
-        """Whether somebody else gets the turn of a holder that is paused for long."""
+        """Whether somebody else gets the lock of a holder that is paused for long."""
         ...
 
     def take(
         self, branch: BranchName, *, operation_id: str, wait_max_s: float = ...
-    ) -> AbstractContextManager[Turn]:
-        """Wait for the turn on a branch and hold it inside a `with` block."""
+    ) -> AbstractContextManager[BranchLock]:
+        """Wait for the lock on a branch and hold it inside a `with` block."""
         ...
 
 
 @contextmanager
-def take_all(turns: Turns, branches: Iterable[BranchName], *, operation_id: str) -> Iterator[Turn]:
-    """Hold the turns of several branches. Everybody takes them in one order, so nobody locks up."""
+def take_all(
+    branch_locks: BranchLocks, branches: Iterable[BranchName], *, operation_id: str
+) -> Iterator[BranchLock]:
+    """Hold the locks of several branches. Everybody takes them in one order, so nobody locks up."""
     with ExitStack() as stack:
         yield _Together(
             tuple(
-                stack.enter_context(turns.take(branch, operation_id=operation_id))
+                stack.enter_context(branch_locks.take(branch, operation_id=operation_id))
                 for branch in sorted(set(branches))
             )
         )
@@ -112,28 +114,30 @@ def take_all(turns: Turns, branches: Iterable[BranchName], *, operation_id: str)
 
 @contextmanager
 def take_unless_held(
-    turns: Turns, branch: BranchName, *, operation_id: str
-) -> Iterator[Turn | None]:
-    """Hold the turn of a branch; None when somebody has it who is surely alive."""
+    branch_locks: BranchLocks, branch: BranchName, *, operation_id: str
+) -> Iterator[BranchLock | None]:
+    """Hold the lock of a branch; None when somebody has it who is surely alive."""
     with ExitStack() as stack:
-        turn: Turn | None = None
-        with suppress(TurnTimeoutError):
-            turn = stack.enter_context(
-                turns.take(branch, operation_id=operation_id, wait_max_s=turns.takeover_s)
+        lock: BranchLock | None = None
+        with suppress(BranchLockTimeoutError):
+            lock = stack.enter_context(
+                branch_locks.take(
+                    branch, operation_id=operation_id, wait_max_s=branch_locks.takeover_s
+                )
             )
-        yield turn
+        yield lock
 
 
 @dataclass(frozen=True)
 class _Together:
-    """Several turns as one."""
+    """Several locks as one."""
 
-    turns: tuple[Turn, ...]
+    branch_locks: tuple[BranchLock, ...]
 
     def check(self) -> None:
         """Raise when one of them is lost."""
-        for turn in self.turns:
-            turn.check()
+        for lock in self.branch_locks:
+            lock.check()
 
 
 # -- one process -----------------------------------------------------------------------------------
@@ -196,7 +200,7 @@ def _in_process(root: str, branch: str, deadline_s: float, clock: Clock) -> Iter
     started = clock.monotonic_s()
     lock = _process_lock(root, branch)
     if not lock.acquire(deadline_s):
-        raise TurnTimeoutError(branch, clock.monotonic_s() - started)
+        raise BranchLockTimeoutError(branch, clock.monotonic_s() - started)
     try:
         yield
     finally:
@@ -207,15 +211,15 @@ def _in_process(root: str, branch: str, deadline_s: float, clock: Clock) -> Iter
 
 
 @dataclass(frozen=True)
-class _UnlosableTurn:
-    """A turn that lasts exactly as long as the process holds it."""
+class _HeldFileLock:
+    """A lock that lasts exactly as long as the process holds it."""
 
     def check(self) -> None:
         """Do nothing: the operating system gives the lock to nobody else."""
 
 
-class LocalTurns:
-    """Turns on a local disk: an operating-system lock per branch."""
+class LocalBranchLocks:
+    """Locks on a local disk: an operating-system lock per branch."""
 
     def __init__(self, *, root: str, locks: FileLocks, clock: Clock) -> None:
         self._root = root
@@ -239,8 +243,8 @@ class LocalTurns:
         *,
         operation_id: str,  # noqa: ARG002 the protocol's signature
         wait_max_s: float = WAIT_MAX_S,
-    ) -> Iterator[Turn]:
-        """Wait for the turn on a branch and hold it inside a `with` block."""
+    ) -> Iterator[BranchLock]:
+        """Wait for the lock on a branch and hold it inside a `with` block."""
         name = str(branch)
         with _in_process(self._root, name, wait_max_s, self._clock):
             started = self._clock.monotonic_s()
@@ -248,10 +252,10 @@ class LocalTurns:
             while (held := self._locks.try_lock(path)) is None:
                 waited = self._clock.monotonic_s() - started
                 if waited >= wait_max_s:
-                    raise TurnTimeoutError(name, waited)
+                    raise BranchLockTimeoutError(name, waited)
                 self._clock.sleep(self._clock.jitter(_POLL_S / 2, _POLL_S * 2))
             try:
-                yield _UnlosableTurn()
+                yield _HeldFileLock()
             finally:
                 held.release()
 
@@ -259,8 +263,8 @@ class LocalTurns:
 # -- many machines ---------------------------------------------------------------------------------
 
 
-class LeaseTurns:
-    """Turns on an object store: a lease object per branch."""
+class LeaseBranchLocks:
+    """Locks on an object store: a lease object per branch."""
 
     def __init__(
         self,
@@ -290,8 +294,8 @@ class LeaseTurns:
     @contextmanager
     def take(
         self, branch: BranchName, *, operation_id: str, wait_max_s: float = WAIT_MAX_S
-    ) -> Iterator[Turn]:
-        """Wait for the turn on a branch and hold it inside a `with` block."""
+    ) -> Iterator[BranchLock]:
+        """Wait for the lock on a branch and hold it inside a `with` block."""
         name = str(branch)
         with _in_process(self._root, name, wait_max_s, self._clock):
             lease = _Lease(
@@ -351,7 +355,7 @@ class _Lease:
             if self._try(current, silent_s=now - seen_since):
                 break
             if now - started > wait_max_s:
-                raise TurnTimeoutError(self._branch, now - started)
+                raise BranchLockTimeoutError(self._branch, now - started)
             self._clock.sleep(self._clock.jitter(_LEASE_POLL_S / 2, _LEASE_POLL_S))
         self._renewer = threading.Thread(
             target=self._renew_until_stopped, name=f"lease-{self._branch}", daemon=True
@@ -362,7 +366,7 @@ class _Lease:
         """Raise when the lease was taken over, or may have been because renewing failed."""
         silent_s = self._clock.monotonic_s() - self._renewed_at
         if self._lost.is_set() or silent_s > EXPIRE_S - RENEW_S:
-            raise TurnLostError(self._branch)
+            raise BranchLockLostError(self._branch)
 
     def release(self) -> None:
         """Mark the lease as free; one that was taken over is left alone.

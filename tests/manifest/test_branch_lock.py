@@ -12,14 +12,14 @@ import orjson
 import pytest
 
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.manifest import turn as turn_module
-from omnigraph.manifest.turn import (
+from omnigraph.manifest import lock as lock_module
+from omnigraph.manifest.branch_lock import (
     EXPIRE_S,
+    BranchLockLostError,
+    BranchLockTimeoutError,
     FairLock,
-    LeaseTurns,
-    LocalTurns,
-    TurnLostError,
-    TurnTimeoutError,
+    LeaseBranchLocks,
+    LocalBranchLocks,
     take_all,
 )
 from omnigraph.names import BranchName
@@ -82,7 +82,7 @@ def test_a_waiter_that_is_interrupted_leaves_the_line(monkeypatch: pytest.Monkey
         def wait(self, timeout: float | None = None) -> bool:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(turn_module.threading, "Event", Interrupted)
+    monkeypatch.setattr(lock_module.threading, "Event", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         lock.acquire(1)
     monkeypatch.undo()
@@ -93,30 +93,30 @@ def test_a_waiter_that_is_interrupted_leaves_the_line(monkeypatch: pytest.Monkey
 # -- one machine -----------------------------------------------------------------------------------
 
 
-def local(root: Path, clock: Clock | None = None, *, process: str = "") -> LocalTurns:
-    """Turns of one process; another `process` shares nothing but the files."""
-    return LocalTurns(
+def local(root: Path, clock: Clock | None = None, *, process: str = "") -> LocalBranchLocks:
+    """Locks of one process; another `process` shares nothing but the files."""
+    return LocalBranchLocks(
         root=f"{root}{process}", locks=LocalFileLocks(str(root)), clock=clock or SystemClock()
     )
 
 
-def test_local_turns_exclude_each_other_per_branch(tmp_path: Path) -> None:
+def test_local_locks_exclude_each_other_per_branch(tmp_path: Path) -> None:
     one, other = local(tmp_path, process="1"), local(tmp_path, ManualClock(), process="2")
     with one.take(DEV, operation_id="A"):
-        with pytest.raises(TurnTimeoutError), other.take(DEV, operation_id="B"):
+        with pytest.raises(BranchLockTimeoutError), other.take(DEV, operation_id="B"):
             pass
-        with other.take(BranchName("main"), operation_id="B") as turn:
-            turn.check()
+        with other.take(BranchName("main"), operation_id="B") as lock:
+            lock.check()
     with other.take(DEV, operation_id="B"):
         pass
     assert (tmp_path / "__leases" / "team%2Fdev.lock").exists()
 
 
-def test_a_turn_ends_when_its_block_fails(tmp_path: Path) -> None:
-    turns = local(tmp_path)
-    with pytest.raises(RuntimeError), turns.take(DEV, operation_id="A"):
+def test_a_lock_ends_when_its_block_fails(tmp_path: Path) -> None:
+    branch_locks = local(tmp_path)
+    with pytest.raises(RuntimeError), branch_locks.take(DEV, operation_id="A"):
         raise RuntimeError
-    with turns.take(DEV, operation_id="B"):
+    with branch_locks.take(DEV, operation_id="B"):
         pass
 
 
@@ -124,7 +124,7 @@ _HOLDER = """
 import sys, time
 sys.path[:0] = {path!r}
 from omnigraph.clock import SystemClock
-from omnigraph.manifest.turn import LocalTurns
+from omnigraph.manifest.branch_lock import LocalTurns
 from omnigraph.names import BranchName
 from omnigraph.store.file_locks import LocalFileLocks
 root = {root!r}
@@ -153,7 +153,7 @@ def holding_process(root: Path) -> Iterator[subprocess.Popen[str]]:
 def test_the_lock_of_another_process_holds_and_dies_with_it(tmp_path: Path) -> None:
     with holding_process(tmp_path) as holder:
         with (
-            pytest.raises(TurnTimeoutError, match="team/dev"),
+            pytest.raises(BranchLockTimeoutError, match="team/dev"),
             local(tmp_path, ManualClock()).take(DEV, operation_id="B"),
         ):
             pass
@@ -163,15 +163,15 @@ def test_the_lock_of_another_process_holds_and_dies_with_it(tmp_path: Path) -> N
             pass
 
 
-def test_several_turns_are_taken_in_one_order(tmp_path: Path) -> None:
-    """Two threads that want the same two turns, asked for in opposite order, never lock up."""
+def test_several_locks_are_taken_in_one_order(tmp_path: Path) -> None:
+    """Two threads that want the same two locks, asked for in opposite order, never lock up."""
     names = [BranchName("a"), BranchName("b")]
     done = []
 
     def work(order: list[BranchName]) -> None:
         for _ in range(20):
-            with take_all(local(tmp_path), order, operation_id="X") as turn:
-                turn.check()
+            with take_all(local(tmp_path), order, operation_id="X") as lock:
+                lock.check()
         done.append(order)
 
     threads = [threading.Thread(target=work, args=(order,)) for order in (names, names[::-1])]
@@ -182,7 +182,7 @@ def test_several_turns_are_taken_in_one_order(tmp_path: Path) -> None:
     assert len(done) == 2
 
 
-def test_a_turn_named_twice_is_taken_once(tmp_path: Path) -> None:
+def test_a_lock_named_twice_is_taken_once(tmp_path: Path) -> None:
     with take_all(local(tmp_path), [DEV, DEV], operation_id="X"):
         pass
 
@@ -192,9 +192,9 @@ def test_a_turn_named_twice_is_taken_once(tmp_path: Path) -> None:
 
 def machine(
     objects: ObjectStore, clock: Clock, name: str, *, renew_s: float = NEVER_S
-) -> LeaseTurns:
+) -> LeaseBranchLocks:
     """Another machine: it shares nothing with the others but the objects."""
-    return LeaseTurns(root=name, objects=objects, clock=clock, owner_id=name, renew_s=renew_s)
+    return LeaseBranchLocks(root=name, objects=objects, clock=clock, owner_id=name, renew_s=renew_s)
 
 
 def lease(objects: ObjectStore) -> dict[str, object]:
@@ -204,9 +204,9 @@ def lease(objects: ObjectStore) -> dict[str, object]:
 
 def test_a_lease_says_who_holds_it_and_is_marked_free_afterwards() -> None:
     objects, clock = MemoryObjectStore(), ManualClock()
-    with machine(objects, clock, "m1").take(DEV, operation_id="A") as turn:
+    with machine(objects, clock, "m1").take(DEV, operation_id="A") as lock:
         assert lease(objects) == {"owner_id": "m1", "operation_id": "A", "counter": 0}
-        turn.check()
+        lock.check()
     assert lease(objects) == {"owner_id": None, "operation_id": "A", "counter": 1}
     with machine(objects, clock, "m2").take(DEV, operation_id="B"):
         assert lease(objects) == {"owner_id": "m2", "operation_id": "B", "counter": 2}
@@ -223,7 +223,7 @@ def test_only_one_of_two_machines_creates_the_lease() -> None:
                 with guard:
                     held[0] += 1
                     most[0] = max(most[0], held[0])
-                # Room for a second one to come in, if the turn let it.
+                # Room for a second one to come in, if the lock let it.
                 time.sleep(0.001)
                 with guard:
                     held[0] -= 1
@@ -246,7 +246,7 @@ def test_a_silent_holder_is_taken_over_after_ten_seconds_of_the_waiters_clock() 
             assert EXPIRE_S <= waited < EXPIRE_S + 1
             assert lease(objects)["owner_id"] == "m2"
             holder_clock.advance(EXPIRE_S)
-            with pytest.raises(TurnLostError, match="team/dev"):
+            with pytest.raises(BranchLockLostError, match="team/dev"):
                 late.check()
             stack.close()
             assert lease(objects)["owner_id"] == "m2", "the old holder gave away a foreign lease"
@@ -264,24 +264,24 @@ def test_a_renewed_lease_is_not_taken_over() -> None:
 
     waiter_clock = Slow()
     with (
-        holder.take(DEV, operation_id="A") as turn,
-        pytest.raises(TurnTimeoutError),
+        holder.take(DEV, operation_id="A") as lock,
+        pytest.raises(BranchLockTimeoutError),
         machine(objects, waiter_clock, "m2").take(DEV, operation_id="B"),
     ):
-        turn.check()
+        lock.check()
     assert waiter_clock.monotonic_s() - 1_000 > 10 * EXPIRE_S
 
 
 def test_a_holder_notices_that_its_lease_was_replaced() -> None:
     objects = MemoryObjectStore()
-    with machine(objects, SystemClock(), "m1", renew_s=0.002).take(DEV, operation_id="A") as turn:
+    with machine(objects, SystemClock(), "m1", renew_s=0.002).take(DEV, operation_id="A") as lock:
         foreign = orjson.dumps({"owner_id": "m2", "operation_id": "B", "counter": 99})
         objects.put(LEASE, foreign)
 
         def is_lost() -> bool:
             try:
-                turn.check()
-            except TurnLostError:
+                lock.check()
+            except BranchLockLostError:
                 return True
             return False
 
@@ -291,12 +291,12 @@ def test_a_holder_notices_that_its_lease_was_replaced() -> None:
 
 def test_a_holder_whose_renewals_fail_stops_in_time() -> None:
     clock = ManualClock()
-    with machine(MemoryObjectStore(), clock, "m1").take(DEV, operation_id="A") as turn:
+    with machine(MemoryObjectStore(), clock, "m1").take(DEV, operation_id="A") as lock:
         clock.advance(EXPIRE_S - 2.5)
-        turn.check()
+        lock.check()
         clock.advance(1)
-        with pytest.raises(TurnLostError):
-            turn.check()
+        with pytest.raises(BranchLockLostError):
+            lock.check()
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"[]", b'{"owner_id": "x"}'])
@@ -310,14 +310,14 @@ def test_a_damaged_lease_runs_out_like_any_other(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_lost_answer_neither_fails_a_turn_nor_makes_it_wait_for_itself(number: int) -> None:
+def test_a_lost_answer_neither_fails_a_lock_nor_makes_it_wait_for_itself(number: int) -> None:
     inner, clock = MemoryObjectStore(), ManualClock()
     with machine(inner, clock, "m0").take(DEV, operation_id="Z"):
         pass
     started = clock.monotonic_s()
     objects = FaultyObjectStore(inner, FaultPlan(at=number, mode=FaultMode.FAIL_AFTER))
-    with machine(objects, clock, "m1").take(DEV, operation_id="A") as turn:
-        turn.check()
+    with machine(objects, clock, "m1").take(DEV, operation_id="A") as lock:
+        lock.check()
         assert lease(inner)["owner_id"] == "m1"
     assert clock.monotonic_s() - started < 1
     if number == 1:
@@ -336,9 +336,9 @@ def test_a_renewal_whose_answer_was_lost_keeps_the_lease() -> None:
     inner = MemoryObjectStore()
     plan = FaultPlan(at=2, mode=FaultMode.FAIL_AFTER)
     objects = FaultyObjectStore(inner, plan)
-    with machine(objects, SystemClock(), "m1", renew_s=0.002).take(DEV, operation_id="A") as turn:
+    with machine(objects, SystemClock(), "m1", renew_s=0.002).take(DEV, operation_id="A") as lock:
         wait_until(lambda: int(str(lease(inner)["counter"])) > 3)
-        turn.check()
+        lock.check()
     assert plan.has_fired
     assert lease(inner)["owner_id"] is None
 
@@ -353,7 +353,7 @@ def test_a_lease_that_cannot_be_given_back_does_not_fail_finished_work(mode: Fau
         assert lease(inner)["owner_id"] == "m2"
 
 
-def test_an_unknown_outcome_is_never_what_a_turn_ends_with() -> None:
+def test_an_unknown_outcome_is_never_what_a_lock_ends_with() -> None:
     """Every write of the lease may lose its answer; the caller never hears of it."""
     for number in range(1, 4):
         inner = MemoryObjectStore()
@@ -365,17 +365,19 @@ def test_an_unknown_outcome_is_never_what_a_turn_ends_with() -> None:
             pytest.fail(f"write {number} came through")
 
 
-def test_a_turn_that_is_taken_is_given_up_after_the_time_that_one_is_willing_to_wait(
+def test_a_lock_that_is_taken_is_given_up_after_the_time_that_one_is_willing_to_wait(
     tmp_path: Path,
 ) -> None:
-    turns = LocalTurns(root=str(tmp_path), locks=LocalFileLocks(str(tmp_path)), clock=SystemClock())
+    branch_locks = LocalBranchLocks(
+        root=str(tmp_path), locks=LocalFileLocks(str(tmp_path)), clock=SystemClock()
+    )
     main = BranchName("main")
-    assert turns.takeover_s == 0.0
+    assert branch_locks.takeover_s == 0.0
     with (
-        turns.take(main, operation_id="A"),
-        pytest.raises(TurnTimeoutError),
-        turns.take(main, operation_id="B", wait_max_s=0.0),
+        branch_locks.take(main, operation_id="A"),
+        pytest.raises(BranchLockTimeoutError),
+        branch_locks.take(main, operation_id="B", wait_max_s=0.0),
     ):
-        raise AssertionError("two holders of one turn")
-    with turns.take(main, operation_id="C", wait_max_s=0.0) as turn:
-        turn.check()
+        raise AssertionError("two holders of one lock")
+    with branch_locks.take(main, operation_id="C", wait_max_s=0.0) as lock:
+        lock.check()
