@@ -9,7 +9,7 @@ from crash.world import Content
 from omnigraph.graph import Graph
 from omnigraph.manifest import ReadTarget, Snapshot
 from omnigraph.manifest.layout import COMMITS
-from omnigraph.recovery.sidecar import FOLDER
+from omnigraph.recovery.intent import FOLDER
 from omnigraph.store.records import ScanRequest
 from support.places import Place, repository_of, tree
 
@@ -41,7 +41,7 @@ def _rows(snapshot: Snapshot, key: str) -> list[tuple[object, ...]]:
 
 
 def pending_records(place: Place) -> dict[str, str]:
-    """Return the recovery records that lie there, by operation."""
+    """Return the intent records that lie there, by operation."""
     objects = place.store().objects
     return {
         Path(info.path).stem: objects.get(info.path).data.decode() for info in objects.list(FOLDER)

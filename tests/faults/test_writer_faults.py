@@ -21,7 +21,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.manifest import OpenMode, open_repository
 from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery
-from omnigraph.recovery.sidecar import FOLDER
+from omnigraph.recovery.intent import FOLDER
 from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
 from support.places import Place
 from support.s3 import S3Server

@@ -17,7 +17,7 @@ from omnigraph.recovery.classify import (
     judge,
     mode_of,
 )
-from omnigraph.recovery.sidecar import PlannedTable, Sidecar, WriterKind
+from omnigraph.recovery.intent import Intent, PlannedTable, WriterKind
 
 PINNED = 5
 OURS = ("ours-1", "ours-2")
@@ -41,13 +41,13 @@ def table(transactions: int = 1, *, confirmed: int | None = None) -> PlannedTabl
     )
 
 
-def sidecar(
+def intent(
     kind: WriterKind = WriterKind.MUTATION,
     *tables: PlannedTable,
     schema_version: int = 2,
     settled: bool = False,
-) -> Sidecar:
-    return Sidecar(
+) -> Intent:
+    return Intent(
         operation_id="01J",
         owner_id="me",
         started_at=0,
@@ -101,7 +101,7 @@ def test_a_table_is_judged_by_who_moved_it(
     head, moved_by = MOVES[move]
     planned = table(transactions)
     seen = TableFacts(planned, PINNED, head, moved_by)
-    assert classify_table(seen, sidecar(kind, planned)) is expected
+    assert classify_table(seen, intent(kind, planned)) is expected
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_table_is_judged_by_who_moved_it(
 def test_a_merge_counts_only_when_confirmed(confirmed: int | None, expected: TableClass) -> None:
     planned = table(confirmed=confirmed)
     seen = TableFacts(planned, PINNED, PINNED + 1, OURS[:1])
-    assert classify_table(seen, sidecar(WriterKind.BRANCH_MERGE, planned)) is expected
+    assert classify_table(seen, intent(WriterKind.BRANCH_MERGE, planned)) is expected
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_a_record_of_the_first_version_is_judged_by_numbers_alone(
 ) -> None:
     planned = table()
     seen = TableFacts(planned, PINNED, head, ("whoever",) * (head - PINNED))
-    assert classify_table(seen, sidecar(kind, planned, schema_version=1)) is expected
+    assert classify_table(seen, intent(kind, planned, schema_version=1)) is expected
 
 
 def test_a_first_version_record_that_was_overtaken_is_not_ours() -> None:
     seen = TableFacts(table(), PINNED + 1, PINNED + 2, ("whoever",))
-    judged = classify_table(seen, sidecar(WriterKind.MUTATION, table(), schema_version=1))
+    judged = classify_table(seen, intent(WriterKind.MUTATION, table(), schema_version=1))
     assert judged is TableClass.UNEXPECTED_AT_P1
 
 
@@ -150,7 +150,7 @@ def test_every_writer_kind_and_version_has_a_mode() -> None:
     assert len(modes) == 2 * len(WriterKind)
 
 
-def expected_class(seen: TableFacts, record: Sidecar) -> TableClass:
+def expected_class(seen: TableFacts, record: Intent) -> TableClass:
     """Say the same as `classify_table` in other words: the rows of the table, first match wins."""
     head = PINNED if seen.head is None else seen.head
     written, restored = set(seen.table.transaction_ids), set(record.restore_transaction_ids)
@@ -179,7 +179,7 @@ def expected_class(seen: TableFacts, record: Sidecar) -> TableClass:
     return next(label for applies, label in rows if applies)
 
 
-def expected_verdict(facts: Facts, record: Sidecar, classes: tuple[TableClass, ...]) -> Verdict:
+def expected_verdict(facts: Facts, record: Intent, classes: tuple[TableClass, ...]) -> Verdict:
     """Say the same as `judge` in other words: the rows of the decision, first match wins."""
     done = all(label is TableClass.ROLLED_PAST_EXPECTED for label in classes)
     reached = record.schema_version == 1 or all(
@@ -224,7 +224,7 @@ def test_every_combination_of_facts_has_exactly_one_verdict() -> None:
         (MOVES["still"], MOVES["first of ours"], MOVES["behind"], MOVES["foreign"]),
     ):
         planned = table(transactions, confirmed=confirmed)
-        record = sidecar(kind, planned, planned, schema_version=version, settled=settled)
+        record = intent(kind, planned, planned, schema_version=version, settled=settled)
         facts = Facts(
             is_published=published,
             is_voided=voided,
@@ -253,12 +253,12 @@ def test_nothing_is_rolled_forward_past_the_intended_version() -> None:
         are_expectations_met=True,
         tables=(beyond,),
     )
-    assert judge(facts, sidecar(WriterKind.LOAD, planned))[0] is Verdict.ROLL_BACK
+    assert judge(facts, intent(WriterKind.LOAD, planned))[0] is Verdict.ROLL_BACK
 
 
 def test_a_record_that_moves_no_table_rolls_forward_when_nothing_else_changed() -> None:
-    record = sidecar(WriterKind.SCHEMA_APPLY)
-    bare = Sidecar(**{**vars(record), "tables": ()})
+    record = intent(WriterKind.SCHEMA_APPLY)
+    bare = Intent(**{**vars(record), "tables": ()})
     facts = Facts(
         is_published=False, is_voided=False, is_branch_alive=True, are_expectations_met=True
     )

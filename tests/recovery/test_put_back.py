@@ -19,9 +19,9 @@ from omnigraph.graph import Graph
 from omnigraph.maintenance.repair import Action
 from omnigraph.manifest import OpenMode, open_repository
 from omnigraph.names import BranchName
-from omnigraph.recovery import Recovery, RecoveryKind, RecoveryRecord
+from omnigraph.recovery import Recovery, RecoveryAuditRow, RecoveryKind
+from omnigraph.recovery.intent import FOLDER
 from omnigraph.recovery.put_back import are_explained, restore_uuid
-from omnigraph.recovery.sidecar import FOLDER
 from omnigraph.store.faults import (
     FaultMode,
     FaultPlan,
@@ -60,7 +60,7 @@ def commit_late(graph: Graph, name: str) -> StagedTransaction:
 def settle(graph: Graph, *uuids: str) -> None:
     """Write the audit row of an operation that recovery has voided."""
     graph._recovery.log.record(
-        RecoveryRecord("OP", None, RecoveryKind.ROLLED_BACK, None, "Load", (), uuids, 1)
+        RecoveryAuditRow("OP", None, RecoveryKind.ROLLED_BACK, None, "Load", (), uuids, 1)
     )
 
 

@@ -21,17 +21,17 @@ from omnigraph.manifest.errors import CommitSettledError, ExpectedVersionMismatc
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.names import BranchName
 from omnigraph.recovery import (
+    Intent,
     Recovery,
     RecoveryKind,
-    Sidecar,
     TableClass,
     Verdict,
     WriterKind,
 )
-from omnigraph.recovery.sidecar import FOLDER, UnreadableSidecarError
+from omnigraph.recovery.intent import FOLDER, UnreadableIntentError
 from omnigraph.recovery.sweep import (
     RECOVERY_ACTOR,
-    RecordNotFoundError,
+    IntentNotFoundError,
     RecoveryStoppedError,
 )
 from omnigraph.store.errors import StaleBaseError
@@ -247,10 +247,10 @@ def test_a_record_of_a_deleted_branch_is_discarded(root: str) -> None:
     with pytest.raises(FailpointError):
         write_both(graph._repository, "draft")
     failpoints.disarm()
-    sidecar_path = graph._repository.store.objects.list(FOLDER)[0].path
-    record = graph._repository.store.objects.get(sidecar_path).data
+    intent_path = graph._repository.store.objects.list(FOLDER)[0].path
+    record = graph._repository.store.objects.get(intent_path).data
     graph.branch_delete("draft")
-    graph._repository.store.objects.put(sidecar_path, record)
+    graph._repository.store.objects.put(intent_path, record)
     reopened = repository_at(root)
     kinds = [row.recovery_kind for row in Recovery(reopened).log.rows()]
     assert RecoveryKind.ORPHANED_BRANCH_DISCARDED in kinds
@@ -322,7 +322,7 @@ def test_what_blocks_one_branch_leaves_the_others_writable_through_every_handle(
     assert stored(reopened._repository) == FULL
     reopened.ensure_indices()
     for refused in (reopened, Graph.open(root, branch="draft", durability="process")):
-        with pytest.raises((RecoveryStoppedError, UnreadableSidecarError)) as caught:
+        with pytest.raises((RecoveryStoppedError, UnreadableIntentError)) as caught:
             write_city(refused._repository, "draft")
         assert caught.value.branch == "draft"
         operation_id = Path(path).stem
@@ -345,9 +345,9 @@ def test_what_blocks_one_branch_leaves_the_others_writable_through_every_handle(
 def test_a_record_that_names_no_branch_blocks_the_graph_but_not_its_readers(root: str) -> None:
     repository = repository_at(root)
     repository.store.objects.put(f"{FOLDER}/01BAD.json", b"\0\0")
-    with pytest.raises(UnreadableSidecarError):
+    with pytest.raises(UnreadableIntentError):
         repository_at(root)
-    with pytest.raises(UnreadableSidecarError):
+    with pytest.raises(UnreadableIntentError):
         write_both(repository)
     reader = Graph.open(root, mode=OpenMode.READ_ONLY)
     assert [(p.operation_id, p.branch) for p in reader.recovery_status()] == [("01BAD", None)]
@@ -458,7 +458,7 @@ def test_status_says_what_a_sweep_would_do_and_does_nothing(root: str) -> None:
     failpoints.disarm()
     before = [(info.path, info.tag) for info in repository.store.objects.list(FOLDER)]
     (pending,) = Recovery(repository).status()
-    assert isinstance(pending.sidecar, Sidecar)
+    assert isinstance(pending.intent, Intent)
     assert pending.verdict is Verdict.ROLL_FORWARD
     assert [(i.path, i.tag) for i in repository.store.objects.list(FOLDER)] == before
     assert stored(repository) == EMPTY
@@ -467,7 +467,7 @@ def test_status_says_what_a_sweep_would_do_and_does_nothing(root: str) -> None:
 def test_an_unreadable_record_blocks_its_branch_and_can_be_set_aside(root: str) -> None:
     repository = repository_at(root)
     repository.store.objects.put(f"{FOLDER}/01BAD.json", b'{"schema_version": 9, "branch": "main"}')
-    with pytest.raises(UnreadableSidecarError):
+    with pytest.raises(UnreadableIntentError):
         write_both(repository)
     assert Graph.open(root, mode=OpenMode.READ_ONLY).branch_list() == ["main"]
     aside = Recovery(repository).quarantine("01BAD")
@@ -491,7 +491,7 @@ def test_the_record_of_a_writer_at_work_is_not_set_aside(root: str) -> None:
     write_both(repository)
     assert len(refused) == 1
     assert stored(repository) == FULL
-    with pytest.raises(RecordNotFoundError, match="'01NONE' is pending"):
+    with pytest.raises(IntentNotFoundError, match="'01NONE' is pending"):
         reader.recovery_quarantine("01NONE")
 
 
@@ -527,9 +527,9 @@ def test_a_record_of_another_shape_is_unreadable_as_one_that_is_no_json(
     (pending,) = Recovery(repository).status()
     assert (pending.operation_id, pending.verdict) == ("01BAD", Verdict.STOP)
     if not names_branch:
-        with pytest.raises(UnreadableSidecarError, match=r"__recovery/01BAD\.json"):
+        with pytest.raises(UnreadableIntentError, match=r"__recovery/01BAD\.json"):
             Graph.open(root)
-    with pytest.raises(UnreadableSidecarError, match=r"__recovery/01BAD\.json"):
+    with pytest.raises(UnreadableIntentError, match=r"__recovery/01BAD\.json"):
         write_both(repository)
     assert Graph.open(root, mode=OpenMode.READ_ONLY).branch_list() == ["main"]
     Recovery(repository).quarantine("01BAD")

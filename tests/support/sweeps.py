@@ -19,7 +19,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, ReadTarget
 from omnigraph.manifest.repository import assemble
 from omnigraph.names import BranchName
-from omnigraph.recovery.sidecar import FOLDER
+from omnigraph.recovery.intent import FOLDER
 from omnigraph.store import Store
 from omnigraph.store.faults import Effect, FaultPlan, SimulatedDeath, faulty
 from support.places import Place, repository_of, tree
@@ -193,7 +193,7 @@ class Sweep:
 
     @property
     def decisive(self) -> tuple[int, ...]:
-        """The effects from the recovery record on; before it nothing but unused files appears."""
+        """The effects from the intent record on; before it nothing but unused files appears."""
         first = next(e.number for e in self.effects if e.path.startswith(FOLDER))
         return tuple(effect.number for effect in self.effects[first - 1 :])
 

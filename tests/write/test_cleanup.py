@@ -368,8 +368,8 @@ def test_what_a_pending_record_needs_stays(place: Place) -> None:
     finally:
         failpoints.disarm()
     (pending,) = graph.recovery_status()
-    assert pending.sidecar is not None
-    assert pending.sidecar.tables[0].table_key == PERSON
+    assert pending.intent is not None
+    assert pending.intent.tables[0].table_key == PERSON
     late = Graph(
         repository_of(place.open(mode=OpenMode.READ_ONLY)),
         mode=OpenMode.READ_WRITE,

@@ -12,7 +12,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.graph import Graph
 from omnigraph.maintenance.repair import Action, Drift, classify_drift, decide
 from omnigraph.manifest import ReadTarget
-from omnigraph.recovery import RecoveryKind, RecoveryRecord
+from omnigraph.recovery import RecoveryAuditRow, RecoveryKind
 from omnigraph.store.records import (
     DatasetVersion,
     OperationKind,
@@ -223,7 +223,7 @@ def test_versions_of_a_voided_operation_are_refused_and_put_back_by_the_next_wri
     add(graph, "ann")
     staged = outside_append(graph)
     graph._recovery.log.record(
-        RecoveryRecord(
+        RecoveryAuditRow(
             operation_id="OP",
             graph_commit_id=None,
             recovery_kind=RecoveryKind.ROLLED_BACK,

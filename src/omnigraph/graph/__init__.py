@@ -37,7 +37,7 @@ from omnigraph.query.stored import QueryKindError
 from omnigraph.read.access.blobs import Blob, ByteRange
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT
 from omnigraph.read.result import QueryResult
-from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryRecord
+from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
 from omnigraph.schema import compile_schema
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.file import (
@@ -106,7 +106,7 @@ __all__ = [
     "ReadOnlyGraphError",
     "ReadTarget",
     "ReadableCommits",
-    "RecoveryRecord",
+    "RecoveryAuditRow",
     "RepairReport",
     "SchemaApplied",
     "ScrubReport",

@@ -26,7 +26,7 @@ from omnigraph.recovery import (
     BrokenManifest,
     PendingRecovery,
     Recovery,
-    RecoveryRecord,
+    RecoveryAuditRow,
     find_broken_manifests,
     put_manifests_back,
 )
@@ -198,11 +198,11 @@ class UpkeepCalls(GraphCore):
         work = Cleanup(self._repository, self._recovery, self._staging)
         return work.run(policy, confirm=confirm)
 
-    def recovery_list(self) -> list[RecoveryRecord]:
+    def recovery_list(self) -> list[RecoveryAuditRow]:
         """Return what recovery has done, newest first."""
         return self._recovery.log.rows()
 
-    def recovery_show(self, operation_id: str) -> RecoveryRecord:
+    def recovery_show(self, operation_id: str) -> RecoveryAuditRow:
         """Return what recovery did about one operation."""
         return self._recovery.show(operation_id)
 

@@ -55,7 +55,7 @@ from omnigraph.write.stage.staging_record import StagingRecords
 if TYPE_CHECKING:
     from omnigraph.manifest import Repository
     from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery import Recovery, Sidecar
+    from omnigraph.recovery import Intent, Recovery
     from omnigraph.schema.compiled.jsonform import JsonObject
     from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
     from omnigraph.store.records import BranchInfo
@@ -246,7 +246,7 @@ class Cleanup:
             plan.manifest[lineage] = going
             self._need_tables(plan, lineage, state, policy, now)
         self._need_commits(plan.needs, kept_commits)
-        _need_sidecars(plan.needs, pending)
+        _need_intents(plan.needs, pending)
         for base in (base for record in live for base in record.bases):
             plan.needs.add_version(base.table_path, base.table_branch, base.version)
         tags = states[MAIN_INCARNATION].tags.values()
@@ -323,13 +323,13 @@ class Cleanup:
         return stale_topologies(store, live)
 
 
-def _need_sidecars(needs: Needs, pending: Iterable[Sidecar]) -> None:
-    for sidecar in pending:
-        for table in sidecar.tables:
+def _need_intents(needs: Needs, pending: Iterable[Intent]) -> None:
+    for intent in pending:
+        for table in intent.tables:
             needs.add_version(table.table_path, table.table_branch, table.expected_version)
             if table.fork_of is not None:
                 needs.add_version(table.table_path, table.fork_of.branch, table.fork_of.version)
-        for entry in (*sidecar.written.values(), *(a.entry for a in sidecar.adopted)):
+        for entry in (*intent.written.values(), *(a.entry for a in intent.adopted)):
             if entry is not None:
                 needs.add(entry)
 

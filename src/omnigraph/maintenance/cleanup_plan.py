@@ -9,7 +9,7 @@ A version of a dataset is needed when
 3. it was a branch's published entry until less than `orphan_age` ago: a branch may be cut from it
    at this moment;
 4. a fork was cut from it, a tag pins it, it belongs to the merge base of two live branches, or a
-   pending recovery record or a running job names it.
+   pending intent record or a running job names it.
 
 Versions of `__manifest` obey the same rules, and what a kept one shows is needed too: a snapshot
 that can still be found can be read.

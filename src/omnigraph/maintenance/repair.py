@@ -9,10 +9,10 @@
 
 1. Every live branch is looked at: each for the lineages that it writes itself. A lineage of another
    branch may have gone on, rightly.
-2. What a pending recovery record names is not drift: recovery explains and settles it.
+2. What a pending intent record names is not drift: recovery explains and settles it.
 3. Versions of operations that recovery has voided are never published: the next write to the table
    puts them back.
-4. Publishing moves no head, so no recovery record is needed. It happens under the lock of the
+4. Publishing moves no head, so no intent record is needed. It happens under the lock of the
    branch, and each branch gets a commit of its own.
 """
 
@@ -27,7 +27,7 @@ from omnigraph.manifest import CommitDraft, Requirements, Updates
 from omnigraph.manifest.errors import BranchGoneError
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.names import MAIN
-from omnigraph.recovery.sidecar import UnreadableSidecarError
+from omnigraph.recovery.intent import UnreadableIntentError
 from omnigraph.recovery.sweep import RecoveryStoppedError
 from omnigraph.store.records import OperationKind
 
@@ -184,7 +184,7 @@ class Repair:
                 _, more = self._of_branch(incarnation, confirm=confirm, force=force)
             except BranchGoneError:
                 continue
-            except (RecoveryStoppedError, UnreadableSidecarError) as error:
+            except (RecoveryStoppedError, UnreadableIntentError) as error:
                 more = self._blocked(incarnation, str(error), confirm=confirm)
             tables += [table for table in more if table.classification is not Drift.NONE]
         return RepairReport(confirm, force, version, tuple(tables))
@@ -236,9 +236,9 @@ class Repair:
     def _look(self, incarnation: Incarnation, state: ManifestState) -> tuple[_Seen, ...]:
         settled = self._recovery.log.settled_transactions()
         pending = {
-            (table.table_path, table.table_branch): sidecar.operation_id
-            for sidecar in self._recovery.pending_of(incarnation.branch)
-            for table in sidecar.tables
+            (table.table_path, table.table_branch): intent.operation_id
+            for intent in self._recovery.pending_of(incarnation.branch)
+            for table in intent.tables
         }
         return tuple(
             self._look_at(entry, settled, pending)

@@ -30,7 +30,7 @@ meanwhile:
    started from an older version and is refused.
 
 What cleanup may remove while writers and readers of any age exist follows from these: any version
-but the head of a lineage, the witness of fact 3, what a branch or tag pins, what a recovery record
+but the head of a lineage, the witness of fact 3, what a branch or tag pins, what an intent record
 or a running job names. A reader of a removed version gets a typed error. A writer that started from
 one is refused by the fence, and prepares again. Versions of a table are not fenced: nobody reads
 one that `__manifest` does not name, a commit that lands above the published version of its table is

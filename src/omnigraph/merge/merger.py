@@ -47,7 +47,7 @@ from omnigraph.merge.rows import Clash
 from omnigraph.merge.stage import TableWork, stage_table
 from omnigraph.merge.workers import LocalMergeWorkers
 from omnigraph.recovery import WriterKind
-from omnigraph.recovery.sidecar import Adoption
+from omnigraph.recovery.intent import Adoption
 from omnigraph.write.commit.committer import WriteJob
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stored_rows import StoredRows

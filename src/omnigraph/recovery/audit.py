@@ -57,7 +57,7 @@ class TableOutcome:
 
 
 @dataclass(frozen=True)
-class RecoveryRecord:
+class RecoveryAuditRow:
     """One row of the audit table.
 
     `graph_commit_id` is the commit that settled the operation: its own when it was rolled forward,
@@ -80,7 +80,7 @@ class RecoveryLog:
     def __init__(self, datasets: DatasetStore) -> None:
         self._datasets = datasets
 
-    def record(self, row: RecoveryRecord) -> None:
+    def record(self, row: RecoveryAuditRow) -> None:
         """Add a row, once: an operation that is there already is left as it is."""
         for attempt in range(_ATTEMPTS_MAX):
             try:
@@ -99,12 +99,12 @@ class RecoveryLog:
             else:
                 return
 
-    def rows(self) -> list[RecoveryRecord]:
+    def rows(self) -> list[RecoveryAuditRow]:
         """Return all rows, newest first."""
         rows = [_record(row) for row in self._scan(ScanRequest())]
         return sorted(rows, key=lambda r: (r.created_at, r.operation_id), reverse=True)
 
-    def find(self, operation_id: str) -> RecoveryRecord | None:
+    def find(self, operation_id: str) -> RecoveryAuditRow | None:
         """Return the row of one operation."""
         rows = self._scan(ScanRequest(row_filter=Comparison("operation_id", "=", operation_id)))
         return _record(rows[0]) if rows else None
@@ -122,7 +122,7 @@ class RecoveryLog:
         return rows
 
 
-def _table(row: RecoveryRecord) -> pa.Table:
+def _table(row: RecoveryAuditRow) -> pa.Table:
     form = dict(vars(row))
     form["recovery_kind"] = row.recovery_kind.value
     form["per_table_outcomes"] = orjson.dumps([vars(o) for o in row.per_table_outcomes]).decode()
@@ -130,11 +130,11 @@ def _table(row: RecoveryRecord) -> pa.Table:
     return pa.Table.from_pylist([form], schema=_SCHEMA)
 
 
-def _record(row: dict[str, object]) -> RecoveryRecord:
+def _record(row: dict[str, object]) -> RecoveryAuditRow:
     outcomes = orjson.loads(str(row["per_table_outcomes"]))
     form = row | {
         "recovery_kind": RecoveryKind(str(row["recovery_kind"])),
         "per_table_outcomes": tuple(TableOutcome(**outcome) for outcome in outcomes),
         "transaction_ids": tuple(row["transaction_ids"] or ()),  # type: ignore[arg-type]  # a list of str by the schema
     }
-    return RecoveryRecord(**form)  # type: ignore[arg-type]  # columns and fields have one list of names
+    return RecoveryAuditRow(**form)  # type: ignore[arg-type]  # columns and fields have one list of names

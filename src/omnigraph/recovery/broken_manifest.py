@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from omnigraph.manifest import Repository
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.state import CorruptManifestError
-from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
+from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, RecoveryLog, TableOutcome
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def _put_back(
     )
     outcome = TableOutcome(MANIFEST, broken.version, broken.usable_version)
     log.record(
-        RecoveryRecord(
+        RecoveryAuditRow(
             operation_id=operation_id,
             graph_commit_id=None,
             recovery_kind=RecoveryKind.MANIFEST_PUT_BACK,

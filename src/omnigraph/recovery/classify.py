@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from omnigraph.recovery.sidecar import SIDECAR_VERSION, WriterKind
+from omnigraph.recovery.intent import INTENT_VERSION, WriterKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnigraph.recovery.sidecar import PlannedTable, Sidecar
+    from omnigraph.recovery.intent import Intent, PlannedTable
 
 
 class Mode(StrEnum):
@@ -46,7 +46,7 @@ def mode_of(writer_kind: WriterKind, schema_version: int) -> Mode:
         case WriterKind.MUTATION | WriterKind.LOAD:
             return Mode.STRICT
         case WriterKind.BRANCH_MERGE:
-            return Mode.CONFIRMED if schema_version >= SIDECAR_VERSION else Mode.LOOSE
+            return Mode.CONFIRMED if schema_version >= INTENT_VERSION else Mode.LOOSE
         case WriterKind.SCHEMA_APPLY | WriterKind.ENSURE_INDICES | WriterKind.OPTIMIZE:
             return Mode.LOOSE
 
@@ -105,7 +105,7 @@ class Verdict(StrEnum):
     """Something is missing or has been overtaken: void, then put the tables back."""
 
 
-def classify_table(facts: TableFacts, sidecar: Sidecar) -> TableClass:
+def classify_table(facts: TableFacts, intent: Intent) -> TableClass:
     """Compare one table with what the record meant to do."""
     head, pinned = facts.head, facts.pinned
     if head is None or head == pinned:
@@ -113,10 +113,10 @@ def classify_table(facts: TableFacts, sidecar: Sidecar) -> TableClass:
     if head < pinned:
         return TableClass.INVARIANT_VIOLATION
     foreign = TableClass.UNEXPECTED_AT_P1 if head == pinned + 1 else TableClass.UNEXPECTED_MULTISTEP
-    mode = mode_of(sidecar.writer_kind, sidecar.schema_version)
-    if sidecar.schema_version < SIDECAR_VERSION:
+    mode = mode_of(intent.writer_kind, intent.schema_version)
+    if intent.schema_version < INTENT_VERSION:
         return _classify_first_version(facts, mode, foreign)
-    ours = {*facts.table.transaction_ids, *sidecar.restore_transaction_ids}
+    ours = {*facts.table.transaction_ids, *intent.restore_transaction_ids}
     if not set(facts.moved_by) <= ours:
         return foreign
     is_complete = set(facts.table.transaction_ids) <= set(facts.moved_by)
@@ -135,25 +135,25 @@ def _classify_first_version(facts: TableFacts, mode: Mode, foreign: TableClass) 
     return foreign
 
 
-def judge(facts: Facts, sidecar: Sidecar) -> tuple[Verdict, tuple[TableClass, ...]]:
+def judge(facts: Facts, intent: Intent) -> tuple[Verdict, tuple[TableClass, ...]]:
     """Decide about a record as a whole: all or nothing."""
-    classes = tuple(classify_table(table, sidecar) for table in facts.tables)
+    classes = tuple(classify_table(table, intent) for table in facts.tables)
     if facts.is_published:
         return Verdict.FINISHED, classes
-    if facts.is_voided or sidecar.settled:
+    if facts.is_voided or intent.settled:
         return Verdict.FINISH_ROLL_BACK, classes
     if not facts.is_branch_alive:
         return Verdict.DISCARD, classes
     if TableClass.INVARIANT_VIOLATION in classes:
         return Verdict.STOP, classes
-    if facts.are_expectations_met and _is_done(facts.tables, classes, sidecar):
+    if facts.are_expectations_met and _is_done(facts.tables, classes, intent):
         return Verdict.ROLL_FORWARD, classes
     return Verdict.ROLL_BACK, classes
 
 
-def _is_done(tables: Sequence[TableFacts], classes: Sequence[TableClass], sidecar: Sidecar) -> bool:
+def _is_done(tables: Sequence[TableFacts], classes: Sequence[TableClass], intent: Intent) -> bool:
     if any(label is not TableClass.ROLLED_PAST_EXPECTED for label in classes):
         return False
-    if sidecar.schema_version < SIDECAR_VERSION:
+    if intent.schema_version < INTENT_VERSION:
         return True
     return all(facts.head == facts.table.post_commit_pin for facts in tables)

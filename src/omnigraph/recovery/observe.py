@@ -1,4 +1,4 @@
-"""What storage says about a recovery record, gathered under the lock of its branch."""
+"""What storage says about an intent record, gathered under the lock of its branch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import content_commit, is_only_maintenance
 from omnigraph.recovery.classify import Facts, TableFacts
-from omnigraph.recovery.sidecar import SIDECAR_VERSION
+from omnigraph.recovery.intent import INTENT_VERSION
 from omnigraph.store.errors import (
     CorruptObjectError,
     DatasetNotFoundError,
@@ -18,28 +18,28 @@ from omnigraph.store.errors import (
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, Repository
     from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery.sidecar import PlannedTable, Sidecar
+    from omnigraph.recovery.intent import Intent, PlannedTable
 
 
 UNREADABLE: Final = "unreadable"
 """Stands for the transaction id of a version that cannot be read."""
 
 
-def completed(repository: Repository, sidecar: Sidecar) -> Sidecar:
+def completed(repository: Repository, intent: Intent) -> Intent:
     """Return a record of version 1 with what later ones carry, as far as the manifest has it.
 
     A table that is no longer published as the write found it gets no entry, so nothing of the
     record is rolled forward.
     """
-    if sidecar.schema_version >= SIDECAR_VERSION:
-        return sidecar
+    if intent.schema_version >= INTENT_VERSION:
+        return intent
     live = {str(each.branch): each for each in repository.branches.incarnations()}
-    incarnation = live.get(sidecar.branch)
+    incarnation = live.get(intent.branch)
     if incarnation is None:
-        return sidecar
+        return intent
     state = repository.reader.latest(incarnation)
-    tables = tuple(_completed_table(repository, state, table) for table in sidecar.tables)
-    return replace(sidecar, branch_incarnation=incarnation.text, tables=tables)
+    tables = tuple(_completed_table(repository, state, table) for table in intent.tables)
+    return replace(intent, branch_incarnation=incarnation.text, tables=tables)
 
 
 def _completed_table(
@@ -55,9 +55,9 @@ def _completed_table(
     return replace(table, entry=entry, row_count=row_count, owner=entry.owner)
 
 
-def observe(repository: Repository, sidecar: Sidecar) -> Facts:
+def observe(repository: Repository, intent: Intent) -> Facts:
     """Look at the manifest and at every table of a record, afresh."""
-    incarnation = Incarnation(sidecar.branch_incarnation)
+    incarnation = Incarnation(intent.branch_incarnation)
     if not repository.branches.is_alive(incarnation):
         return Facts(
             is_published=False,
@@ -67,28 +67,28 @@ def observe(repository: Repository, sidecar: Sidecar) -> Facts:
         )
     state = repository.reader.latest(incarnation)
     return Facts(
-        is_published=state.is_published(sidecar.commit.graph_commit_id),
-        is_voided=state.is_voided(sidecar.commit.graph_commit_id),
+        is_published=state.is_published(intent.commit.graph_commit_id),
+        is_voided=state.is_voided(intent.commit.graph_commit_id),
         is_branch_alive=True,
-        are_expectations_met=are_expectations_met(state, sidecar),
-        tables=tuple(_observe_table(repository, state, table) for table in sidecar.tables),
+        are_expectations_met=are_expectations_met(state, intent),
+        tables=tuple(_observe_table(repository, state, table) for table in intent.tables),
     )
 
 
-def are_expectations_met(state: ManifestState, sidecar: Sidecar) -> bool:
+def are_expectations_met(state: ManifestState, intent: Intent) -> bool:
     """Whether everything that the write was prepared on is still so."""
     head = state.head.commit_id
-    if sidecar.schema_hash and sidecar.schema_hash != state.head.schema_hash:
+    if intent.schema_hash and intent.schema_hash != state.head.schema_hash:
         return False
-    if sidecar.merged_into is not None and sidecar.merged_into != head:
+    if intent.merged_into is not None and intent.merged_into != head:
         return False
-    expected = sidecar.expected_head
+    expected = intent.expected_head
     if expected is not None and content_commit(state, expected) != content_commit(state, head):
         return False
-    written = sidecar.written.items()
+    written = intent.written.items()
     return all(is_published_entry(state, key, entry) for key, entry in written) and all(
         is_published_entry(state, key, entry) or is_only_maintenance(state, key, entry)
-        for key, entry in sidecar.reads
+        for key, entry in intent.reads
     )
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Requirements, Updates
-from omnigraph.recovery.audit import RecoveryKind, RecoveryRecord, TableOutcome
+from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, TableOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -75,7 +75,7 @@ def put_back(
     operation_id = f"stray-{moves[0].uuid}"
     row = log.find(operation_id)
     if row is None:
-        row = RecoveryRecord(
+        row = RecoveryAuditRow(
             operation_id=operation_id,
             graph_commit_id=clock.ulid(),
             recovery_kind=RecoveryKind.STRAY_PUT_BACK,

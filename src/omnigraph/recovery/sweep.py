@@ -37,11 +37,11 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.rows import voided_row
 from omnigraph.names import BranchName
-from omnigraph.recovery.audit import RecoveryKind, RecoveryLog, RecoveryRecord, TableOutcome
+from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, RecoveryLog, TableOutcome
 from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
+from omnigraph.recovery.intent import FOLDER, Intent, UnreadableIntentError, read_intent
 from omnigraph.recovery.observe import completed, observe, pinned_version, published_on_lineage
 from omnigraph.recovery.put_back import RECOVERY_ACTOR, are_explained, late_moves, put_back
-from omnigraph.recovery.sidecar import FOLDER, Sidecar, UnreadableSidecarError, read_sidecar
 from omnigraph.recovery.torn import TornHeadError, TornHeads
 from omnigraph.store.errors import ObjectNotFoundError
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from omnigraph.manifest import Entry, GraphCommit, Repository
     from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery.sidecar import PlannedTable
+    from omnigraph.recovery.intent import PlannedTable
 
 _ROUNDS_MAX: Final = 10
 
@@ -84,8 +84,8 @@ class RecoveryNotFoundError(NotFoundError):
         super().__init__(f"recovery has settled no operation '{operation_id}'")
 
 
-class RecordNotFoundError(NotFoundError):
-    """There is no recovery record of this operation."""
+class IntentNotFoundError(NotFoundError):
+    """There is no intent record of this operation."""
 
     code = "OG-RECORD-NOT-FOUND"
     hint = "`omnigraph recovery status` lists the records that are there"
@@ -98,12 +98,12 @@ class RecordNotFoundError(NotFoundError):
 class PendingRecovery(NamedTuple):
     """A record that nobody has settled yet, and what a sweep would do about it.
 
-    `sidecar` is None for a record that cannot be read; `problem` then says why.
+    `intent` is None for a record that cannot be read; `problem` then says why.
     """
 
     operation_id: str
     branch: str | None
-    sidecar: Sidecar | None
+    intent: Intent | None
     verdict: Verdict
     classes: tuple[TableClass, ...] = ()
     problem: str | None = None
@@ -112,12 +112,12 @@ class PendingRecovery(NamedTuple):
 class Swept(NamedTuple):
     """What a sweep has settled, and why it could not settle the rest."""
 
-    settled: tuple[RecoveryRecord, ...]
+    settled: tuple[RecoveryAuditRow, ...]
     blocked: tuple[CorruptError, ...]
 
 
 class Recovery:
-    """Finds and settles the recovery records of one graph."""
+    """Finds and settles the intent records of one graph."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -128,13 +128,13 @@ class Recovery:
 
     # -- finding ----------------------------------------------------------------------------------
 
-    def pending(self) -> list[Sidecar]:
+    def pending(self) -> list[Intent]:
         """Return all records, oldest first; one that cannot be read is an error."""
         hit("recovery.sidecar_list")
         return [
-            sidecar
+            intent
             for info in self._objects.list(FOLDER)
-            if (sidecar := self._read(info.path)) is not None
+            if (intent := self._read(info.path)) is not None
         ]
 
     def status(self) -> list[PendingRecovery]:
@@ -145,19 +145,19 @@ class Recovery:
 
     def _status_of(self, path: str) -> PendingRecovery | None:
         try:
-            sidecar = self._read(path)
-        except UnreadableSidecarError as error:
+            intent = self._read(path)
+        except UnreadableIntentError as error:
             operation_id = path.removeprefix(f"{FOLDER}/").removesuffix(".json")
             return PendingRecovery(
                 operation_id, error.branch, None, Verdict.STOP, problem=error.problem
             )
-        if sidecar is None:
+        if intent is None:
             return None
-        sidecar = completed(self._repository, sidecar)
-        verdict, classes = judge(observe(self._repository, sidecar), sidecar)
-        return PendingRecovery(sidecar.operation_id, sidecar.branch, sidecar, verdict, classes)
+        intent = completed(self._repository, intent)
+        verdict, classes = judge(observe(self._repository, intent), intent)
+        return PendingRecovery(intent.operation_id, intent.branch, intent, verdict, classes)
 
-    def show(self, operation_id: str) -> RecoveryRecord:
+    def show(self, operation_id: str) -> RecoveryAuditRow:
         """Return what recovery did about one operation."""
         record = self.log.find(operation_id)
         if record is None:
@@ -186,38 +186,38 @@ class Recovery:
         What blocks one branch is logged and returned; what may concern any branch is raised.
         """
         hit("recovery.sidecar_list")
-        settled: list[RecoveryRecord] = []
+        settled: list[RecoveryAuditRow] = []
         blocked: list[CorruptError] = []
         for info in self._objects.list(FOLDER):
             try:
                 settled += self._sweep_unless_alive(info.path)
-            except (RecoveryStoppedError, TornHeadError, UnreadableSidecarError) as error:
-                if isinstance(error, UnreadableSidecarError) and error.branch is None:
+            except (RecoveryStoppedError, TornHeadError, UnreadableIntentError) as error:
+                if isinstance(error, UnreadableIntentError) and error.branch is None:
                     raise
                 _log.error("%s (%s)", error, error.hint)
                 blocked.append(error)
         return Swept(tuple(settled), tuple(blocked))
 
-    def _sweep_unless_alive(self, path: str) -> list[RecoveryRecord]:
+    def _sweep_unless_alive(self, path: str) -> list[RecoveryAuditRow]:
         """Settle a record under its lock; whoever keeps holding that lock is alive and goes on."""
-        sidecar = self._read(path)
-        if sidecar is None:
+        intent = self._read(path)
+        if intent is None:
             return []
-        self._torn.mend_manifest(Incarnation(sidecar.branch_incarnation))
-        operation_id, branch = sidecar.operation_id, BranchName(sidecar.branch)
+        self._torn.mend_manifest(Incarnation(intent.branch_incarnation))
+        operation_id, branch = intent.operation_id, BranchName(intent.branch)
         with take_unless_held(
             self._repository.branch_locks, branch, operation_id=operation_id
         ) as lock:
             if lock is None:
                 _log.info("operation %s is under way", operation_id)
                 return []
-            return self._settle_if_there(sidecar.path)
+            return self._settle_if_there(intent.path)
 
-    def sweep_branch(self, branch: BranchName) -> list[RecoveryRecord]:
+    def sweep_branch(self, branch: BranchName) -> list[RecoveryAuditRow]:
         """Settle the records of one branch; the caller holds its lock."""
         settled = []
-        for sidecar in self.pending_of(branch):
-            settled += self._settle_if_there(sidecar.path)
+        for intent in self.pending_of(branch):
+            settled += self._settle_if_there(intent.path)
         return settled
 
     def quarantine(self, operation_id: str) -> str:
@@ -231,7 +231,7 @@ class Recovery:
             try:
                 data = self._objects.get(path).data
             except ObjectNotFoundError as error:
-                raise RecordNotFoundError(operation_id) from error
+                raise IntentNotFoundError(operation_id) from error
             self._objects.put(aside, data)
             self._objects.delete(path)
         return aside
@@ -240,9 +240,9 @@ class Recovery:
     def _lock_of_intent(self, path: str, operation_id: str) -> Iterator[None]:
         """Hold the lock of the branch that a record names, if it names one."""
         try:
-            sidecar = self._read(path)
-            branch = None if sidecar is None else sidecar.branch
-        except UnreadableSidecarError as error:
+            intent = self._read(path)
+            branch = None if intent is None else intent.branch
+        except UnreadableIntentError as error:
             branch = error.branch
         if branch is None:
             yield
@@ -253,47 +253,47 @@ class Recovery:
         ):
             yield
 
-    def pending_of(self, branch: BranchName) -> list[Sidecar]:
+    def pending_of(self, branch: BranchName) -> list[Intent]:
         """Return the records of one branch, however unreadable those of others may be."""
         hit("recovery.sidecar_list")
         found = []
         for info in self._objects.list(FOLDER):
             try:
-                sidecar = self._read(info.path)
-            except UnreadableSidecarError as error:
+                intent = self._read(info.path)
+            except UnreadableIntentError as error:
                 if error.branch is not None and error.branch != branch.text:
                     _log.warning("%s", error)
                     continue
                 raise
-            if sidecar is not None and sidecar.branch == branch.text:
-                found.append(sidecar)
+            if intent is not None and intent.branch == branch.text:
+                found.append(intent)
         return found
 
-    def _read(self, path: str) -> Sidecar | None:
+    def _read(self, path: str) -> Intent | None:
         try:
             data = self._objects.get(path).data
         except ObjectNotFoundError:
             return None
-        return read_sidecar(path, data)
+        return read_intent(path, data)
 
     # -- settling ---------------------------------------------------------------------------------
 
-    def _settle_if_there(self, path: str) -> list[RecoveryRecord]:
-        sidecar = self._read(path)
-        return [] if sidecar is None else [self._settle(sidecar)]
+    def _settle_if_there(self, path: str) -> list[RecoveryAuditRow]:
+        intent = self._read(path)
+        return [] if intent is None else [self._settle(intent)]
 
-    def _settle(self, sidecar: Sidecar) -> RecoveryRecord:
-        sidecar = completed(self._repository, sidecar)
-        self._mend_tables(sidecar)
+    def _settle(self, intent: Intent) -> RecoveryAuditRow:
+        intent = completed(self._repository, intent)
+        self._mend_tables(intent)
         for number in range(_ROUNDS_MAX):
-            facts = observe(self._repository, sidecar)
-            verdict, classes = judge(facts, sidecar)
+            facts = observe(self._repository, intent)
+            verdict, classes = judge(facts, intent)
             if verdict is Verdict.STOP:
                 raise RecoveryStoppedError(
-                    sidecar.operation_id, sidecar.branch, _violated(facts.tables, classes)
+                    intent.operation_id, intent.branch, _violated(facts.tables, classes)
                 )
             try:
-                record = self._carry_out(verdict, sidecar, facts, is_fresh=number == 0)
+                record = self._carry_out(verdict, intent, facts, is_fresh=number == 0)
             except (
                 CommitSettledError,
                 ExpectedVersionMismatchError,
@@ -302,27 +302,27 @@ class Recovery:
             ):
                 # The manifest has moved in between: look again, at the record as well, which says
                 # by now what was announced.
-                sidecar = completed(self._repository, self._read(sidecar.path) or sidecar)
+                intent = completed(self._repository, self._read(intent.path) or intent)
                 continue
             hit("recovery.record_audit")
             self.log.record(record)
             hit("recovery.sidecar_delete")
-            self._objects.delete(sidecar.path)
+            self._objects.delete(intent.path)
             _log.warning(
                 "recovery settled operation %s (%s): %s",
-                sidecar.operation_id,
-                sidecar.writer_kind,
+                intent.operation_id,
+                intent.writer_kind,
                 record.recovery_kind,
             )
             return record
-        raise RecoveryStoppedError(sidecar.operation_id, sidecar.branch, ())
+        raise RecoveryStoppedError(intent.operation_id, intent.branch, ())
 
-    def _mend_tables(self, sidecar: Sidecar) -> None:
-        incarnation = Incarnation(sidecar.branch_incarnation)
+    def _mend_tables(self, intent: Intent) -> None:
+        incarnation = Incarnation(intent.branch_incarnation)
         if not self._repository.branches.is_alive(incarnation):
             return
         state = self._repository.reader.latest(incarnation)
-        for table in sidecar.tables:
+        for table in intent.tables:
             self._torn.mend_table(
                 table.table_key,
                 (table.table_path, table.table_branch),
@@ -330,96 +330,96 @@ class Recovery:
             )
 
     def _carry_out(
-        self, verdict: Verdict, sidecar: Sidecar, facts: Facts, *, is_fresh: bool
-    ) -> RecoveryRecord:
+        self, verdict: Verdict, intent: Intent, facts: Facts, *, is_fresh: bool
+    ) -> RecoveryAuditRow:
         match verdict:
             case Verdict.FINISHED:
-                kind, outcomes = RecoveryKind.ROLLED_FORWARD, _intended(sidecar.tables)
-                return self._record(sidecar, kind, sidecar.commit.graph_commit_id, outcomes)
+                kind, outcomes = RecoveryKind.ROLLED_FORWARD, _intended(intent.tables)
+                return self._record(intent, kind, intent.commit.graph_commit_id, outcomes)
             case Verdict.ROLL_FORWARD:
-                return self._roll_forward(sidecar, facts)
+                return self._roll_forward(intent, facts)
             case Verdict.DISCARD:
-                return self._record(sidecar, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
+                return self._record(intent, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
             case Verdict.ROLL_BACK:
-                self._void(sidecar)
-                return self._put_back(sidecar, facts, is_fresh=is_fresh)
+                self._void(intent)
+                return self._put_back(intent, facts, is_fresh=is_fresh)
             case _:
-                return self._put_back(sidecar, facts, is_fresh=is_fresh)
+                return self._put_back(intent, facts, is_fresh=is_fresh)
 
-    def _roll_forward(self, sidecar: Sidecar, facts: Facts) -> RecoveryRecord:
+    def _roll_forward(self, intent: Intent, facts: Facts) -> RecoveryAuditRow:
         """Publish exactly the versions that were seen, under the writer's own commit id."""
         published = self._repository.publisher.publish(
-            Incarnation(sidecar.branch_incarnation),
-            draft=sidecar.commit,
+            Incarnation(intent.branch_incarnation),
+            draft=intent.commit,
             requirements=Requirements(
-                schema_hash=sidecar.schema_hash or None,
-                written=sidecar.written,
-                read=dict(sidecar.reads),
-                expected_head=sidecar.expected_head,
-                merged_into=sidecar.merged_into,
+                schema_hash=intent.schema_hash or None,
+                written=intent.written,
+                read=dict(intent.reads),
+                expected_head=intent.expected_head,
+                merged_into=intent.merged_into,
             ),
             updates=Updates(
                 entries=(
                     *(_entry_seen(seen) for seen in facts.tables),
-                    *(adoption.entry for adoption in sidecar.adopted),
+                    *(adoption.entry for adoption in intent.adopted),
                 ),
-                registrations=sidecar.additional_registrations,
-                tombstones=sidecar.tombstones,
-                schema=sidecar.schema,
+                registrations=intent.additional_registrations,
+                tombstones=intent.tombstones,
+                schema=intent.schema,
             ),
         )
         hit("recovery.after_roll_forward")
         if published.commit is not None:
             self._repository.commit_tables.record([published.commit])
-        commit_id = sidecar.commit.graph_commit_id
+        commit_id = intent.commit.graph_commit_id
         outcomes = tuple(
             TableOutcome(seen.table.table_key, seen.pinned, seen.head or seen.pinned)
             for seen in facts.tables
         )
-        return self._record(sidecar, RecoveryKind.ROLLED_FORWARD, commit_id, outcomes)
+        return self._record(intent, RecoveryKind.ROLLED_FORWARD, commit_id, outcomes)
 
-    def _void(self, sidecar: Sidecar) -> None:
+    def _void(self, intent: Intent) -> None:
         """Take the commit id away from its writer, before any table is touched."""
-        row = voided_row(sidecar.commit.graph_commit_id, sidecar.operation_id)
+        row = voided_row(intent.commit.graph_commit_id, intent.operation_id)
         self._repository.publisher.publish(
-            Incarnation(sidecar.branch_incarnation),
+            Incarnation(intent.branch_incarnation),
             draft=None,
             requirements=Requirements(),
             updates=Updates(rows=(row,)),
         )
         hit("recovery.after_void")
 
-    def _put_back(self, sidecar: Sidecar, facts: Facts, *, is_fresh: bool) -> RecoveryRecord:
+    def _put_back(self, intent: Intent, facts: Facts, *, is_fresh: bool) -> RecoveryAuditRow:
         """Restore every table of the record to its published entry, and publish the new heads."""
         if not facts.is_branch_alive:
-            return self._record(sidecar, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
-        incarnation = Incarnation(sidecar.branch_incarnation)
+            return self._record(intent, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
+        incarnation = Incarnation(intent.branch_incarnation)
         state = self._repository.reader.latest(incarnation)
-        earlier = state.commit(sidecar.recovery_commit_id)
+        earlier = state.commit(intent.recovery_commit_id)
         if earlier is not None:
-            outcomes = _rolled_back_by(earlier, sidecar.tables, state)
-            self._put_back_late(sidecar, state, is_fresh=is_fresh)
+            outcomes = _rolled_back_by(earlier, intent.tables, state)
+            self._put_back_late(intent, state, is_fresh=is_fresh)
         else:
             outcomes = _rolled_back(facts.tables)
             published = {
                 table.accepted_key: entry
-                for table in sidecar.tables
+                for table in intent.tables
                 if (entry := published_on_lineage(state, table)) is not None
             }
-            sidecar = self._announce_restores(sidecar, len(published))
-            restored = self._restore(published, sidecar.restore_transaction_ids)
+            intent = self._announce_restores(intent, len(published))
+            restored = self._restore(published, intent.restore_transaction_ids)
             hit("recovery.after_restore")
             landed = self._repository.publisher.publish(
                 incarnation,
-                draft=self._recovery_draft(sidecar),
+                draft=self._recovery_draft(intent),
                 requirements=Requirements(written=published),
                 updates=Updates(entries=restored),
             )
             if landed.commit is not None:
                 self._repository.commit_tables.record([landed.commit])
-        return self._record(sidecar, RecoveryKind.ROLLED_BACK, sidecar.recovery_commit_id, outcomes)
+        return self._record(intent, RecoveryKind.ROLLED_BACK, intent.recovery_commit_id, outcomes)
 
-    def _put_back_late(self, sidecar: Sidecar, state: ManifestState, *, is_fresh: bool) -> None:
+    def _put_back_late(self, intent: Intent, state: ManifestState, *, is_fresh: bool) -> None:
         """Take back what came after the operation was settled.
 
         Whoever meets somebody else's work on the way may have been paused, and its lock may be
@@ -427,9 +427,9 @@ class Recovery:
         after the audit row had been written. The rest is left to the next write to the table.
         """
         audited = self.log.settled_transactions()
-        settled = {*audited, *_transactions(sidecar)}
-        incarnation = Incarnation(sidecar.branch_incarnation)
-        for table in sidecar.tables:
+        settled = {*audited, *_transactions(intent)}
+        incarnation = Incarnation(intent.branch_incarnation)
+        for table in intent.tables:
             entry = published_on_lineage(state, table)
             moves = () if entry is None else late_moves(self._datasets, entry)
             is_left_to_others = not is_fresh and are_explained(moves, audited)
@@ -438,13 +438,13 @@ class Recovery:
             if are_explained(moves, settled):
                 put_back(self._repository, self.log, incarnation, entry, moves)
 
-    def _announce_restores(self, sidecar: Sidecar, count: int) -> Sidecar:
+    def _announce_restores(self, intent: Intent, count: int) -> Intent:
         uuids = (
-            *sidecar.restore_transaction_ids,
+            *intent.restore_transaction_ids,
             *(self._repository.clock.uuid() for _ in range(count)),
         )
-        announced = replace(sidecar, restore_transaction_ids=uuids)
-        self._objects.put(sidecar.path, announced.to_json())
+        announced = replace(intent, restore_transaction_ids=uuids)
+        self._objects.put(intent.path, announced.to_json())
         hit("recovery.after_announce")
         return announced
 
@@ -463,30 +463,30 @@ class Recovery:
             restored.append(replace(entry, table_version=landed.version))
         return tuple(restored)
 
-    def _recovery_draft(self, sidecar: Sidecar) -> CommitDraft:
+    def _recovery_draft(self, intent: Intent) -> CommitDraft:
         return CommitDraft(
-            graph_commit_id=sidecar.recovery_commit_id,
+            graph_commit_id=intent.recovery_commit_id,
             operation="recovery",
             actor_id=RECOVERY_ACTOR,
             created_at=self._repository.clock.now_us(),
-            properties={"operation_id": sidecar.operation_id},
+            properties={"operation_id": intent.operation_id},
         )
 
     def _record(
         self,
-        sidecar: Sidecar,
+        intent: Intent,
         kind: RecoveryKind,
         commit_id: str | None,
         outcomes: tuple[TableOutcome, ...],
-    ) -> RecoveryRecord:
-        return RecoveryRecord(
-            operation_id=sidecar.operation_id,
+    ) -> RecoveryAuditRow:
+        return RecoveryAuditRow(
+            operation_id=intent.operation_id,
             graph_commit_id=commit_id,
             recovery_kind=kind,
-            recovery_for_actor=sidecar.actor_id,
-            sidecar_writer_kind=sidecar.writer_kind.value,
+            recovery_for_actor=intent.actor_id,
+            sidecar_writer_kind=intent.writer_kind.value,
             per_table_outcomes=outcomes,
-            transaction_ids=_transactions(sidecar),
+            transaction_ids=_transactions(intent),
             created_at=self._repository.clock.now_us(),
         )
 
@@ -506,10 +506,10 @@ def _entry_seen(seen: TableFacts) -> Entry:
     )
 
 
-def _transactions(sidecar: Sidecar) -> tuple[str, ...]:
+def _transactions(intent: Intent) -> tuple[str, ...]:
     """Return the ids of everything that a write and its recovery have done to tables."""
-    written = (uuid for table in sidecar.tables for uuid in table.transaction_ids)
-    return (*written, *sidecar.restore_transaction_ids)
+    written = (uuid for table in intent.tables for uuid in table.transaction_ids)
+    return (*written, *intent.restore_transaction_ids)
 
 
 def _intended(tables: Sequence[PlannedTable]) -> tuple[TableOutcome, ...]:

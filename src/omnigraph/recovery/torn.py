@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.errors import CorruptError, NotFoundError, OmnigraphError
 from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, MANIFEST, RECOVERIES
-from omnigraph.recovery.audit import RecoveryKind, RecoveryRecord, TableOutcome
+from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, TableOutcome
 from omnigraph.store.errors import CorruptObjectError, DatasetNotFoundError
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.manifest.state import ManifestState
     from omnigraph.recovery.audit import RecoveryLog
-    from omnigraph.recovery.sidecar import Sidecar
+    from omnigraph.recovery.intent import Intent
     from omnigraph.store.records import TornHead
 
 _SYSTEM_TABLES: Final = (RECOVERIES, COMMITS, COMMIT_ACTORS)
@@ -87,7 +87,7 @@ class TornHeads:
     """Finds and removes torn heads of one graph."""
 
     def __init__(
-        self, repository: Repository, log: RecoveryLog, pending: Callable[[], Iterable[Sidecar]]
+        self, repository: Repository, log: RecoveryLog, pending: Callable[[], Iterable[Intent]]
     ) -> None:
         self._repository = repository
         self._datasets = repository.store.datasets
@@ -202,8 +202,8 @@ class TornHeads:
                 return f"tag {pin.name} pins it"
         explained = {
             (table.table_path, table.table_branch)
-            for sidecar in self._pending()
-            for table in sidecar.tables
+            for intent in self._pending()
+            for table in intent.tables
         }
         for table in _owned(before, incarnation):
             if table[1] not in explained and self._has_moved(table):
@@ -234,7 +234,7 @@ class TornHeads:
     def _remove(self, table_key: str, lineage: Lineage, torn: TornHead) -> None:
         name = hashlib.sha256(f"{torn.path}\n{torn.tag}".encode()).hexdigest()[:26]
         self._log.record(
-            RecoveryRecord(
+            RecoveryAuditRow(
                 operation_id=f"torn-{name}",
                 graph_commit_id=None,
                 recovery_kind=RecoveryKind.TORN_HEAD_REMOVED,

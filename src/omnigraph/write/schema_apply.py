@@ -5,7 +5,7 @@
 2. Everything is decided against the state that is read under the lock: only `main` exists, the plan
    is supported, stored rows obey the new rules. A refusal up to here has changed nothing.
 3. Rewritten tables, new tables, names, tombstones and the schema row become visible in one manifest
-   commit under one recovery record. What was read or moved must not have moved meanwhile.
+   commit under one intent record. What was read or moved must not have moved meanwhile.
 4. The schema files are derived from the manifest after the publish, here and at every open.
 5. Hard drops purge old versions last, after the publish; what cannot be purged is a warning.
 """
@@ -29,7 +29,7 @@ from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import MAIN, BranchName, split_table_key
 from omnigraph.recovery import WriterKind
-from omnigraph.recovery.sidecar import Adoption
+from omnigraph.recovery.intent import Adoption
 from omnigraph.schema import compile_stored, plan_schema, read_ir
 from omnigraph.schema.migration.steps import DropProperty, DropType
 from omnigraph.store.records import CleanupRequest

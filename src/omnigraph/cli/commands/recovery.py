@@ -14,7 +14,7 @@ from omnigraph.errors import NotFoundError
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph, PendingRecovery, RecoveryRecord
+    from omnigraph.graph import Graph, PendingRecovery, RecoveryAuditRow
 
 
 @click.group("recovery", cls=ScopedGroup)
@@ -73,14 +73,14 @@ def quarantine(uri: str | None, operation_id: str, confirm: bool, as_json: bool)
     Output(as_json=as_json).result(f"set aside as {aside}", shape)
 
 
-def _line(record: RecoveryRecord) -> str:
+def _line(record: RecoveryAuditRow) -> str:
     tables = ", ".join(
         f"{o.table_key} {o.from_version}→{o.to_version}" for o in record.per_table_outcomes
     )
     return f"{record.operation_id} {record.recovery_kind} {record.sidecar_writer_kind}: {tables}"
 
 
-def _shape(record: RecoveryRecord, graph: Graph) -> dict[str, object]:
+def _shape(record: RecoveryAuditRow, graph: Graph) -> dict[str, object]:
     """Return an audit row together with the commit that settled the operation.
 
     The commit of a branch that has been deleted is gone with it.
@@ -99,17 +99,17 @@ def _shape(record: RecoveryRecord, graph: Graph) -> dict[str, object]:
 
 
 def _pending(each: PendingRecovery) -> dict[str, object]:
-    sidecar = each.sidecar
+    intent = each.intent
     return {
         "operation_id": each.operation_id,
-        "writer_kind": sidecar and sidecar.writer_kind.value,
+        "writer_kind": intent and intent.writer_kind.value,
         "branch": each.branch,
-        "actor_id": sidecar and sidecar.actor_id,
-        "started_at": sidecar and sidecar.started_at,
+        "actor_id": intent and intent.actor_id,
+        "started_at": intent and intent.started_at,
         "verdict": each.verdict.value,
         "datasets": [
             {"type_key": table.table_key, "classification": label.value}
-            for table, label in zip(sidecar.tables if sidecar else (), each.classes, strict=False)
+            for table, label in zip(intent.tables if intent else (), each.classes, strict=False)
         ],
         "problem": each.problem,
     }

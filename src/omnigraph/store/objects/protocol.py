@@ -1,4 +1,4 @@
-"""Small objects under a root: sidecars, leases, staging records, schema files.
+"""Small objects under a root: intent records, leases, staging records, schema files.
 
 1. A reader sees an object whole or not at all; never half of one.
 2. `put_if_absent` succeeds for exactly one of several callers.

@@ -2,7 +2,7 @@
 
     prepare   in parallel with everybody: read, validate, fork, stage. No head moves.
     lock      one writer per branch: settle what a dead predecessor left, look again.
-    phase A   every staged file is there with its size; the recovery record is written.
+    phase A   every staged file is there with its size; the intent record is written.
     phase B   each staged transaction is committed on its table, in order.
     phase C   one manifest commit makes all of it visible, under an id minted in advance.
     phase D   the record is deleted, the lock ends, the caller hears "done".
@@ -31,9 +31,9 @@ from omnigraph.manifest.errors import (
     PublishTimeoutError,
     SchemaApplyInProgressError,
 )
-from omnigraph.recovery import PlannedTable, Recovery, Sidecar, WriterKind
+from omnigraph.recovery import Intent, PlannedTable, Recovery, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
-from omnigraph.recovery.sidecar import SIDECAR_VERSION, Adoption, ForkOrigin
+from omnigraph.recovery.intent import INTENT_VERSION, Adoption, ForkOrigin
 from omnigraph.store.errors import StorageError
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError, put_back_strays
 
@@ -116,7 +116,7 @@ class TableWrite:
 
     @cached_property
     def planned(self) -> PlannedTable:
-        """The table as the recovery record names it."""
+        """The table as the intent record names it."""
         base = self.base
         fork = base is not None and base.is_fork
         return PlannedTable(
@@ -284,14 +284,14 @@ class Committer:
             raise
         for staged in (staged for table in job.tables for staged in table.staged):
             self._datasets.verify_staged_files(staged)
-        sidecar = self._sidecar(job)
+        intent = self._intent(job)
         with self._repository.publisher.staged_ahead(
             job.incarnation, state, draft=job.draft, updates=job.updates
         ) as ahead:
-            self._objects.put_if_absent(sidecar.path, sidecar.to_json())
+            self._objects.put_if_absent(intent.path, intent.to_json())
             hit("recovery.sidecar_write")
-            published = self._run(job, sidecar, lock, revalidate, ahead)
-        self._forget(sidecar)
+            published = self._run(job, intent, lock, revalidate, ahead)
+        self._forget(intent)
         hit("write.sidecar_deleted", writer=job.writer)
         return published
 
@@ -332,7 +332,7 @@ class Committer:
     def _run(
         self,
         job: WriteJob,
-        sidecar: Sidecar,
+        intent: Intent,
         lock: BranchLock,
         revalidate: Revalidate | None,
         ahead: Future[StagedPublish],
@@ -342,8 +342,8 @@ class Committer:
         hit("write.post_phase_b_pre_manifest_commit", writer=job.writer)
         # Without a table there is nothing to confirm, and recovery publishes from the record on: a
         # confirmation that failed would tell the caller of a merge that is done that it is not.
-        if job.tables and mode_of(job.kind, SIDECAR_VERSION) is Mode.CONFIRMED:
-            self._objects.put(sidecar.path, sidecar.confirmed(reached).to_json())
+        if job.tables and mode_of(job.kind, INTENT_VERSION) is Mode.CONFIRMED:
+            self._objects.put(intent.path, intent.confirmed(reached).to_json())
             hit("recovery.sidecar_confirm")
         try:
             lock.check()
@@ -357,7 +357,7 @@ class Committer:
                 ahead=ahead,
             )
         except (CommitSettledError, BranchLockLostError) as error:
-            published = self._settled_elsewhere(job, sidecar, error)
+            published = self._settled_elsewhere(job, intent, error)
         except (BranchGoneError, StorageError, PublishTimeoutError) as error:
             if isinstance(error, OutcomeUnknownError):
                 raise
@@ -368,7 +368,7 @@ class Committer:
         return published
 
     def _settled_elsewhere(
-        self, job: WriteJob, sidecar: Sidecar, error: CommitSettledError | BranchLockLostError
+        self, job: WriteJob, intent: Intent, error: CommitSettledError | BranchLockLostError
     ) -> Published:
         """Say what became of a write that was presumed dead, or raise."""
         commit_id = job.draft.graph_commit_id
@@ -384,7 +384,7 @@ class Committer:
             return Published(commit.manifest_version, commit, entries)
         if state.is_voided(commit_id):
             # What phase B did since then must be put back.
-            self._objects.put(sidecar.path, replace(sidecar, settled=True).to_json())
+            self._objects.put(intent.path, replace(intent, settled=True).to_json())
             raise CommitSettledError(commit_id, is_published=False) from error
         raise WriteUnsettledError(job.operation_id, commit_id, str(error)) from error
 
@@ -401,15 +401,15 @@ class Committer:
                 hit("write.after_first_table", writer=job.writer)
         return reached
 
-    def _forget(self, sidecar: Sidecar) -> None:
+    def _forget(self, intent: Intent) -> None:
         try:
-            self._objects.delete(sidecar.path)
+            self._objects.delete(intent.path)
         except OmnigraphError as error:
             _log.warning("the write is done; its record stays for the next lock: %s", error)
 
-    def _sidecar(self, job: WriteJob) -> Sidecar:
+    def _intent(self, job: WriteJob) -> Intent:
         clock = self._repository.clock
-        return Sidecar(
+        return Intent(
             operation_id=job.operation_id,
             owner_id=self._owner_id,
             started_at=clock.now_us(),

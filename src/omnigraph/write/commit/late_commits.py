@@ -1,4 +1,4 @@
-"""Heads above the published version without a recovery record.
+"""Heads above the published version without an intent record.
 
 They come from a writer or sweeper that was paused, presumed dead, settled, and went on. When the
 audit table knows their transactions, the operation is settled and the table is put back. Otherwise

@@ -43,7 +43,7 @@ from omnigraph.names import BranchName, IllegalNameError
 from omnigraph.recovery.members import Members
 from omnigraph.store.digests import check_word
 
-SIDECAR_VERSION: Final = 2
+INTENT_VERSION: Final = 2
 FOLDER: Final = "__recovery"
 
 _MEMBERS: Final = frozenset(
@@ -85,8 +85,8 @@ class WriterKind(StrEnum):
     OPTIMIZE = "Optimize"
 
 
-class UnreadableSidecarError(CorruptError):
-    """A recovery record cannot be read; it was kept, and its branch is blocked for writing."""
+class UnreadableIntentError(CorruptError):
+    """An intent record cannot be read; it was kept, and its branch is blocked for writing."""
 
     code = "OG-SIDECAR-UNREADABLE"
 
@@ -94,7 +94,7 @@ class UnreadableSidecarError(CorruptError):
         self.path = path
         self.problem = problem
         self.branch = branch
-        super().__init__(f"{path} cannot be read as a recovery record: {problem}")
+        super().__init__(f"{path} cannot be read as an intent record: {problem}")
         operation_id = path.removeprefix(f"{FOLDER}/").removesuffix(".json")
         self.hint = (
             "upgrade omnigraph, or, after a look,"
@@ -171,8 +171,8 @@ class Adoption:
 
 
 @dataclass(frozen=True)
-class Sidecar:
-    """A recovery record in memory."""
+class Intent:
+    """An intent record in memory."""
 
     operation_id: str
     owner_id: str
@@ -194,7 +194,7 @@ class Sidecar:
     tombstones: tuple[str, ...] = ()
     schema: AcceptedSchema | None = None
     adopted: tuple[Adoption, ...] = ()
-    schema_version: int = SIDECAR_VERSION
+    schema_version: int = INTENT_VERSION
 
     @property
     def path(self) -> str:
@@ -212,42 +212,42 @@ class Sidecar:
         """On whose behalf the write runs."""
         return self.commit.actor_id
 
-    def confirmed(self, versions: Mapping[str, int]) -> Sidecar:
+    def confirmed(self, versions: Mapping[str, int]) -> Intent:
         """Return the record with the versions that every table has reached."""
         tables = [replace(t, confirmed_version=versions[t.table_key]) for t in self.tables]
         return replace(self, tables=tuple(tables))
 
     def to_json(self) -> bytes:
         """Return the stored form."""
-        form = _sidecar_json(self)
+        form = _intent_json(self)
         return orjson.dumps({**form, "check": _check(form)}, option=orjson.OPT_INDENT_2)
 
 
-def read_sidecar(path: str, data: bytes) -> Sidecar:
+def read_intent(path: str, data: bytes) -> Intent:
     """Read a stored record of version 1 or 2."""
     try:
         form = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         problem = f"it is not JSON ({error})"
-        raise UnreadableSidecarError(path, problem, _branch_in(data)) from error
+        raise UnreadableIntentError(path, problem, _branch_in(data)) from error
     if not isinstance(form, dict):
-        raise UnreadableSidecarError(path, "it is not a JSON object")
+        raise UnreadableIntentError(path, "it is not a JSON object")
     branch = _legal_branch(form.get("branch"))
     version = form.get("schema_version")
-    if version not in (1, SIDECAR_VERSION):
-        problem = f"its version is {version}, known are 1 and {SIDECAR_VERSION}"
-        raise UnreadableSidecarError(path, problem, branch)
-    if version == SIDECAR_VERSION and not _is_whole(form):
-        raise UnreadableSidecarError(path, "its members are not what was written", branch)
+    if version not in (1, INTENT_VERSION):
+        problem = f"its version is {version}, known are 1 and {INTENT_VERSION}"
+        raise UnreadableIntentError(path, problem, branch)
+    if version == INTENT_VERSION and not _is_whole(form):
+        raise UnreadableIntentError(path, "its members are not what was written", branch)
     try:
-        found = _sidecar(Members(form))
+        found = _intent(Members(form))
     except ValueError as error:
-        raise UnreadableSidecarError(path, f"a member is wrong ({error})", branch) from error
+        raise UnreadableIntentError(path, f"a member is wrong ({error})", branch) from error
     if branch is None:
-        raise UnreadableSidecarError(path, f"{found.branch!r} is no branch")
+        raise UnreadableIntentError(path, f"{found.branch!r} is no branch")
     if found.path != path:
         problem = f"it is the record of another operation, {found.operation_id!r}"
-        raise UnreadableSidecarError(path, problem, branch)
+        raise UnreadableIntentError(path, problem, branch)
     return found
 
 
@@ -282,7 +282,7 @@ def _check(form: Mapping[str, Any]) -> str:
 # -- the stored form -------------------------------------------------------------------------------
 
 
-def _sidecar_json(record: Sidecar) -> dict[str, Any]:
+def _intent_json(record: Intent) -> dict[str, Any]:
     form: dict[str, Any] = {
         "schema_version": record.schema_version,
         "operation_id": record.operation_id,
@@ -361,10 +361,10 @@ def _commit_json(draft: CommitDraft) -> dict[str, Any]:
     return form | {name: value for name, value in optional.items() if value}
 
 
-def _sidecar(form: Members) -> Sidecar:
+def _intent(form: Members) -> Intent:
     operation_id, branch = form.text("operation_id"), form.text("branch")
     schema = form.optional_inner("schema")
-    return Sidecar(
+    return Intent(
         schema_version=form.number("schema_version"),
         operation_id=operation_id,
         owner_id=form.text("owner_id", ""),
@@ -408,7 +408,7 @@ _OPERATIONS: Final = {
 
 
 def _commit(form: Members) -> Members:
-    if "commit" in form.form or form.number("schema_version") >= SIDECAR_VERSION:
+    if "commit" in form.form or form.number("schema_version") >= INTENT_VERSION:
         return form.inner("commit")
     return Members(
         {
@@ -491,12 +491,12 @@ def _entry(form: Members) -> Entry:
 
 __all__ = [
     "FOLDER",
-    "SIDECAR_VERSION",
+    "INTENT_VERSION",
     "Adoption",
     "ForkOrigin",
+    "Intent",
     "PlannedTable",
-    "Sidecar",
-    "UnreadableSidecarError",
+    "UnreadableIntentError",
     "WriterKind",
-    "read_sidecar",
+    "read_intent",
 ]

@@ -1,4 +1,4 @@
-"""The recovery record on disk."""
+"""The intent record on disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from omnigraph.manifest import CommitDraft, Entry, Registration
 from omnigraph.manifest.rows import AcceptedSchema
-from omnigraph.recovery.sidecar import (
+from omnigraph.recovery.intent import (
     ForkOrigin,
+    Intent,
     PlannedTable,
-    Sidecar,
-    UnreadableSidecarError,
+    UnreadableIntentError,
     WriterKind,
-    read_sidecar,
+    read_intent,
 )
 from support.json_damage import exchanged, places
 
@@ -24,8 +24,8 @@ FORK = ForkOrigin(None, 7)
 ENTRY = Entry("node:Person", "nodes/a", "draft.01J", 7, 12, 100, "draft.01X")
 
 
-def full_record() -> Sidecar:
-    return Sidecar(
+def full_record() -> Intent:
+    return Intent(
         operation_id="01OP",
         owner_id="01OWNER",
         started_at=123,
@@ -67,7 +67,7 @@ def full_record() -> Sidecar:
 
 def test_a_record_survives_the_way_to_disk_and_back() -> None:
     record = full_record()
-    assert read_sidecar(record.path, record.to_json()) == record
+    assert read_intent(record.path, record.to_json()) == record
 
 
 def test_the_stored_members_have_the_names_that_operators_and_other_releases_read() -> None:
@@ -101,7 +101,7 @@ def test_the_stored_members_have_the_names_that_operators_and_other_releases_rea
 
 def test_optional_members_are_left_out_when_they_say_nothing() -> None:
     record = full_record()
-    bare = Sidecar(
+    bare = Intent(
         **{
             **vars(record),
             "expected_head": None,
@@ -124,7 +124,7 @@ def test_optional_members_are_left_out_when_they_say_nothing() -> None:
         "schema",
     }
     assert optional & set(form) == set()
-    assert read_sidecar(bare.path, bare.to_json()) == bare
+    assert read_intent(bare.path, bare.to_json()) == bare
 
 
 def test_a_record_of_the_first_version_is_read() -> None:
@@ -144,7 +144,7 @@ def test_a_record_of_the_first_version_is_read() -> None:
         ],
         "commit": {"graph_commit_id": "01C", "operation": "load", "created_at": 1},
     }
-    record = read_sidecar("__recovery/01OP.json", orjson.dumps(form))
+    record = read_intent("__recovery/01OP.json", orjson.dumps(form))
     assert record.schema_version == 1
     assert record.branch_incarnation == "main"
     assert record.tables[0].transaction_ids == ()
@@ -166,15 +166,15 @@ def test_a_record_of_the_first_version_is_read() -> None:
 def test_an_unreadable_record_names_the_file_and_the_branch_if_it_can(
     data: bytes, problem: str, branch: str | None
 ) -> None:
-    with pytest.raises(UnreadableSidecarError) as caught:
-        read_sidecar("__recovery/01OP.json", data)
+    with pytest.raises(UnreadableIntentError) as caught:
+        read_intent("__recovery/01OP.json", data)
     assert problem in str(caught.value)
     assert "__recovery/01OP.json" in str(caught.value)
     assert "omnigraph recovery quarantine 01OP --confirm" in str(caught.value.hint)
     assert caught.value.branch == branch
 
 
-def unchecked(record: Sidecar) -> dict[str, Any]:
+def unchecked(record: Intent) -> dict[str, Any]:
     """Return the stored form as releases wrote it whose records had no check."""
     form: dict[str, Any] = orjson.loads(record.to_json())
     del form["check"]
@@ -190,9 +190,9 @@ def test_a_record_with_a_member_of_another_shape_is_unreadable_or_still_a_record
     for place in places(form):
         for wrong in WRONG:
             data = orjson.dumps(exchanged(form, place, wrong))
-            with suppress(UnreadableSidecarError):
-                found = read_sidecar(record.path, data)
-                assert read_sidecar(record.path, found.to_json()).tables == found.tables
+            with suppress(UnreadableIntentError):
+                found = read_intent(record.path, data)
+                assert read_intent(record.path, found.to_json()).tables == found.tables
 
 
 @pytest.mark.parametrize(
@@ -211,15 +211,15 @@ def test_a_path_that_is_none_of_a_dataset_makes_a_record_unreadable(
 ) -> None:
     record = full_record()
     data = orjson.dumps(exchanged(unchecked(record), place, path))
-    with pytest.raises(UnreadableSidecarError, match=str(place[-1])) as caught:
-        read_sidecar(record.path, data)
+    with pytest.raises(UnreadableIntentError, match=str(place[-1])) as caught:
+        read_intent(record.path, data)
     assert record.path in str(caught.value)
     assert caught.value.branch == "draft"
 
 
 def test_a_record_under_the_name_of_another_operation_is_unreadable() -> None:
-    with pytest.raises(UnreadableSidecarError, match="another operation"):
-        read_sidecar("__recovery/01OTHER.json", full_record().to_json())
+    with pytest.raises(UnreadableIntentError, match="another operation"):
+        read_intent("__recovery/01OTHER.json", full_record().to_json())
 
 
 def test_no_flipped_bit_is_taken_for_what_was_written() -> None:
@@ -229,7 +229,7 @@ def test_no_flipped_bit_is_taken_for_what_was_written() -> None:
         for bit in range(8):
             flipped = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
             try:
-                read = read_sidecar(record.path, flipped)
-            except UnreadableSidecarError:
+                read = read_intent(record.path, flipped)
+            except UnreadableIntentError:
                 continue
             assert read == record, f"byte {place}, bit {bit}"
