@@ -7,9 +7,9 @@ append atomic with the other. Rounds alternate. The bar is a ratio of 2.5 at the
 Flushes and processor time per write are shown beside, because they do not depend on what else the
 machine does.
 
-Then: what automatic upkeep costs the writes beside it; a key lookup after a thousand one-row writes
-without any call of maintenance, against the same table when it was fresh; a write after a thousand
-commits against one on the fresh graph.
+Then: what automatic maintenance costs the writes beside it; a key lookup after a thousand one-row
+writes without any call of maintenance, against the same table when it was fresh; a write after a
+thousand commits against one on the fresh graph.
 
 The last table says where the time of one mutation goes: the phases are timed in a run of their own,
 because timing costs time.
@@ -100,7 +100,7 @@ def knows_rows(first: int, count: int, schema: pa.Schema) -> pa.Table:
 
 
 def make_graph(folder: str) -> Graph:
-    """Make the graph with its rows and the indexes that upkeep would have built."""
+    """Make the graph with its rows and the indexes that maintenance would have built."""
     graph = Graph.init(f"{folder}/graph", SCHEMA)
     catalog = graph.catalog()
     person = catalog.node_types["Person"].arrow_schema
@@ -313,14 +313,14 @@ def main() -> None:
         print(peer.row(peer))
         print(ours.row(peer))
         graph.close()
-        _print_upkeep(folder)
+        _print_maintenance(folder)
         _print_history(folder)
         _print_kinds(folder)
         _print_phases(folder)
 
 
-def _print_upkeep(folder: str) -> None:
-    """Compare writes with and without upkeep beside them, in turns."""
+def _print_maintenance(folder: str) -> None:
+    """Compare writes with and without maintenance beside them, in turns."""
     sides = {}
     for label, enabled in (("without upkeep", False), ("with upkeep", True)):
         make_graph(f"{folder}/{label}").close()

@@ -17,8 +17,8 @@ import lance
 
 from omnigraph import Graph
 from omnigraph.manifest import CommitDraft, Repository, Requirements, Updates
+from omnigraph.manifest.compact import compact_manifest, needs_tidying
 from omnigraph.manifest.layout import MAIN_INCARNATION
-from omnigraph.manifest.tidy import needs_tidying, tidy
 from support.s3 import S3Server, serve_s3
 
 ROUNDS = 11
@@ -46,11 +46,11 @@ def publish_one(repository: Repository) -> None:
 
 
 def grow(repository: Repository, commits: int) -> None:
-    """Publish so many commits, tidying as small writes do."""
+    """Publish so many commits, compaction as small writes do."""
     for _ in range(commits):
         publish_one(repository)
         if needs_tidying(repository.reader, MAIN_INCARNATION):
-            tidy(repository.store.datasets, repository.reader, MAIN_INCARNATION)
+            compact_manifest(repository.store.datasets, repository.reader, MAIN_INCARNATION)
 
 
 def median_ms(act: Callable[[int], object], rounds: int = ROUNDS) -> float:

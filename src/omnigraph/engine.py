@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from omnigraph.changes.selection import Selection
-    from omnigraph.maintenance.workers import UpkeepWorkers
+    from omnigraph.maintenance.workers import MaintenanceWorkers
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.merge.workers import MergeWorkers
     from omnigraph.write.commit.committer import Committer
@@ -136,9 +136,9 @@ class BulkEngine(Protocol):
         """Return what differs between two snapshots as a table of the engine's own."""
         ...
 
-    def upkeep_workers(
+    def maintenance_workers(
         self, repository: Repository, *, session: object | None, shows_progress: bool
-    ) -> AbstractContextManager[UpkeepWorkers]:
+    ) -> AbstractContextManager[MaintenanceWorkers]:
         """Lend workers that rewrite fragments and build index segments for one run."""
         ...
 

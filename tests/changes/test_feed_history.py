@@ -1,9 +1,9 @@
 """A long history, followed by readers that stop, restart and fall behind, against a model.
 
-Two branches are written, merged both ways, deleted and made again; upkeep and cleanup run between.
-Readers keep nothing but a cursor or a page token, as text, and use a new handle for most pages.
-What they are told is the model's history, commit by commit, or a typed gap; and a cursor stands
-only where the model has a commit.
+Two branches are written, merged both ways, deleted and made again; maintenance and cleanup run
+between. Readers keep nothing but a cursor or a page token, as text, and use a new handle for most
+pages. What they are told is the model's history, commit by commit, or a typed gap; and a cursor
+stands only where the model has a commit.
 """
 
 from __future__ import annotations

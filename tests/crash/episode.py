@@ -232,12 +232,12 @@ class Episode:
                 other.tag_create(name)
                 self.tags[name] = world.content()["main"]
             if self.chance.random() < 0.3:
-                self._acknowledge_upkeep(other.optimize().commit)
+                self._acknowledge_maintenance(other.optimize().commit)
             keep = self.chance.choice((1, 2, 10))
             other.cleanup(keep_versions=keep, orphan_age_s=orphan_age_s, confirm=True)
         self.story.append(f"cleaned up by another process, keep {keep}, {days} days on")
 
-    def _acknowledge_upkeep(self, commit: GraphCommit | None) -> None:
+    def _acknowledge_maintenance(self, commit: GraphCommit | None) -> None:
         if commit is not None:
             self.commits["main"].add(commit.graph_commit_id)
 

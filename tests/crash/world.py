@@ -194,7 +194,7 @@ class Workload:
             after.changes[form["branch"]] += 1
         return Operation(form, after)
 
-    # -- branches and upkeep ----------------------------------------------------------------------
+    # -- branches and maintenance ------------------------------------------------------------------
 
     def _branch(self, world: World) -> str:
         """Draw a branch, seldom one that others were cut from, so that those can be merged."""

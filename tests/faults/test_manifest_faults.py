@@ -151,7 +151,7 @@ def check_recorded(place: Place, graph: Graph) -> None:
     assert set(recorded) >= {commit.graph_commit_id for commit in graph.list_commits("main")}
 
 
-def heal(repository: Repository) -> None:
+def recover(repository: Repository) -> None:
     """Put tables back that a writer has moved and not published, as recovery does."""
     datasets = repository.store.datasets
     for incarnation in repository.branches.incarnations():
@@ -196,7 +196,7 @@ def test_an_operation_happens_wholly_or_not_at_all(
         elif error is not None and done[-1]:
             assert isinstance(error, OutcomeUnknownError), f"refused and done: {error}"
         if not done[-1]:
-            heal(repository_of(graph))
+            recover(repository_of(graph))
             operation.run(repository_of(graph))
             assert operation.is_done(place.open())
         check_whole(place.open())

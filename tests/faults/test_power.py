@@ -34,7 +34,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
 
 def durable_graph(place: Place, branch: str) -> tuple[Store, Graph]:
     # In one order, so that a phase has an end at which everything before it is flushed.
-    store = replace(connect(place.uri, durability="full"), beside=Inline())
+    store = replace(connect(place.uri, durability="full"), background=Inline())
     return store, unswept(store, branch)
 
 

@@ -62,7 +62,7 @@ QUICK = [job for job in JOBS if job.name not in ("merge forward", "merge and del
 
 @pytest.mark.parametrize("job", QUICK, ids=lambda job: job.name)
 def test_a_fault_from_the_record_on_leaves_all_or_nothing(archives: Archives, job: Job) -> None:
-    """The faults take locks; the long sweep has each of them at every effect."""
+    """The faults take turns; the long sweep has each of them at every effect."""
     places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     faults = itertools.cycle(FAULTS)
@@ -100,7 +100,7 @@ ON_S3 = [
 
 
 def rotating_plans(offset: int) -> Iterator[FaultPlan]:
-    """Yield a plan for every effect until none fires; the faults take locks."""
+    """Yield a plan for every effect until none fires; the faults take turns."""
     for number in range(1, 200):
         plan = FaultPlan(at=number, mode=FAULTS[(number + offset) % len(FAULTS)])
         yield plan
@@ -265,14 +265,14 @@ def dead_write(swept: Sweep, place: Place, effects_after_record: int) -> str:
     return operation_id
 
 
-def heal(place: Place, plan: FaultPlan) -> None:
+def recover(place: Place, plan: FaultPlan) -> None:
     """Open a graph on storage that is under a plan."""
     with suppress(SimulatedDeath, OmnigraphError):
         open_repository(
             faulty(place.store(), plan),
             SystemClock(),
             mode=OpenMode.READ_WRITE,
-            heal=lambda repository: Recovery(repository).sweep(),
+            sweep=lambda repository: Recovery(repository).sweep(),
         )
 
 
@@ -286,7 +286,7 @@ def check_recovery_faults(
     for plan in plans:
         place = next(places)
         operation_id = dead_write(swept, place, STATES[state][1])
-        heal(place, plan)
+        recover(place, plan)
         try:
             outcomes.add(
                 swept.check(place, audited=[operation_id], error=SimulatedDeath("the writer"))
@@ -301,14 +301,14 @@ def check_recovery_faults(
 def test_a_fault_in_the_recovery_is_finished_by_the_next_one(
     archives: Archives, state: str
 ) -> None:
-    """The faults take locks; the long sweep has each of them at every effect."""
+    """The faults take turns; the long sweep has each of them at every effect."""
     job = JOBS_BY_NAME[STATES[state][0]]
     places = archives.of(job).places()
     swept = Sweep.measured(job, next(places))
     place = next(places)
     dead_write(swept, place, STATES[state][1])
     whole = FaultPlan()
-    heal(place, whole)
+    recover(place, whole)
     assert any(effect.path.startswith(FOLDER) for effect in whole.effects)
     plans = [
         FaultPlan(at=effect.number, mode=FAULTS[effect.number % len(FAULTS)])

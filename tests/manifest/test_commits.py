@@ -30,7 +30,7 @@ def test_a_record_survives_its_stored_form() -> None:
 
 
 @pytest.mark.parametrize("operation", ["optimize", "ensure_indices", "recovery", "repair"])
-def test_upkeep_is_maintenance(operation: str) -> None:
+def test_maintenance_is_maintenance(operation: str) -> None:
     assert commit("C1", operation=operation).is_maintenance
 
 

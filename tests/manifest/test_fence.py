@@ -8,8 +8,8 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.manifest import CommitDraft, Repository, Requirements, Updates
+from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
-from omnigraph.manifest.tidy import tidy
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StaleBaseError
 from omnigraph.store.records import CleanupRequest, CommittedRange, StagedTransaction
@@ -110,21 +110,21 @@ def test_a_late_tidying_is_refused_although_everything_in_between_was_removed(
 
     def others_write_and_clean_up() -> None:
         publish(rival, 5)
-        assert tidy_unlocked(rival)
+        assert compact_unlocked(rival)
         publish(rival, 1)
         remove_all_but_the_head(rival, MAIN_INCARNATION)
 
     held = _Held(repository, others_write_and_clean_up)
-    assert not tidy(repository, MAIN_INCARNATION)
+    assert not compact_manifest(repository, MAIN_INCARNATION)
     assert len(held.refused) == 1
     assert len(place.open().list_commits()) == 10
 
 
-def tidy_unlocked(repository: Repository) -> bool:
+def compact_unlocked(repository: Repository) -> bool:
     """Tidy as the process does that took the lock over from a paused owner."""
-    from omnigraph.manifest.tidy import _tidy_locked
+    from omnigraph.manifest.compact import _compact_locked
 
-    return _tidy_locked(repository, MAIN_INCARNATION, None)
+    return _compact_locked(repository, MAIN_INCARNATION, None)
 
 
 def test_the_fence_stays_where_it_is(graph: Graph) -> None:
@@ -134,13 +134,13 @@ def test_the_fence_stays_where_it_is(graph: Graph) -> None:
     graph.tag_create("v1")
     graph.apply_schema(graph.schema_source() + "node Later { name: String @key }\n")
     publish(repository, 5)
-    assert tidy(repository, MAIN_INCARNATION)
+    assert compact_manifest(repository, MAIN_INCARNATION)
     publish(repository, 5)
     graph.optimize()
     graph.branch_create("dev")
     dev = repository.branches.resolve(BranchName("dev"))
     publish(repository, 3, dev)
-    assert tidy(repository, dev)
+    assert compact_manifest(repository, dev)
     assert repository.reader.latest(MAIN_INCARNATION).fence == fence
     assert repository.reader.latest(dev).fence == fence
 

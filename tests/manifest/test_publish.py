@@ -372,14 +372,14 @@ def publisher_on(store: Store, repository: Repository) -> Publisher:
         datasets=store.datasets,
         reader=repository.reader,
         clock=ManualClock(),
-        beside=store.beside,
+        background=store.background,
     )
 
 
 def interrupted(repository: Repository, event: Callable[[], None], times: int = 1) -> Publisher:
     datasets: DatasetStore = Interrupted(repository.store.datasets, event, times)  # type: ignore[assignment]  # stands in for one
     return Publisher(
-        datasets=datasets, reader=repository.reader, clock=ManualClock(), beside=Inline()
+        datasets=datasets, reader=repository.reader, clock=ManualClock(), background=Inline()
     )
 
 
@@ -440,7 +440,7 @@ def test_a_publish_staged_ahead_is_used_only_on_the_state_that_it_was_made_from(
     mine = draft(repository)
     updates = Updates(rows=(voided_row("DEAD", "OP"),))
     state = publisher.require(MAIN_INCARNATION, Requirements())
-    with publisher.staged_ahead(MAIN_INCARNATION, state, draft=mine, updates=updates) as ahead:
+    with publisher.prestage(MAIN_INCARNATION, state, draft=mine, updates=updates) as ahead:
         written = len(counting.effects)
         if is_overtaken:
             move(other, CITY)
@@ -468,7 +468,7 @@ def test_a_publish_whose_rows_could_not_be_staged_ahead_stages_them_itself(
     publisher = publisher_on(store, repository)
     mine = draft(repository)
     state = publisher.require(MAIN_INCARNATION, Requirements())
-    with publisher.staged_ahead(MAIN_INCARNATION, state, draft=mine, updates=Updates()) as ahead:
+    with publisher.prestage(MAIN_INCARNATION, state, draft=mine, updates=Updates()) as ahead:
         assert ahead.exception() is not None
         publisher.publish(
             MAIN_INCARNATION,
@@ -480,7 +480,7 @@ def test_a_publish_whose_rows_could_not_be_staged_ahead_stages_them_itself(
     assert head(repository).is_published(mine.graph_commit_id)
 
 
-def test_upkeep_of_the_manifest_may_come_in_between(place: Place) -> None:
+def test_maintenance_of_the_manifest_may_come_in_between(place: Place) -> None:
     """Lance moves the commit over it; the record says where it really is."""
     graph = place.init()
     repository = repository_of(graph)

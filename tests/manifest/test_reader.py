@@ -6,6 +6,7 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.manifest import Repository
+from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.errors import (
     BranchGoneError,
     GraphNotFoundError,
@@ -14,7 +15,6 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.tidy import tidy
 from omnigraph.names import BranchName
 from omnigraph.store.records import DatasetVersion
 from support.places import CITY, PERSON, Place, add, repository_of
@@ -38,7 +38,7 @@ def set_metadata(repository: Repository, incarnation: Incarnation, value: str) -
 def test_a_state_read_on_top_of_another_is_the_state_read_whole(
     local_place: Place, seed: int
 ) -> None:
-    """Publishes, tags, tidying and settings in random order, on `main` and on a branch."""
+    """Publishes, tags, compaction and settings in random order, on `main` and on a branch."""
     graph = local_place.init()
     graph.branch_create("dev")
     repository = repository_of(graph)
@@ -54,7 +54,7 @@ def test_a_state_read_on_top_of_another_is_the_state_read_whole(
         elif kind == "untag" and graph.tag_list():
             graph.tag_delete(chance.choice(graph.tag_list()).name)
         elif kind == "tidy":
-            tidy(repository, incarnation)
+            compact_manifest(repository, incarnation)
         else:
             set_metadata(repository, incarnation, str(step))
         for one in incarnations:

@@ -95,7 +95,7 @@ def broken(graph: Graph, plan: FaultPlan) -> Tags:
         datasets=store.datasets,
         reader=repository.reader,
         clock=repository.clock,
-        beside=store.beside,
+        background=store.background,
     )
     return Tags(
         datasets=store.datasets,

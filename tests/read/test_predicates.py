@@ -146,12 +146,12 @@ def test_a_number_that_arrives_with_the_request_compares_by_value(
     kind = PropType(Scalar.I64 if is_whole else Scalar.F64)
     bindings = Bindings(Params((ParamValue("p", kind, value),)), 0)
     predicate = Compare(column(name), operator, ParameterValue("p", kind))
-    beside: Any = value
+    background: Any = value
     if name == "f" and not (isinstance(value, float) and math.isnan(value)):
         with np.errstate(over="ignore"):
             rounded = float(np.float32(value))
-        beside = value if math.isinf(rounded) and not math.isinf(value) else rounded
-    expected = [holds(each, operator, beside) for each in python_column(name)]
+        background = value if math.isinf(rounded) and not math.isinf(value) else rounded
+    expected = [holds(each, operator, background) for each in python_column(name)]
     assert evaluate(predicate, TABLE, bindings).to_pylist() == expected
 
 

@@ -1,4 +1,4 @@
-"""Many readers beside a writer and upkeep: every answer belongs to exactly one commit.
+"""Many readers beside a writer and maintenance: every answer belongs to exactly one commit.
 
 Each commit moves money between accounts, counts itself in a ledger and adds one edge. So in every
 commit the sum of all balances is the same, and the ledger says how many edges there are.
@@ -153,11 +153,11 @@ def bank(tmp_path: Path) -> Iterator[Bank]:
 def test_every_answer_belongs_to_exactly_one_commit(bank: Bank, duration_s: int) -> None:
     with ThreadPoolExecutor(READERS + 2) as pool:
         writer = pool.submit(bank.until_stopped, bank.write, 1)
-        upkeep = pool.submit(bank.until_stopped, bank.optimize, 2)
+        maintenance = pool.submit(bank.until_stopped, bank.optimize, 2)
         readers = [pool.submit(bank.until_stopped, bank.read, 10 + n) for n in range(READERS)]
         bank.stopped.wait(duration_s)
         bank.stopped.set()
-        commits, runs = writer.result(), upkeep.result()
+        commits, runs = writer.result(), maintenance.result()
         reads = sum(reader.result() for reader in readers)
     assert commits >= 1
     assert runs >= 1

@@ -172,7 +172,7 @@ def test_a_sweeper_that_announces_after_another_has_settled_leaves_no_riddle(
             paused,
             SystemClock(),
             mode=OpenMode.READ_WRITE,
-            heal=lambda repository: Recovery(repository).sweep(),
+            sweep=lambda repository: Recovery(repository).sweep(),
         )
     failpoints.disarm()
     graph = place.open()

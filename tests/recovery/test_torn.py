@@ -161,7 +161,7 @@ ACTS: dict[str, Callable[[Graph], object]] = {
 def test_a_torn_manifest_of_a_branch_does_not_disturb_who_opens_another_one(
     place: Place, act: str
 ) -> None:
-    """No record leads to it: upkeep of the manifest itself was cut off."""
+    """No record leads to it: maintenance of the manifest itself was cut off."""
     graph = place.open()
     graph.branch_create("dev")
     graph.mutate('query q() { insert City { name: "kiel" } }', branch="dev")
@@ -296,8 +296,8 @@ def open_under(place: Place, plan: FaultPlan) -> None:
         faulty(place.store(), plan),
         SystemClock(),
         mode=OpenMode.READ_WRITE,
-        mend=lambda repository: Recovery(repository).mend(),
-        heal=lambda repository: Recovery(repository).sweep(),
+        drop_torn=lambda repository: Recovery(repository).drop_torn(),
+        sweep=lambda repository: Recovery(repository).sweep(),
     )
 
 

@@ -266,13 +266,13 @@ def open_graph(
         store,
         clock,
         mode=mode,
-        mend=lambda repository: Recovery(repository).mend(),
-        heal=lambda repository: Recovery(repository).sweep(),
+        drop_torn=lambda repository: Recovery(repository).drop_torn(),
+        sweep=lambda repository: Recovery(repository).sweep(),
         branch_locks=_branch_locks(life, store, clock, kind),
     )
     if mode is OpenMode.READ_WRITE:
-        repository.branches.mend = Recovery(repository).mend_branch
-        Recovery(repository).mend_branch(MAIN_INCARNATION)
+        repository.branches.drop_torn = Recovery(repository).drop_torn_branch
+        Recovery(repository).drop_torn_branch(MAIN_INCARNATION)
     return Graph(repository, mode=mode, incarnation=MAIN_INCARNATION, auto_optimize=False)
 
 

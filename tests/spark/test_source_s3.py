@@ -1,4 +1,4 @@
-"""The data source on an object store: reading, filters, writing, changes, upkeep and merges."""
+"""The data source on an object store: reads, filters, writes, changes, maintenance, merges."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_write_is_one_commit_and_leaves_nothing_beside_it(place: Place, server
     assert [one.path for one in graph._repository.store.objects.list("__staging")] == []
 
 
-def test_upkeep_and_merges_run_as_tasks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_and_merges_run_as_tasks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = filled(place, rows=4)
     graph.branch_create("draft")
     fresh = {"type": "Person", "data": {"name": "new", "age": 9}}

@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from omnigraph.store.background import Beside, Inline, InThreads
+from omnigraph.store.background import Background, Inline, InThreads
 
 
 @pytest.mark.parametrize("beside", [InThreads(), Inline()], ids=["threads", "lock"])
-def test_an_answer_and_an_error_are_there_for_whoever_waits(beside: Beside) -> None:
-    assert beside.start(lambda: 7).result() == 7
+def test_an_answer_and_an_error_are_there_for_whoever_waits(background: Background) -> None:
+    assert background.start(lambda: 7).result() == 7
     with pytest.raises(ZeroDivisionError):
-        beside.start(lambda: 1 // 0).result()
+        background.start(lambda: 1 // 0).result()
 
 
 def test_threads_let_the_caller_go_on() -> None:
@@ -37,6 +37,6 @@ def test_in_lock_is_over_when_it_returns_and_death_is_not_put_off() -> None:
 
 
 def test_calls_are_made_here_when_no_thread_can_be_started() -> None:
-    beside = InThreads()
-    beside._pool.shutdown()
-    assert beside.start(threading.get_ident).result() == threading.get_ident()
+    background = InThreads()
+    background._pool.shutdown()
+    assert background.start(threading.get_ident).result() == threading.get_ident()

@@ -782,9 +782,9 @@ def test_blobs_survive_compaction(tmp_path: Path) -> None:
     assert len(head.get_fragments()) == 1
     found = head.read_blobs("content", ids=list(range(10)), preserve_order=True)
     assert [data for _, data in found] == contents + contents
-    beside = [path for path in (Path(dataset.uri) / "data").iterdir() if path.is_dir()]
+    background = [path for path in (Path(dataset.uri) / "data").iterdir() if path.is_dir()]
     names = {str(file.path) for fragment in head.get_fragments() for file in fragment.data_files()}
-    assert {f"{path.name}.lance" for path in beside} >= names, "large values lie beside the rows"
+    assert {f"{path.name}.lance" for path in background} >= names, "large values lie apart"
 
 
 # Files

@@ -173,7 +173,7 @@ def by_kind(files: Mapping[str, bytes]) -> dict[str, list[str]]:
 
 
 def damages(files: Mapping[str, bytes], count: int, seed: int) -> list[Damaged]:
-    """Choose damages: kinds of files and of damage take locks, the files come by chance."""
+    """Choose damages: kinds of files and of damage take turns, the files come by chance."""
     chance = random.Random(seed)
     kinds = by_kind(files)
     branch_locks = [(kind, damage) for kind in sorted(kinds) for damage in DamageKind]

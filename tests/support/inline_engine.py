@@ -37,7 +37,7 @@ class InlineEngine(SparkEngine):
             yield replace(workers, tuning=SMALL)
 
     @contextmanager
-    def upkeep_workers(
+    def maintenance_workers(
         self, repository: Repository, *, session: object | None, shows_progress: bool
     ) -> Iterator[SparkWorkers]:
         del session, shows_progress

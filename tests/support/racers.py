@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from omnigraph.errors import ConflictError
 from omnigraph.manifest import CommitDraft, Repository, Requirements, Updates
-from omnigraph.manifest.tidy import tidy
+from omnigraph.manifest.compact import compact_manifest
 from omnigraph.names import BranchName
 from support.places import CITY, PERSON, Place
 from support.writer import append, people
@@ -50,7 +50,7 @@ def race(repository: Repository, name: str, kind: str, count: int) -> Outcome:
         if number % TIDY_EVERY == TIDY_EVERY - 1:
             branch = name if kind == "own branch" else "main"
             incarnation = repository.branches.resolve(BranchName(branch))
-            tidy(repository, incarnation)
+            compact_manifest(repository, incarnation)
     return outcome
 
 

@@ -26,7 +26,7 @@ from support.places import Place, repository_of, tree
 from support.sweep_jobs import ANOTHER, Job, Scene, prepare
 
 Content = dict[str, object]
-"""What a graph says: its schema, the rows of each table and, for upkeep, their physical form."""
+"""What a graph says: schema, rows of each table and, for maintenance, their physical form."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from omnigraph.maintenance.background import (
     URGENT_COMMITS,
     tail_to_compact,
 )
-from omnigraph.maintenance.optimize import Upkeep
+from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest.layout import COMMITS, MANIFEST
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.records import FragmentInfo
@@ -207,7 +207,7 @@ def test_a_failure_to_tidy_up_never_reaches_a_writer(
     def broken(*_: object, **__: object) -> None:
         raise StorageUnavailableError(path="x", reason="injected")
 
-    monkeypatch.setattr(Upkeep, "compact_tail", broken)
+    monkeypatch.setattr(Maintenance, "compact_tail", broken)
     graph = place.init()
     for number in range(2 * impatient):
         write(graph, number)

@@ -43,8 +43,8 @@ class History:
     def step(self) -> None:
         writes = [self.write] * 3
         refs = [self.cut, self.drop, self.tag, self.untag]
-        upkeep = [self.optimize, self.clean, self.reshape, self.look]
-        act = self.chance.choice([*writes, *refs, *upkeep])
+        maintenance = [self.optimize, self.clean, self.reshape, self.look]
+        act = self.chance.choice([*writes, *refs, *maintenance])
         act()
 
     @property
@@ -144,7 +144,7 @@ class History:
 
 def play(place: Place, seed: int) -> None:
     history = History(place, random.Random(seed))
-    # Tidying up behind writes must have ended before the folder goes.
+    # Compaction up behind writes must have ended before the folder goes.
     with ExitStack() as stack:
         for handle in history.handles:
             stack.enter_context(handle)

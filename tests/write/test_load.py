@@ -21,10 +21,10 @@ from omnigraph.manifest.errors import ExpectedVersionMismatchError
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StorageFullError
 from omnigraph.store.lance.handle import LanceHandle
-from omnigraph.write.commit.attempts import BESIDE_MAX
+from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX
 from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
 from omnigraph.write.load.loader import Loader, LoadOptions
-from omnigraph.write.load.rows.spool import SpoolRoom
+from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import BlobSourceUnreadableError
@@ -198,7 +198,7 @@ def test_no_space_for_rows_that_wait_is_told_as_such(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Every write to this device finds the disk full.
-    monkeypatch.setattr(SpoolRoom, "new_file", lambda _: Path("/dev/full"))
+    monkeypatch.setattr(SpoolBudget, "new_file", lambda _: Path("/dev/full"))
     records = [person(f"p{n}") for n in range(5_000)]
     options = LoadOptions(WriteMode.MERGE, BranchName("main"), memory_max=1 << 10)
     loader = Loader(graph._repository, graph._committer)
@@ -348,7 +348,7 @@ def test_a_load_that_loses_every_race_takes_the_lock_first_at_last(graph: Graph)
     def rival() -> None:
         disarm()
         rivals.append(graph.load(lines(person(f"r{len(rivals)}")), mode="append"))
-        if len(rivals) < BESIDE_MAX:
+        if len(rivals) < OPTIMISTIC_ATTEMPTS_MAX:
             arm("write.post_stage", rival)
 
     arm("write.post_stage", rival)
@@ -363,7 +363,7 @@ def test_a_load_that_loses_every_race_takes_the_lock_first_at_last(graph: Graph)
 
     graph._committer.reserved_lock = reserved_lock  # type: ignore[method-assign]  # to see its use
     result = graph.load(lines(person("a")), mode="append")
-    assert (len(rivals), reserved) == (BESIDE_MAX, ["load"])
+    assert (len(rivals), reserved) == (OPTIMISTIC_ATTEMPTS_MAX, ["load"])
     assert result.commit is not None
     assert "a" in names(graph)
 

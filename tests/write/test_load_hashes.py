@@ -15,7 +15,7 @@ from omnigraph.write.load.check.buckets import BUCKETS, Buckets, divided
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
 from omnigraph.write.load.check.hashing import Hashes, HashScheme, Pairs
 from omnigraph.write.load.check.repeats import Groups
-from omnigraph.write.load.rows.spool import SpoolRoom
+from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.stage.columns import Integers
 
 MEMORY = st.sampled_from([32, 32 * 4, 32 * 1_000])
@@ -24,7 +24,7 @@ NAMES = st.lists(st.sampled_from("abcdefghij"), max_size=20)
 SCHEME = HashScheme("seed")
 
 
-def hashed(room: SpoolRoom, names: list[str], piece: int, start: int = 0) -> HashedColumn:
+def hashed(room: SpoolBudget, names: list[str], piece: int, start: int = 0) -> HashedColumn:
     column = HashedColumn(room, 2)
     column.start = start
     for low in range(0, len(names), piece):
@@ -37,7 +37,7 @@ def hashed(room: SpoolRoom, names: list[str], piece: int, start: int = 0) -> Has
 def test_buckets_hold_all_rows_each_in_the_bucket_of_its_first_number(
     numbers: list[int], piece: int, rows_max: int
 ) -> None:
-    with SpoolRoom(0) as room, pytest.MonkeyPatch.context() as patch:
+    with SpoolBudget(0) as room, pytest.MonkeyPatch.context() as patch:
         patch.setattr(buckets, "_RUN_ROWS", 3)
         made = Buckets(room, 2)
         for low in range(0, len(numbers), piece):
@@ -62,7 +62,7 @@ def test_buckets_hold_all_rows_each_in_the_bucket_of_its_first_number(
 
 def test_columns_of_one_spool_are_read_in_the_same_pieces() -> None:
     # There is room for both columns of the first rows, and for one column of the next.
-    with SpoolRoom(5 * 8) as room:
+    with SpoolBudget(5 * 8) as room:
         column = hashed(room, ["a", "b", "c", "d"], piece=2)
         (pairs, rows), *_ = list(column.slabs())
         expected = SCHEME.pairs(pa.array(["a", "b", "c", "d"]))
@@ -80,7 +80,7 @@ def test_rows_are_found_by_their_ids_however_they_are_divided(
     counted[start::3] = False
     rows = {name: start + n for n, name in enumerate(known) if counted[start + n]}
     expected = [rows.get(name, -1) for name in wanted]
-    with SpoolRoom(memory) as room:
+    with SpoolBudget(memory) as room:
         lookup = RowLookup(hashed(room, known, piece, start), counted, room.rows_at_once)
         found = np.full(len(wanted), -2, np.int64)
         for places, numbers in lookup.joined(hashed(room, wanted, piece)):
@@ -97,7 +97,7 @@ def test_repeated_hashes_are_found_however_they_are_divided(
     counted = np.arange(len(names)) % 4 != 1
     kept = [name for name, counts in zip(names, counted, strict=True) if counts]
     again = {name for name in kept if kept.count(name) > 1}
-    with SpoolRoom(memory) as room:
+    with SpoolBudget(memory) as room:
         column = hashed(room, names, piece)
         parts = list(column.parts(counted))
         found = [part.repeated() for part in parts]

@@ -16,7 +16,7 @@ from omnigraph.write.load import loader, stage
 from omnigraph.write.load.check import cardinality, checks, endpoints
 from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.load.rows import intake, parts
-from omnigraph.write.load.rows.spool import MEMORY_MAX, SpoolRoom
+from omnigraph.write.load.rows.spool import MEMORY_MAX, SpoolBudget
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage import columns
 from omnigraph.write.stage.stored_rows import PROBES_MAX
@@ -114,7 +114,7 @@ def _check(data: st.DataObject) -> None:
             patch.setattr(module, "PROBES_MAX", probes)
         # Little memory divides hashes of more than two rows; few bits let them collide.
         memory = data.draw(st.sampled_from([64, 64, MEMORY_MAX]))
-        patch.setattr(loader, "SpoolRoom", lambda _: SpoolRoom(memory))
+        patch.setattr(loader, "SpoolRoom", lambda _: SpoolBudget(memory))
         patch.setattr(columns, "SLAB_ROWS", data.draw(st.sampled_from([2, columns.SLAB_ROWS])))
         bits = data.draw(st.sampled_from([2, 64])) if not _counts_edges(types) else 64
         patch.setattr(intake, "HashScheme", lambda seed: HashScheme(seed, bits))

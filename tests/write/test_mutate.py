@@ -29,7 +29,7 @@ from omnigraph.names import BranchName
 from omnigraph.query.stored import QueryKindError, QuerySelectionError
 from omnigraph.store.durability import Durability
 from omnigraph.store.records import DatasetVersion
-from omnigraph.write.commit.attempts import BESIDE_MAX
+from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX
 from omnigraph.write.mutate.predicates import VALUES_PUSHED_MAX
 from omnigraph.write.rules.violations import ValidationError
 from support.clocks import START_US, ManualClock
@@ -81,7 +81,7 @@ def before_commit(*acts: Callable[[], object]) -> list[int]:
     return attempts
 
 
-def upkeep(graph: Graph, table_key: str) -> None:
+def maintenance(graph: Graph, table_key: str) -> None:
     """Publish a new version of a table that changes no content."""
     repository = repository_of(graph)
     entry = graph.snapshot().entry(table_key)
@@ -241,9 +241,9 @@ def test_the_expected_head_lets_the_write_through(graph: Graph) -> None:
     assert (caught.value.expected, caught.value.actual) == (head, graph.snapshot().commit_id)
 
 
-def test_upkeep_does_not_move_the_expected_head(graph: Graph) -> None:
+def test_maintenance_does_not_move_the_expected_head(graph: Graph) -> None:
     head = graph.snapshot().commit_id
-    upkeep(graph, "node:Crew")
+    maintenance(graph, "node:Crew")
     text = statement('update Crew set { rank: 1 } where tag = "ann"')
     assert graph.mutate(text, expected_head=head).affected_nodes == 1
 
@@ -313,10 +313,10 @@ def test_an_insert_that_always_loses_is_prepared_under_the_lock(graph: Graph, pl
                 BranchName("main"), operation_id="rival", wait_max_s=0.05
             ).__enter__()
 
-    attempts = before_commit(*[overtake] * BESIDE_MAX, is_held)
+    attempts = before_commit(*[overtake] * OPTIMISTIC_ATTEMPTS_MAX, is_held)
     result = graph.mutate(statement('insert Crew { tag: "eve" }'))
     assert result.commit is not None
-    assert attempts == [BESIDE_MAX + 1]
+    assert attempts == [OPTIMISTIC_ATTEMPTS_MAX + 1]
     assert "Crew eve" in entities(graph)
 
 
@@ -342,20 +342,22 @@ def test_an_update_or_delete_that_loses_is_handed_back(
     assert "Crew ann rank=2" in entities(graph)
 
 
-def test_upkeep_makes_everybody_prepare_again(graph: Graph) -> None:
-    attempts = before_commit(lambda: upkeep(graph, "node:Crew"))
+def test_maintenance_makes_everybody_prepare_again(graph: Graph) -> None:
+    attempts = before_commit(lambda: maintenance(graph, "node:Crew"))
     result = graph.mutate(statement('update Crew set { rank: 1 } where tag = "ann"'))
     assert attempts == [2]
     assert result.affected_nodes == 1
     assert "Crew ann rank=1" in entities(graph)
 
 
-def test_upkeep_on_one_table_does_not_hide_a_change_of_another(graph: Graph, place: Place) -> None:
+def test_maintenance_of_a_table_does_not_hide_a_change_of_another(
+    graph: Graph, place: Place
+) -> None:
     other = place.open()
 
     def both() -> None:
         other.mutate(statement('insert Mentors { from: "bo", to: "ann" }'))
-        upkeep(graph, "node:Crew")
+        maintenance(graph, "node:Crew")
 
     before_commit(both)
     with pytest.raises(ExpectedVersionMismatchError) as caught:

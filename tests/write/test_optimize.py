@@ -12,8 +12,8 @@ from omnigraph import failpoints
 from omnigraph.errors import ConflictError
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.maintenance.indices import SegmentPlan
-from omnigraph.maintenance.optimize import UpkeepReport
-from omnigraph.maintenance.workers import LocalWorkers, UpkeepWorkers
+from omnigraph.maintenance.optimize import MaintenanceReport
+from omnigraph.maintenance.workers import LocalWorkers, MaintenanceWorkers
 from omnigraph.manifest.layout import COMMITS, MAIN_INCARNATION, MANIFEST
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import (
@@ -101,7 +101,7 @@ def test_system_tables_are_compacted_too(place: Place) -> None:
     assert set(recorded) == {commit.graph_commit_id for commit in graph.list_commits()}
 
 
-def test_a_commit_of_upkeep_does_not_break_an_expected_head(place: Place) -> None:
+def test_a_commit_of_maintenance_does_not_break_an_expected_head(place: Place) -> None:
     graph = place.init()
     add(graph, "ann")
     head = graph.head_commit_id_for_branch()
@@ -174,12 +174,12 @@ MOVES: dict[str, tuple[Callable[[Graph], None], ...]] = {
     "cleanup": (_clean,),
     "append, optimize and cleanup": (_insert, _optimize, _clean),
 }
-RUNS: dict[str, Callable[[Graph, UpkeepWorkers | None], UpkeepReport]] = {
-    "optimize": lambda graph, workers: graph._upkeep.optimize(workers),
-    "compact_tail": lambda graph, _: graph._upkeep.compact_tail(
+RUNS: dict[str, Callable[[Graph, MaintenanceWorkers | None], MaintenanceReport]] = {
+    "optimize": lambda graph, workers: graph._maintenance.optimize(workers),
+    "compact_tail": lambda graph, _: graph._maintenance.compact_tail(
         MAIN_INCARNATION, {PERSON: CompactionOptions()}
     ),
-    "compact_tail without indexes": lambda graph, _: graph._upkeep.compact_tail(
+    "compact_tail without indexes": lambda graph, _: graph._maintenance.compact_tail(
         MAIN_INCARNATION, {PERSON: CompactionOptions()}, with_indexes=False
     ),
     "ensure_indices": lambda graph, _: graph.ensure_indices(),
@@ -220,7 +220,7 @@ def check_rows(graph: Graph, done: Sequence[Callable[[Graph], None]]) -> None:
 
 @pytest.mark.parametrize("moves", MOVES)
 @pytest.mark.parametrize("run", RUNS)
-def test_upkeep_fits_whatever_another_process_does_before_it_commits(
+def test_maintenance_fits_whatever_another_process_does_before_it_commits(
     local_place: Place, run: str, moves: str
 ) -> None:
     graph = half_covered(local_place)

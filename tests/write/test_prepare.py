@@ -11,7 +11,7 @@ from omnigraph.graph import Graph
 from omnigraph.store.records import OperationKind
 from omnigraph.write.commit.committer import TableWrite
 from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
-from omnigraph.write.stage.stage_delta import KeptRows, new_rows_ahead, prepare
+from omnigraph.write.stage.stage_delta import KeptRows, prepare, prestage_new_rows
 from support.places import CITY, PERSON, Place, add, repository_of
 from support.writer import people
 
@@ -136,7 +136,7 @@ def test_rows_that_can_only_be_new_are_written_while_they_are_checked(graph: Gra
     repository, snapshot = repository_of(graph), graph.snapshot()
     delta = change(people("d"), WriteMode.APPEND)
     before = data_files(graph)
-    with new_rows_ahead(delta, snapshot, snapshot.incarnation, repository) as kept:
+    with prestage_new_rows(delta, snapshot, snapshot.incarnation, repository) as kept:
         assert not kept
     written = data_files(graph) - before
     assert len(written) == 1
@@ -151,7 +151,7 @@ def test_rows_that_do_not_pass_leave_no_file(graph: Graph) -> None:
     delta = change(people("d"), WriteMode.APPEND)
     with (
         pytest.raises(ZeroDivisionError),
-        new_rows_ahead(delta, snapshot, snapshot.incarnation, repository_of(graph)),
+        prestage_new_rows(delta, snapshot, snapshot.incarnation, repository_of(graph)),
     ):
         raise ZeroDivisionError
     assert data_files(graph) == before
@@ -169,7 +169,7 @@ def test_rows_that_do_not_pass_leave_no_file(graph: Graph) -> None:
 def test_rows_that_may_be_stored_wait_for_the_look_up(graph: Graph, delta: GraphDelta) -> None:
     snapshot = graph.snapshot()
     before = data_files(graph)
-    with new_rows_ahead(delta, snapshot, snapshot.incarnation, repository_of(graph)) as kept:
+    with prestage_new_rows(delta, snapshot, snapshot.incarnation, repository_of(graph)) as kept:
         pass
     assert not kept
     assert data_files(graph) == before
@@ -180,7 +180,7 @@ def test_a_guess_that_rows_are_new_is_taken_back_when_one_is_stored(graph: Graph
     rows = people("a", "d")
     delta = GraphDelta({PERSON: TableDelta(PERSON, WriteMode.MERGE, rows, NOBODY, is_insert=True)})
     before = data_files(graph)
-    with new_rows_ahead(delta, snapshot, snapshot.incarnation, repository) as kept:
+    with prestage_new_rows(delta, snapshot, snapshot.incarnation, repository) as kept:
         pass
     assert len(data_files(graph) - before) == 1
     (write,) = staged(graph, delta, kept)
@@ -196,7 +196,7 @@ def test_a_table_that_must_be_forked_is_not_written_ahead(graph: Graph) -> None:
     snapshot = graph.snapshot()
     before = set(Path(graph.uri).rglob("*"))
     delta = change(people("d"), WriteMode.APPEND)
-    with new_rows_ahead(delta, snapshot, snapshot.incarnation, repository_of(graph)) as kept:
+    with prestage_new_rows(delta, snapshot, snapshot.incarnation, repository_of(graph)) as kept:
         pass
     assert not kept
     assert set(Path(graph.uri).rglob("*")) == before

@@ -144,7 +144,7 @@ def test_a_blocked_branch_is_refused_and_does_not_keep_others_from_repair(place:
     assert "01BAD" in str(refused.error)
 
 
-def test_upkeep_from_outside_is_published_on_confirmation(place: Place) -> None:
+def test_maintenance_from_outside_is_published_on_confirmation(place: Place) -> None:
     graph = place.init()
     add(graph, "ann")
     add(graph, "bob")

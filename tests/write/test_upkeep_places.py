@@ -1,4 +1,4 @@
-"""Schema changes and upkeep on every kind of storage, as one story."""
+"""Schema changes and maintenance on every kind of storage, as one story."""
 
 from __future__ import annotations
 

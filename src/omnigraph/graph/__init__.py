@@ -16,7 +16,7 @@ from omnigraph.changes.selection import Selection
 from omnigraph.clock import SystemClock
 from omnigraph.maintenance.cleanup import CleanupResult, DatasetCleanup
 from omnigraph.maintenance.health import Finding, Health
-from omnigraph.maintenance.optimize import TableReport, UpkeepReport
+from omnigraph.maintenance.optimize import MaintenanceReport, TableReport
 from omnigraph.maintenance.repair import RepairReport, TableRepair
 from omnigraph.maintenance.scrub import scrub
 from omnigraph.maintenance.scrub_report import Damage, ReadableCommits, ScrubReport, ScrubRequest
@@ -67,8 +67,8 @@ from omnigraph.graph.changes import ChangeCalls
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.core import ReadOnlyGraphError
 from omnigraph.graph.history import HistoryCalls
+from omnigraph.graph.maintenance import MaintenanceCalls
 from omnigraph.graph.reads import ReadCalls
-from omnigraph.graph.upkeep import UpkeepCalls
 from omnigraph.graph.writes import WriteCalls
 
 __all__ = [
@@ -97,6 +97,7 @@ __all__ = [
     "InvalidActorError",
     "InvalidTextError",
     "LoadResult",
+    "MaintenanceReport",
     "MergeResult",
     "MutationResult",
     "OpenMode",
@@ -118,7 +119,6 @@ __all__ = [
     "TableRepair",
     "TableReport",
     "Tag",
-    "UpkeepReport",
     "embed_records",
     "init_from_file",
     "lint_files",
@@ -127,7 +127,7 @@ __all__ = [
 ]
 
 
-class Graph(HistoryCalls, ChangeCalls, WriteCalls, ReadCalls, UpkeepCalls):
+class Graph(HistoryCalls, ChangeCalls, WriteCalls, ReadCalls, MaintenanceCalls):
     """A graph, bound to one of its branches. Safe to share between threads.
 
     ```python

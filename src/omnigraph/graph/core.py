@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError
-from omnigraph.maintenance.background import AutoOptimize
-from omnigraph.maintenance.optimize import Upkeep
+from omnigraph.maintenance.background import BackgroundMaintenance
+from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import (
     OpenMode,
     ReadTarget,
@@ -86,9 +86,11 @@ class GraphCore:
         self._guard = threading.Lock()
         self._recovery = Recovery(repository)
         self._committer = Committer(repository, self._recovery, owner_id=repository.clock.ulid())
-        self._upkeep = Upkeep(repository, self._recovery, self._committer)
+        self._maintenance = Maintenance(repository, self._recovery, self._committer)
         self._staging = StagingRecords(repository.store.objects, repository.clock)
-        self._auto_optimize = AutoOptimize(repository, self._upkeep, enabled=auto_optimize)
+        self._auto_optimize = BackgroundMaintenance(
+            repository, self._maintenance, enabled=auto_optimize
+        )
         self._committer.on_commit = self._auto_optimize.note
         self._committer.on_published = self._auto_optimize.record
         is_writable = mode is OpenMode.READ_WRITE
@@ -113,7 +115,7 @@ class GraphCore:
         """Make a new graph with this schema; the root must not hold one.
 
         `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
-        tidying after small writes to calls of `optimize`; `checksums=False` writes files without
+        compaction after small writes to calls of `optimize`; `checksums=False` writes files without
         the checksums that `scrub` compares.
         """
         check_actor(actor_id)
@@ -154,22 +156,22 @@ class GraphCore:
             store,
             clock or SystemClock(),
             mode=mode,
-            mend=lambda repository: Recovery(repository).mend(),
-            heal=lambda repository: Recovery(repository).sweep(),
+            drop_torn=lambda repository: Recovery(repository).drop_torn(),
+            sweep=lambda repository: Recovery(repository).sweep(),
         )
         if mode is OpenMode.READ_WRITE:
-            repository.branches.mend = Recovery(repository).mend_branch
+            repository.branches.drop_torn = Recovery(repository).drop_torn_branch
         incarnation = repository.branches.resolve(BranchName.parse(branch))
         if mode is OpenMode.READ_WRITE:
             if incarnation.is_main:
-                Recovery(repository).mend_branch(incarnation)
+                Recovery(repository).drop_torn_branch(incarnation)
             else:
                 reconcile_commits(repository, incarnation)
             repository.checksums.record()
         return cls(repository, mode=mode, incarnation=incarnation, auto_optimize=auto_optimize)
 
     def close(self) -> None:
-        """Let go of the graph, after tidying up behind many small writes.
+        """Let go of the graph, after compaction up behind many small writes.
 
         Nothing is lost without it: every write was finished by its call.
         """

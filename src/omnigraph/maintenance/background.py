@@ -35,17 +35,17 @@ from weakref import WeakSet
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.indices import uncovered
-from omnigraph.maintenance.table_maintenance import tidy_dataset
+from omnigraph.maintenance.table_maintenance import compact_dataset
 from omnigraph.manifest.checksums import BATCH_FILES
+from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS
-from omnigraph.manifest.tidy import tidy
 from omnigraph.recovery import WriterKind
 from omnigraph.store.records import CompactionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from omnigraph.maintenance.optimize import Upkeep
+    from omnigraph.maintenance.optimize import Maintenance
     from omnigraph.manifest import GraphCommit, Repository
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.store.records import FragmentInfo
@@ -101,12 +101,14 @@ class _Noted:
         self.has_files |= other.has_files
 
 
-class AutoOptimize:
+class BackgroundMaintenance:
     """Notes the commits of one handle and tidies up behind them. Safe to share between threads."""
 
-    def __init__(self, repository: Repository, upkeep: Upkeep, *, enabled: bool = True) -> None:
+    def __init__(
+        self, repository: Repository, maintenance: Maintenance, *, enabled: bool = True
+    ) -> None:
         self._repository = repository
-        self._upkeep = upkeep
+        self._maintenance = maintenance
         self._enabled = enabled
         self._wake = threading.Condition()
         self._noted = _Noted()
@@ -150,8 +152,8 @@ class AutoOptimize:
             noted = self._take()
             self._record(noted)
             if self._enabled:
-                self._tidy(noted, is_quiet=True)
-            # Tidying up commits too, and a worker for that would write after this call.
+                self._compact_noted(noted, is_quiet=True)
+            # Compaction up commits too, and a worker for that would write after this call.
             self._record_noted()
             self._repository.checksums.record()
         finally:
@@ -207,7 +209,7 @@ class AutoOptimize:
                     return
             self._record(fresh)
             waiting.add(_Noted(fresh.tables, fresh.branches, has_files=not is_quiet))
-            self._tidy(waiting, is_quiet=is_quiet)
+            self._compact_noted(waiting, is_quiet=is_quiet)
             if is_quiet or self._repository.checksums.waiting >= BATCH_FILES:
                 self._repository.checksums.record()
             if is_quiet:
@@ -228,11 +230,11 @@ class AutoOptimize:
         if noted.commits:
             self._repository.commit_tables.record(noted.commits)
 
-    def _tidy(self, noted: _Noted, *, is_quiet: bool) -> None:
+    def _compact_noted(self, noted: _Noted, *, is_quiet: bool) -> None:
         for incarnation in sorted(noted.branches):
             keys = sorted(key for owner, key in noted.tables if owner == incarnation)
             try:
-                self._tidy_branch(incarnation, keys, is_quiet=is_quiet)
+                self._compact_branch(incarnation, keys, is_quiet=is_quiet)
             except OmnigraphError as error:
                 _log.info("tidying up on branch %s was put off: %s", incarnation.branch, error)
             except RuntimeError:
@@ -240,7 +242,7 @@ class AutoOptimize:
                     raise
                 return  # The interpreter is going down and starts no threads any more.
 
-    def _tidy_branch(
+    def _compact_branch(
         self, incarnation: Incarnation, keys: Iterable[str], *, is_quiet: bool
     ) -> None:
         datasets, reader = self._repository.store.datasets, self._repository.reader
@@ -263,24 +265,24 @@ class AutoOptimize:
                 is_small &= is_tail
         if due:
             with_indexes = wants_indexes and is_small
-            self._upkeep.compact_tail(incarnation, due, with_indexes=with_indexes)
-        self._tidy_manifest(incarnation)
+            self._maintenance.compact_tail(incarnation, due, with_indexes=with_indexes)
+        self._compact_manifest(incarnation)
         for location in (COMMITS, COMMIT_ACTORS, CHECKSUMS):
             if datasets.exists(location):
                 handle = datasets.open(location)
                 if len(handle.fragments()) > SMALL_MAX:
-                    tidy_dataset(datasets, location)
+                    compact_dataset(datasets, location)
 
-    def _tidy_manifest(self, incarnation: Incarnation) -> None:
+    def _compact_manifest(self, incarnation: Incarnation) -> None:
         """Compact the small fragments of a branch's manifest."""
         reader = self._repository.reader
         fragments = reader.open(incarnation, reader.head_version(incarnation)).fragments()
         options = tail_to_compact(fragments)
         if options is not None:
-            tidy(self._repository, incarnation, options)
+            compact_manifest(self._repository, incarnation, options)
 
 
-_LIVE: Final[WeakSet[AutoOptimize]] = WeakSet()
+_LIVE: Final[WeakSet[BackgroundMaintenance]] = WeakSet()
 
 
 @atexit.register

@@ -170,7 +170,7 @@ class Cleanup:
         """Remove old versions and leftovers, or only count them without `confirm`."""
         self._repository.branches.require_no_schema_apply("cleanup")
         if confirm:
-            self._recovery.mend_branches()
+            self._recovery.drop_torn_branches()
         now = self._repository.clock.now_us()
         work = _Work(self._repository, policy, self._plan(policy, now), now, confirm=confirm)
         work.manifest_versions()

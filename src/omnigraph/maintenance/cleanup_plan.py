@@ -243,7 +243,7 @@ def removable_manifest_versions(
 
     `committed_at` says when commits were made, by manifest version; storage has a clock of its own,
     and the later of the two counts. Commits are what is counted: a version without one (a tag, a
-    void, tidying) shows what the commit before it shows.
+    void, compaction) shows what the commit before it shows.
     """
     newest_first = sorted(stored, key=lambda info: info.version, reverse=True)
     going = []

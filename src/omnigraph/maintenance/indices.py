@@ -42,7 +42,7 @@ from omnigraph.store.text_index import TEXT_PARAMETERS
 from omnigraph.values import PropType, Scalar
 
 if TYPE_CHECKING:
-    from omnigraph.maintenance.workers import UpkeepWorkers
+    from omnigraph.maintenance.workers import MaintenanceWorkers
     from omnigraph.schema import EdgeType, NodeType, Property
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import FragmentInfo, IndexInfo, StagedTransaction
@@ -336,7 +336,7 @@ def _smaller(coverage: _Coverage) -> Iterator[_Segment]:
 
 
 def stage_indexes(
-    datasets: DatasetStore, handle: DatasetHandle, work: IndexWork, workers: UpkeepWorkers
+    datasets: DatasetStore, handle: DatasetHandle, work: IndexWork, workers: MaintenanceWorkers
 ) -> StagedTransaction:
     """Build what is missing in a dataset version."""
     segments = workers.index(handle.at, work.segments) if work.segments else ()

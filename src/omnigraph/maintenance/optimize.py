@@ -1,4 +1,4 @@
-"""`optimize` and `ensure_indices`: upkeep of all tables in one commit.
+"""`optimize` and `ensure_indices`: maintenance of all tables in one commit.
 
 Planning and rewriting happen before the lock, several tables at once. A table that moved meanwhile
 is prepared again, on what is rewritten already where that still fits, and from the beginning where
@@ -26,15 +26,16 @@ from omnigraph.errors import (
     OmnigraphError,
 )
 from omnigraph.maintenance.table_maintenance import (
-    TableUpkeep,
-    UpkeepRequest,
+    MaintenanceRequest,
+    TableMaintenance,
+    compact_dataset,
     declared_type,
     prepare_table,
-    tidy_dataset,
     work_bytes,
 )
 from omnigraph.maintenance.workers import LocalWorkers
 from omnigraph.manifest import CommitDraft
+from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.errors import (
     ExpectedVersionMismatchError,
     SchemaMovedError,
@@ -49,7 +50,6 @@ from omnigraph.manifest.layout import (
     RECOVERIES,
 )
 from omnigraph.manifest.repository import reconcile_commits
-from omnigraph.manifest.tidy import tidy
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import compile_stored, read_ir
 from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
@@ -58,7 +58,7 @@ from omnigraph.write.commit.committer import WriteJob
 
 if TYPE_CHECKING:
     from omnigraph.maintenance.indices import PendingIndex
-    from omnigraph.maintenance.workers import UpkeepWorkers
+    from omnigraph.maintenance.workers import MaintenanceWorkers
     from omnigraph.manifest import Entry, GraphCommit, Repository
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.manifest.state import ManifestState
@@ -85,7 +85,7 @@ Skipped = Literal["drift_needs_repair"]
 
 
 class UncleanRecoveryError(ConflictError):
-    """A dead write could not be settled; upkeep must not build on what it left."""
+    """A dead write could not be settled; maintenance must not build on what it left."""
 
     code = "OG-UNCLEAN-RECOVERY"
     hint = "`omnigraph recovery status` shows what is pending"
@@ -98,7 +98,7 @@ class UncleanRecoveryError(ConflictError):
 
 @dataclass(frozen=True)
 class TableReport:
-    """What upkeep did to one table."""
+    """What maintenance did to one table."""
 
     table_key: str
     fragments_removed: int
@@ -127,7 +127,7 @@ class TableReport:
 
 
 @dataclass(frozen=True)
-class UpkeepReport:
+class MaintenanceReport:
     """What a run did; `commit` is None when there was nothing to do."""
 
     tables: tuple[TableReport, ...]
@@ -151,7 +151,7 @@ class _Run:
     kind: WriterKind
     operation: str
     compaction: CompactionOptions | None
-    workers: UpkeepWorkers
+    workers: MaintenanceWorkers
     wants: Callable[[Entry], bool] = lambda _: True
     with_indexes: bool = True
     rebuilds_indexes: bool = False
@@ -161,8 +161,8 @@ class _Run:
     """Whether it runs beside somebody's writes, and must not take all processors from them."""
 
 
-class Upkeep:
-    """Runs upkeep on one graph."""
+class Maintenance:
+    """Runs maintenance on one graph."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Upkeep:
         self._workers = LocalWorkers(self._datasets)
         self._concurrency = concurrency or _concurrency()
 
-    def optimize(self, workers: UpkeepWorkers | None = None) -> UpkeepReport:
+    def optimize(self, workers: MaintenanceWorkers | None = None) -> MaintenanceReport:
         """Compact and index every table of `main`, and compact the system tables.
 
         The heavy part is done by `workers`, by default in this process.
@@ -188,19 +188,19 @@ class Upkeep:
         workers = workers or self._workers
         run = _Run(WriterKind.OPTIMIZE, "optimize", CompactionOptions(), workers)
         report = self._run(MAIN_INCARNATION, run)
-        manifest = self._tidy_manifest()
+        manifest = self._compact_manifest()
         reconcile_commits(self._repository)
         self._repository.checksums.record()
-        self._tidy_derived()
+        self._compact_derived()
         self._repository.checksums.record()
-        return UpkeepReport((*report.tables, manifest), report.commit, workers.name)
+        return MaintenanceReport((*report.tables, manifest), report.commit, workers.name)
 
     def work_bytes(self) -> int:
         """Say how large the fragments are that `optimize` would read, from manifests alone."""
         entries = self._repository.reader.latest(MAIN_INCARNATION).entries.values()
         return sum(work_bytes(self._datasets, entry, CompactionOptions()) for entry in entries)
 
-    def ensure_indices(self, incarnation: Incarnation) -> UpkeepReport:
+    def ensure_indices(self, incarnation: Incarnation) -> MaintenanceReport:
         """Build declared indexes that are missing, and fold in what they do not cover.
 
         On a branch, tables on the main lineage of their dataset are left alone. A table that needs
@@ -220,7 +220,7 @@ class Upkeep:
 
     def rebuild_indexes(
         self, incarnation: Incarnation, table_keys: tuple[str, ...]
-    ) -> UpkeepReport:
+    ) -> MaintenanceReport:
         """Build the declared indexes of some tables anew, whatever is stored of them.
 
         On a branch, tables on the main lineage of their dataset are left alone.
@@ -250,7 +250,7 @@ class Upkeep:
         sizes: Mapping[str, CompactionOptions | None],
         *,
         with_indexes: bool = True,
-    ) -> UpkeepReport:
+    ) -> MaintenanceReport:
         """Compact the small fragments of some tables, and fold them into the indexes.
 
         None as a size leaves the fragments of a table as they are.
@@ -271,7 +271,7 @@ class Upkeep:
 
     def _require_clean(self, operation: str) -> None:
         try:
-            self._recovery.mend_branches()
+            self._recovery.drop_torn_branches()
             blocked = self._recovery.sweep().blocked
         except CorruptError as error:
             raise UncleanRecoveryError(operation, str(error)) from error
@@ -286,8 +286,8 @@ class Upkeep:
         run: _Run,
         *,
         sizes: Mapping[str, CompactionOptions | None] | None = None,
-    ) -> UpkeepReport:
-        earlier: dict[str, TableUpkeep] = {}
+    ) -> MaintenanceReport:
+        earlier: dict[str, TableMaintenance] = {}
         for _ in range(_ATTEMPTS_MAX):
             state = self._repository.reader.latest(incarnation)
             try:
@@ -319,9 +319,9 @@ class Upkeep:
         self,
         incarnation: Incarnation,
         run: _Run,
-        earlier: Mapping[str, TableUpkeep],
+        earlier: Mapping[str, TableMaintenance],
         sizes: Mapping[str, CompactionOptions | None] | None,
-    ) -> UpkeepReport:
+    ) -> MaintenanceReport:
         branch = incarnation.branch
         operation_id = self._repository.clock.ulid()
         with self._committer.branch_lock(
@@ -366,7 +366,7 @@ class Upkeep:
         incarnation: Incarnation,
         state: ManifestState,
         run: _Run,
-        earlier: Mapping[str, TableUpkeep],
+        earlier: Mapping[str, TableMaintenance],
         sizes: Mapping[str, CompactionOptions | None] | None,
     ) -> _Prepared:
         catalog = compile_stored(state.schema.source, read_ir(state.schema.ir)).catalog
@@ -379,12 +379,12 @@ class Upkeep:
         )
         operation_id = self._repository.clock.ulid()
 
-        def prepare(entry: Entry) -> TableUpkeep:
+        def prepare(entry: Entry) -> TableMaintenance:
             known = earlier.get(entry.table_key)
             if known is not None and known.entry.state == entry.state:
                 return known
             compaction = run.compaction if sizes is None else sizes[entry.table_key]
-            request = UpkeepRequest(
+            request = MaintenanceRequest(
                 incarnation, operation_id, compaction, run.with_indexes, run.rebuilds_indexes
             )
             declared = declared_type(catalog, entry.table_key)
@@ -400,11 +400,11 @@ class Upkeep:
         return _Prepared(operation_id, tables, skipped, heads)
 
     def _each(
-        self, prepare: Callable[[Entry], TableUpkeep], entries: list[Entry], run: _Run
-    ) -> Iterable[TableUpkeep]:
+        self, prepare: Callable[[Entry], TableMaintenance], entries: list[Entry], run: _Run
+    ) -> Iterable[TableMaintenance]:
         if len(entries) <= 1 or self._concurrency == 1 or run.is_aside:
             return [prepare(entry) for entry in entries]
-        with ThreadPoolExecutor(min(self._concurrency, len(entries)), "upkeep") as pool:
+        with ThreadPoolExecutor(min(self._concurrency, len(entries)), "maintenance") as pool:
             return list(pool.map(prepare, entries))
 
     def _head(self, incarnation: Incarnation, entry: Entry) -> int:
@@ -433,11 +433,11 @@ class Upkeep:
 
     # -- system tables ----------------------------------------------------------------------------
 
-    def _tidy_manifest(self) -> TableReport:
+    def _compact_manifest(self) -> TableReport:
         reader = self._repository.reader
         before = reader.head_version(MAIN_INCARNATION)
         fragments = len(reader.open(MAIN_INCARNATION, before).fragments())
-        done = _tried(lambda: tidy(self._repository, MAIN_INCARNATION))
+        done = _tried(lambda: compact_manifest(self._repository, MAIN_INCARNATION))
         after = reader.head_version(MAIN_INCARNATION)
         left = len(reader.open(MAIN_INCARNATION, after).fragments())
         return TableReport(
@@ -450,10 +450,10 @@ class Upkeep:
             head_version=after,
         )
 
-    def _tidy_derived(self) -> None:
+    def _compact_derived(self) -> None:
         for location in _DERIVED:
             if self._datasets.exists(location):
-                _tried(partial(tidy_dataset, self._datasets, location))
+                _tried(partial(compact_dataset, self._datasets, location))
 
 
 @dataclass(frozen=True)
@@ -461,11 +461,11 @@ class _Prepared:
     """A run before its commit."""
 
     operation_id: str
-    tables: dict[str, TableUpkeep]
+    tables: dict[str, TableMaintenance]
     drifted: Mapping[str, Entry]
     heads: Mapping[str, int]
 
-    def report(self, *, commit: GraphCommit | None) -> UpkeepReport:
+    def report(self, *, commit: GraphCommit | None) -> MaintenanceReport:
         reports = [self._table_report(table, commit) for table in self.tables.values()]
         reports += [
             TableReport(
@@ -479,9 +479,9 @@ class _Prepared:
             )
             for key, entry in self.drifted.items()
         ]
-        return UpkeepReport(tuple(sorted(reports, key=lambda r: r.table_key)), commit)
+        return MaintenanceReport(tuple(sorted(reports, key=lambda r: r.table_key)), commit)
 
-    def _table_report(self, table: TableUpkeep, commit: GraphCommit | None) -> TableReport:
+    def _table_report(self, table: TableMaintenance, commit: GraphCommit | None) -> TableReport:
         committed = commit is not None and table.write is not None
         version = table.entry.table_version
         if committed and table.write is not None:

@@ -171,11 +171,11 @@ class Repair:
         self._datasets = repository.store.datasets
 
     def run(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
-        """Show drift; with `confirm` publish upkeep, with `force` as well everything else."""
+        """Show drift; with `confirm` publish maintenance, with `force` as well everything else."""
         if force and not confirm:
             raise ForceWithoutConfirmError
         if confirm:
-            self._recovery.mend_branches()
+            self._recovery.drop_torn_branches()
         version, tables = self._of_branch(MAIN_INCARNATION, confirm=confirm, force=force)
         for incarnation in self._repository.branches.incarnations():
             if incarnation.is_main:

@@ -1,4 +1,4 @@
-"""Preparing the upkeep of one table: compaction, then indexes over the result.
+"""Preparing the maintenance of one table: compaction, then indexes over the result.
 
 Nothing here moves a head. Rewritten fragments survive a table that is appended to meanwhile: they
 are staged again on the new version, as long as the fragments that they replace are unchanged.
@@ -19,7 +19,7 @@ from omnigraph.write.commit.committer import TableWrite
 
 if TYPE_CHECKING:
     from omnigraph.maintenance.indices import PendingIndex
-    from omnigraph.maintenance.workers import UpkeepWorkers
+    from omnigraph.maintenance.workers import MaintenanceWorkers
     from omnigraph.manifest import Entry
     from omnigraph.manifest.layout import Incarnation
     from omnigraph.schema import Catalog, EdgeType, NodeType
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TableUpkeep:
-    """The upkeep of one table, prepared on one entry; `write` is None when nothing is to do."""
+class TableMaintenance:
+    """The maintenance of one table, prepared on one entry; `write` is None: nothing to do."""
 
     entry: Entry
     write: TableWrite | None
@@ -50,7 +50,7 @@ class TableUpkeep:
 
 
 @dataclass(frozen=True)
-class UpkeepRequest:
+class MaintenanceRequest:
     """What to prepare: `compaction` None leaves the fragments as they are."""
 
     incarnation: Incarnation
@@ -71,11 +71,11 @@ def prepare_table(
     datasets: DatasetStore,
     entry: Entry,
     declared: NodeType | EdgeType,
-    request: UpkeepRequest,
+    request: MaintenanceRequest,
     *,
-    workers: UpkeepWorkers,
-    earlier: TableUpkeep | None = None,
-) -> TableUpkeep:
+    workers: MaintenanceWorkers,
+    earlier: TableMaintenance | None = None,
+) -> TableMaintenance:
     """Rewrite and index what needs it; `earlier` is an attempt that the table has outrun."""
     at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
@@ -85,7 +85,7 @@ def prepare_table(
     anew = request.rebuilds_indexes
     work = plan_indexes(handle, declared, anew=anew) if request.with_indexes else IndexWork()
     if not plans_compaction and work.is_empty:
-        return TableUpkeep(entry, None, work.pending)
+        return TableMaintenance(entry, None, work.pending)
     base = write_base(datasets, request.incarnation, entry, operation_id=request.operation_id)
     chain = _Chain(datasets, base.base, workers)
     try:
@@ -102,11 +102,11 @@ def prepare_table(
     finally:
         chain.close()
     write = TableWrite(entry.table_key, tuple(chain.staged), row_count=entry.row_count, base=base)
-    return TableUpkeep(entry, write if chain.staged else None, work.pending, results)
+    return TableMaintenance(entry, write if chain.staged else None, work.pending, results)
 
 
 def work_bytes(datasets: DatasetStore, entry: Entry, options: CompactionOptions) -> int:
-    """Say how large the fragments are that upkeep would read, from manifests alone."""
+    """Say how large the fragments are that maintenance would read, from manifests alone."""
     at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
     fragments, indexes = handle.fragments(), handle.indexes()
@@ -122,8 +122,8 @@ def work_bytes(datasets: DatasetStore, entry: Entry, options: CompactionOptions)
 def _compact(
     chain: _Chain,
     declared: NodeType | EdgeType,
-    request: UpkeepRequest,
-    earlier: TableUpkeep | None,
+    request: MaintenanceRequest,
+    earlier: TableMaintenance | None,
 ) -> tuple[CompactionResult, ...]:
     datasets = chain.datasets
     if earlier is not None and _staged_again(chain, earlier.results):
@@ -162,7 +162,7 @@ class _Chain:
     """Transactions of one table, each staged on what the one before will have made."""
 
     def __init__(
-        self, datasets: DatasetStore, base: DatasetVersion, workers: UpkeepWorkers
+        self, datasets: DatasetStore, base: DatasetVersion, workers: MaintenanceWorkers
     ) -> None:
         self.datasets = datasets
         self.workers = workers
@@ -195,7 +195,7 @@ class _Chain:
                 _log.warning("the view of a staged version stays until cleanup: %s", error)
 
 
-def tidy_dataset(datasets: DatasetStore, location: str) -> bool:
+def compact_dataset(datasets: DatasetStore, location: str) -> bool:
     """Compact a derived dataset that has no manifest entry; False when somebody was faster."""
     at = DatasetVersion(location, None, datasets.head_version(location))
     results = [datasets.run_compaction(task) for task in datasets.plan_compaction(at)]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     )
 
 
-class UpkeepWorkers(Protocol):
-    """Does the heavy part of upkeep."""
+class MaintenanceWorkers(Protocol):
+    """Does the heavy part of maintenance."""
 
     @property
     def name(self) -> str:

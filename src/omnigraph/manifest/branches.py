@@ -61,9 +61,9 @@ class Branches:
         self._reader = reader
         self._branch_locks = branch_locks
         self._clock = clock
-        self.mend: Callable[[Incarnation], None] | None = None
+        self.drop_torn: Callable[[Incarnation], None] | None = None
         """Makes a branch readable that a power failure has cut off; set by whoever may write."""
-        self._mended: set[Incarnation] = set()
+        self._examined: set[Incarnation] = set()
 
     def names(self) -> tuple[BranchName, ...]:
         """Return the public names, sorted, `main` first."""
@@ -77,9 +77,13 @@ class Branches:
     def resolve(self, branch: BranchName) -> Incarnation:
         """Return the live incarnation of a branch; the first time, see that it can be read."""
         incarnation = self._resolve(branch)
-        if self.mend is not None and not incarnation.is_main and incarnation not in self._mended:
-            self.mend(incarnation)
-            self._mended.add(incarnation)
+        if (
+            self.drop_torn is not None
+            and not incarnation.is_main
+            and incarnation not in self._examined
+        ):
+            self.drop_torn(incarnation)
+            self._examined.add(incarnation)
         return incarnation
 
     def _resolve(self, branch: BranchName) -> Incarnation:
@@ -136,7 +140,8 @@ class Branches:
             )
         with take_all(self._branch_locks, _name_locks(branch), operation_id=operation_id) as lock:
             self.require_no_schema_apply("branch delete")
-            # As it is: mending takes the lock that is held here, and a branch that goes needs none.
+            # As it is: dropping a torn head takes the lock that is held here, and a branch that
+            # goes needs none.
             incarnation = self._resolve(branch)
             lock.check()
             try:

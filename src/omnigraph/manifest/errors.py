@@ -77,7 +77,7 @@ class ExpectedVersionMismatchError(ConflictError):
     """A table is not in the state that the operation was prepared on; nothing landed.
 
     `expected` and `actual` are published dataset versions, 0 for an unknown table.
-    `is_only_maintenance` says that nothing but upkeep has moved it: preparing again is enough.
+    `is_only_maintenance` says that nothing but maintenance has moved it: preparing again is enough.
     """
 
     code = "OG-EXPECTED-VERSION"

@@ -7,11 +7,11 @@ These facts keep that from happening, however long a writer slept and whatever w
 meanwhile:
 
 1. *Every change names the fence.* The fence is the fragment in which the genesis commit lies
-   (`ManifestState.fence`). Every publish and every tidying names it as changed. Lance refuses a
+   (`ManifestState.fence`). Every publish and every compaction names it as changed. Lance refuses a
    transaction when a later version, still stored, has changed a fragment that the transaction
    changes too.
 2. *The fence stays.* The genesis commit is in every version of every branch and its row is never
-   rewritten. Tidying leaves its fragment alone.
+   rewritten. Compaction leaves its fragment alone.
 3. *Cleanup keeps a witness.* The newest version of `__manifest` on a branch that made a commit, and
    all versions above it, are never removed. A transaction that starts from an older version,
    removed or kept, conflicts with that witness and is refused.

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from omnigraph.clock import Clock
     from omnigraph.manifest.reader import ManifestReader
     from omnigraph.manifest.state import ManifestState
-    from omnigraph.store.background import Beside
+    from omnigraph.store.background import Background
     from omnigraph.store.datasets import DatasetStore
     from omnigraph.store.records import StagedTransaction
 
@@ -108,8 +108,8 @@ class Requirements:
     """What must still hold in the state that a publish replaces.
 
     `written` and `read` name the entries that the operation was prepared on; None is a table that
-    must not exist. `expected_head` is a caller's precondition: commits of pure upkeep above it do
-    not count. `merged_into` is the exact head that a merge was computed against.
+    must not exist. `expected_head` is a caller's precondition: commits of pure maintenance above it
+    do not count. `merged_into` is the exact head that a merge was computed against.
     """
 
     schema_hash: str | None = None
@@ -158,15 +158,20 @@ class Publisher:
     """Publishes on the branches of one graph."""
 
     def __init__(
-        self, *, datasets: DatasetStore, reader: ManifestReader, clock: Clock, beside: Beside
+        self,
+        *,
+        datasets: DatasetStore,
+        reader: ManifestReader,
+        clock: Clock,
+        background: Background,
     ) -> None:
         self._datasets = datasets
         self._reader = reader
         self._clock = clock
-        self._beside = beside
+        self._beside = background
 
     @contextmanager
-    def staged_ahead(
+    def prestage(
         self,
         incarnation: Incarnation,
         state: ManifestState,
@@ -202,8 +207,8 @@ class Publisher:
     ) -> Published:
         """Check the requirements and make the updates visible, or raise and change nothing.
 
-        Without a draft the publish makes no commit: voids, tags and tidying. `ahead` comes from
-        `staged_ahead` with the same draft and updates.
+        Without a draft the publish makes no commit: voids, tags and compaction. `ahead` comes from
+        `prestage` with the same draft and updates.
         """
         give_up_at = self._clock.monotonic_s() + deadline_s
         attempts = 0
@@ -353,7 +358,7 @@ def mismatch(
 
 
 def is_only_maintenance(state: ManifestState, table_key: str, expected: Entry | None) -> bool:
-    """Whether nothing but upkeep has published this table since `expected`."""
+    """Whether nothing but maintenance has published this table since `expected`."""
     if expected is None or table_key not in state.entries:
         return False
     since = state.published_since(table_key, expected.seq)
@@ -362,7 +367,7 @@ def is_only_maintenance(state: ManifestState, table_key: str, expected: Entry | 
 
 
 def content_commit(state: ManifestState, commit_id: str) -> str:
-    """Return the nearest commit at or below this one that is not pure upkeep."""
+    """Return the nearest commit at or below this one that is not pure maintenance."""
     commit = state.commit(commit_id)
     while commit is not None and commit.is_maintenance and commit.parent_commit_id is not None:
         commit_id = commit.parent_commit_id
@@ -371,7 +376,7 @@ def content_commit(state: ManifestState, commit_id: str) -> str:
 
 
 def require_head(state: ManifestState, expected: str) -> None:
-    """Refuse unless the head is the commit that a caller expects, upkeep above it aside."""
+    """Refuse unless the head is the commit that a caller expects, maintenance above it aside."""
     head = state.head.commit_id
     if expected != head and content_commit(state, expected) != content_commit(state, head):
         raise PreconditionFailedError(expected, head)

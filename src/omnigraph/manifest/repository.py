@@ -68,7 +68,9 @@ def assemble(store: Store, clock: Clock, *, branch_locks: BranchLocks | None = N
     reader = ManifestReader(root=root, datasets=datasets)
     branch_locks = branch_locks or _branch_locks(store, clock)
     branches = Branches(datasets=datasets, reader=reader, branch_locks=branch_locks, clock=clock)
-    publisher = Publisher(datasets=datasets, reader=reader, clock=clock, beside=store.beside)
+    publisher = Publisher(
+        datasets=datasets, reader=reader, clock=clock, background=store.background
+    )
     history = History(reader=reader, branches=branches, datasets=datasets)
     tags = Tags(
         datasets=datasets,
@@ -126,14 +128,14 @@ def open_repository(
     clock: Clock,
     *,
     mode: OpenMode,
-    mend: Callable[[Repository], object] | None = None,
-    heal: Callable[[Repository], object] | None = None,
+    drop_torn: Callable[[Repository], object] | None = None,
+    sweep: Callable[[Repository], object] | None = None,
     branch_locks: BranchLocks | None = None,
 ) -> Repository:
     """Open a graph, check that schema and tables agree, and bring derived files up to date.
 
-    `mend` makes readable what a power failure has cut off; `heal` settles what dead writers left,
-    and runs before anything else reads branch state.
+    `drop_torn` makes readable what a power failure has cut off; `sweep` settles what dead writers
+    left, and runs before anything else reads branch state.
     """
     repository = assemble(store, clock, branch_locks=branch_locks)
     if not store.datasets.exists(MANIFEST):
@@ -141,11 +143,11 @@ def open_repository(
     if mode is OpenMode.READ_ONLY:
         read_stamp(repository.root, store.datasets)
     else:
-        if mend is not None:
-            mend(repository)
+        if drop_torn is not None:
+            drop_torn(repository)
         migrate(repository.root, store.datasets)
-        if heal is not None:
-            heal(repository)
+        if sweep is not None:
+            sweep(repository)
     state = repository.reader.latest(MAIN_INCARNATION)
     check_contract(state)
     if mode is OpenMode.READ_WRITE:

@@ -139,7 +139,7 @@ class ManifestState:
         """The fragment that every change of the manifest names: that of the genesis commit.
 
         Its row is never rewritten, so the fragment is there for as long as nobody compacts it, and
-        `omnigraph.manifest.tidy` does not.
+        `omnigraph.manifest.compact` does not.
         """
         rows = self._of(GRAPH_COMMIT)
         if not rows.num_rows:

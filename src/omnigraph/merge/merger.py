@@ -8,8 +8,8 @@
    main lineage, else as the rows that differ. Every other one is merged row by row.
 3. All row conflicts of all tables are found before any rule is checked, and all rules before
    anything is written. A merge with conflicts leaves no trace.
-4. The commit is published only onto the head that was merged into. When only upkeep has moved the
-   target meanwhile, the merge is computed again; otherwise the caller is told.
+4. The commit is published only onto the head that was merged into. When only maintenance has moved
+   the target meanwhile, the merge is computed again; otherwise the caller is told.
 5. The commit has two parents even when it changes no row, so that merging the same source again
    has nothing to do.
 """
@@ -322,7 +322,7 @@ class Merger:
     def _until_settled(
         self, request: MergeRequest | RevertRequest, take: Callable[[], _Job | None]
     ) -> MergeResult:
-        """Compute and commit; compute again when only upkeep has moved the target."""
+        """Compute and commit; compute again when only maintenance has moved the target."""
         attempt = 1
         while True:
             head = self._repository.history.snapshot(request.target).commit_id
@@ -332,7 +332,9 @@ class Merger:
             try:
                 return self._run(job)
             except (PreconditionFailedError, ExpectedVersionMismatchError) as error:
-                if attempt >= ATTEMPTS_MAX or not self._only_upkeep_since(head, request.target):
+                if attempt >= ATTEMPTS_MAX or not self._only_maintenance_since(
+                    head, request.target
+                ):
                     member = f"graph_head:{request.target.branch}"
                     raise ReadSetConflictError(member) from error
             except BranchGoneError as error:
@@ -403,7 +405,7 @@ class Merger:
         if not self._repository.branches.is_alive(request.source):
             raise ReadSetConflictError(f"branch_merge_source_incarnation:{request.source.branch}")
 
-    def _only_upkeep_since(self, head: str, target: Incarnation) -> bool:
+    def _only_maintenance_since(self, head: str, target: Incarnation) -> bool:
         """Whether every commit after a head left the content as it was."""
         commits = self._repository.history.snapshot(target).state.commits()
         newer: list[GraphCommit] = []

@@ -99,12 +99,12 @@ class NotInConflictError(InvalidInputError):
 
 def require_conflicts(decisions: Decisions, clashes: Mapping[str, Sequence[Clash]]) -> None:
     """Refuse decisions about rows that need none: whoever wrote them meant something else."""
-    beside: list[tuple[str, str]] = []
+    background: list[tuple[str, str]] = []
     for key in decisions.table_keys:
         in_conflict = {each for clash in clashes.get(key, ()) for each in clash.ids.to_pylist()}
-        beside += [(key, each) for each in sorted(decisions.ids(key) - in_conflict)]
-    if beside:
-        raise NotInConflictError(beside)
+        background += [(key, each) for each in sorted(decisions.ids(key) - in_conflict)]
+    if background:
+        raise NotInConflictError(background)
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,8 @@ def distinct_tuples(columns: list[RowIds]) -> tuple[Positions, Positions]:
     kinds = dense_codes(columns[0] - NULL)
     for column in columns[1:]:
         # Both factors are below the number of rows, so the product fits.
-        beside = dense_codes(column - NULL)
-        kinds = dense_codes(kinds * (int(beside.max(initial=0)) + 1) + beside)
+        background = dense_codes(column - NULL)
+        kinds = dense_codes(kinds * (int(background.max(initial=0)) + 1) + background)
     return first_positions(kinds), kinds.astype(np.intp)
 
 

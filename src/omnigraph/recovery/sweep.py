@@ -164,21 +164,21 @@ class Recovery:
             raise RecoveryNotFoundError(operation_id)
         return record
 
-    def mend(self) -> None:
+    def drop_torn(self) -> None:
         """Make readable what a power failure has cut off and opening a graph needs."""
-        self._torn.mend_system_tables()
-        self._torn.mend_refs(MANIFEST)
-        self._torn.mend_manifest(MAIN_INCARNATION)
+        self._torn.drop_torn_system_tables()
+        self._torn.drop_torn_refs(MANIFEST)
+        self._torn.drop_torn_manifest(MAIN_INCARNATION)
 
-    def mend_branches(self) -> None:
+    def drop_torn_branches(self) -> None:
         """Make the manifest of every branch readable, for whoever is about to read all of them."""
         for incarnation in self._repository.branches.incarnations():
-            self._torn.mend_manifest(incarnation)
+            self._torn.drop_torn_manifest(incarnation)
 
-    def mend_branch(self, incarnation: Incarnation) -> None:
+    def drop_torn_branch(self, incarnation: Incarnation) -> None:
         """Remove what a power failure has cut off of a branch and of the tables that it writes."""
-        self._torn.mend_manifest(incarnation)
-        self._torn.mend_tables(incarnation)
+        self._torn.drop_torn_manifest(incarnation)
+        self._torn.drop_torn_tables(incarnation)
 
     def sweep(self) -> Swept:
         """Settle every record of the graph, each under the lock of its branch.
@@ -203,7 +203,7 @@ class Recovery:
         intent = self._read(path)
         if intent is None:
             return []
-        self._torn.mend_manifest(Incarnation(intent.branch_incarnation))
+        self._torn.drop_torn_manifest(Incarnation(intent.branch_incarnation))
         operation_id, branch = intent.operation_id, BranchName(intent.branch)
         with take_unless_held(
             self._repository.branch_locks, branch, operation_id=operation_id
@@ -284,7 +284,7 @@ class Recovery:
 
     def _settle(self, intent: Intent) -> RecoveryAuditRow:
         intent = completed(self._repository, intent)
-        self._mend_tables(intent)
+        self._drop_torn_tables(intent)
         for number in range(_ROUNDS_MAX):
             facts = observe(self._repository, intent)
             verdict, classes = judge(facts, intent)
@@ -317,13 +317,13 @@ class Recovery:
             return record
         raise RecoveryStoppedError(intent.operation_id, intent.branch, ())
 
-    def _mend_tables(self, intent: Intent) -> None:
+    def _drop_torn_tables(self, intent: Intent) -> None:
         incarnation = Incarnation(intent.branch_incarnation)
         if not self._repository.branches.is_alive(incarnation):
             return
         state = self._repository.reader.latest(incarnation)
         for table in intent.tables:
-            self._torn.mend_table(
+            self._torn.drop_torn_table(
                 table.table_key,
                 (table.table_path, table.table_branch),
                 published=pinned_version(state, table),

@@ -95,7 +95,7 @@ class TornHeads:
         self._pending = pending
         self._can_tear = repository.store.settings.root.is_local
 
-    def mend_manifest(self, incarnation: Incarnation) -> None:
+    def drop_torn_manifest(self, incarnation: Incarnation) -> None:
         """Make the manifest of a branch readable; takes the lock only when it is not."""
         if not self._can_tear or self._is_readable(MANIFEST, incarnation.lance_branch):
             return
@@ -109,7 +109,7 @@ class TornHeads:
                 raise TornHeadError(torn.path, torn.version, reason)
             self._remove(MANIFEST, (MANIFEST, incarnation.lance_branch), torn)
 
-    def mend_tables(self, incarnation: Incarnation) -> None:
+    def drop_torn_tables(self, incarnation: Incarnation) -> None:
         """Remove torn heads above the published versions; one look per table when there are none.
 
         Only lineages that the branch itself writes: others are the business of their owners.
@@ -126,9 +126,9 @@ class TornHeads:
                 return  # What has moved is the work of somebody who is at it.
             state = self._repository.reader.latest(incarnation)
             for table_key, lineage, published in _owned(state, incarnation):
-                self.mend_table(table_key, lineage, published=published)
+                self.drop_torn_table(table_key, lineage, published=published)
 
-    def mend_table(self, table_key: str, lineage: Lineage, *, published: int) -> None:
+    def drop_torn_table(self, table_key: str, lineage: Lineage, *, published: int) -> None:
         """Remove torn heads of one table above its published version; the lock is held."""
         location, branch = lineage
         for _ in range(_VERSIONS_MAX):
@@ -144,7 +144,7 @@ class TornHeads:
                 return
             self._remove(table_key, lineage, torn)
 
-    def mend_system_tables(self) -> None:
+    def drop_torn_system_tables(self) -> None:
         """Make the derived tables and the audit table readable."""
         if not self._can_tear:
             return
@@ -161,7 +161,7 @@ class TornHeads:
         removed = self._datasets.discard_torn_head(location)
         _log.warning("removed version %s of %s, which was cut off", removed, location)
 
-    def mend_refs(self, location: str) -> None:
+    def drop_torn_refs(self, location: str) -> None:
         """Remove branches and tags of a dataset whose file was cut off."""
         if not self._can_tear:
             return

@@ -31,7 +31,7 @@ from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.maintenance.workers import UpkeepWorkers
+    from omnigraph.maintenance.workers import MaintenanceWorkers
     from omnigraph.manifest import Repository, Snapshot
     from omnigraph.merge.workers import MergeWorkers
     from omnigraph.write.export.exporter import ExportPlan, ExportResult
@@ -97,9 +97,9 @@ class SparkEngine:
         return diff_frame(plan, spark)
 
     @contextmanager
-    def upkeep_workers(
+    def maintenance_workers(
         self, repository: Repository, *, session: object | None, shows_progress: bool
-    ) -> Iterator[UpkeepWorkers]:
+    ) -> Iterator[MaintenanceWorkers]:
         """Lend workers on the caller's session, or on one that is found or started."""
         spark = get_spark() if session is None else spark_session(session)
         progress = Progress.on_stderr() if shows_progress else Progress()

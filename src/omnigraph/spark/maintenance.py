@@ -70,7 +70,7 @@ class SparkWorkers:
 
 @contextmanager
 def spark_workers(repository: Repository, jobs: JobRunner) -> Iterator[SparkWorkers]:
-    """Lend workers for one run of upkeep on `main`."""
+    """Lend workers for one run of maintenance on `main`."""
     entries = repository.reader.latest(MAIN_INCARNATION).entries.values()
     bases = [
         DatasetBase(entry.location, entry.table_branch, entry.table_version) for entry in entries

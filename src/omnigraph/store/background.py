@@ -15,7 +15,7 @@ _Answer = TypeVar("_Answer")
 _AT_ONCE_MAX: Final = 4
 
 
-class Beside(Protocol):
+class Background(Protocol):
     """Starts calls that somebody waits for later."""
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from omnigraph.store.background import Beside, InThreads
+from omnigraph.store.background import Background, InThreads
 from omnigraph.store.digests import Ledger
 from omnigraph.store.durability import DiskFlusher, Durability, NoFlusher, flusher_for
 from omnigraph.store.objects.local import LocalObjectStore
@@ -41,7 +41,7 @@ class Store:
     objects: ObjectStore
     datasets: DatasetStore
     flusher: DiskFlusher | NoFlusher
-    beside: Beside
+    background: Background
     ledger: Ledger
     """The files that `datasets` has made part of the graph, until their sums are stored."""
 

@@ -381,7 +381,7 @@ class DatasetStore(Protocol):
         """List the dataset's tags by name."""
         ...
 
-    # Upkeep
+    # Maintenance
 
     def cleanup(
         self,

@@ -88,7 +88,7 @@ def faulty(store: Store, plan: FaultPlan) -> Store:
         store,
         objects=FaultyObjectStore(store.objects, plan),
         datasets=FaultyDatasetStore(store.datasets, plan),
-        beside=Inline(),
+        background=Inline(),
     )
 
 

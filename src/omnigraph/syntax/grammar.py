@@ -216,7 +216,7 @@ class Grammar(Generic[Declaration]):
             stuck_after = before
             yield found
             local = Span(found.span.start - piece.start, found.span.end - piece.start)
-            mended = _mended(text, local, found.code.removeprefix(self._letter))
+            mended = _examined(text, local, found.code.removeprefix(self._letter))
             if mended is None:
                 return
             text = mended
@@ -347,7 +347,7 @@ def _lexical_problem(text: str, at: int) -> tuple[str, Span, str] | None:
     return None
 
 
-def _mended(text: str, span: Span, suffix: str) -> str | None:
+def _examined(text: str, span: Span, suffix: str) -> str | None:
     """Return the text without a mistake, if it can be left out without causing another one."""
     if suffix == "004":
         return _overwritten(text, span, "x")

@@ -1,1 +1,1 @@
-"""Stage, validate, commit: loads, mutations, schema changes and upkeep."""
+"""Stage, validate, commit: loads, mutations, schema changes and maintenance."""

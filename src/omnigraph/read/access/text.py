@@ -178,23 +178,23 @@ class StoreTextMatcher:
             table[SCORE].cast(pa.float64()).to_numpy(),
         )
 
-    def _memory(self, table_key: str, column: str, beside: ColumnIndex | None) -> TextIndex:
+    def _memory(self, table_key: str, column: str, background: ColumnIndex | None) -> TextIndex:
         """Return an index over all rows, or over those that a stored one does not cover."""
         return self.in_memory.of(
             published_version(self.tables.snapshot.entry(table_key)),
             column,
-            covers_all=beside is None,
-            read=lambda: self._texts(table_key, column, beside),
+            covers_all=background is None,
+            read=lambda: self._texts(table_key, column, background),
             check=self.tables.guard.check,
         )
 
     def _texts(
-        self, table_key: str, column: str, beside: ColumnIndex | None
+        self, table_key: str, column: str, background: ColumnIndex | None
     ) -> tuple[RowIds, pa.ChunkedArray]:
         request = ScanRequest(
             columns=(column,),
             with_row_id=True,
-            fragment_ids=None if beside is None else beside.missing_fragments,
+            fragment_ids=None if background is None else background.missing_fragments,
         )
         table = self.tables.scan(table_key, request)
         return table[ROW_ID].to_numpy().astype(np.int64), table[column]

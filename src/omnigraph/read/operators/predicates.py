@@ -208,11 +208,11 @@ def _lists_contain(lists: Datum, wanted: Datum) -> Datum:
     items = column.flatten()
     if isinstance(wanted, pa.Scalar):
         known = pc.if_else(wanted.is_valid, pc.is_valid(column), pa.scalar(False))
-        beside: Datum = wanted
+        background: Datum = wanted
     else:
         known = pc.and_(pc.is_valid(column), pc.is_valid(wanted))
-        beside = pc.take(wanted, pa.array(owners))
-    hits = equal_values(items, beside).to_numpy(zero_copy_only=False)
+        background = pc.take(wanted, pa.array(owners))
+    hits = equal_values(items, background).to_numpy(zero_copy_only=False)
     found = np.zeros(len(column), np.bool_)
     found[owners[hits]] = True
     return pc.if_else(known, pa.array(found), pa.scalar(None, pa.bool_()))

@@ -134,9 +134,9 @@ def _constraints(constraints: Iterable[ShapeConstraint]) -> list[Json]:
 
 def canonical_constraints(constraints: Iterable[ShapeConstraint]) -> list[ShapeConstraint]:
     """Sort constraints by kind, then members; sort the members; drop what is repeated."""
-    tidy = [replace(c, fields=tuple(sorted(set(c.fields)))) for c in constraints]
+    compact_manifest = [replace(c, fields=tuple(sorted(set(c.fields)))) for c in constraints]
     # Keyed by spelling, not by value: bounds 1 and 1.0 are equal numbers and different bounds.
-    distinct = {_constraint_order(c): c for c in tidy}
+    distinct = {_constraint_order(c): c for c in compact_manifest}
     return [distinct[order] for order in sorted(distinct)]
 
 

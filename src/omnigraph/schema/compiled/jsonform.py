@@ -38,8 +38,8 @@ def note_json(note: Note) -> JsonObject:
 
 def sorted_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
     """Put annotations, and the keywords within each, into canonical order."""
-    tidy = [Note(n.name, n.value, tuple(sorted(n.kwargs))) for n in notes]
-    return tuple(sorted(tidy, key=_note_order))
+    compact_manifest = [Note(n.name, n.value, tuple(sorted(n.kwargs))) for n in notes]
+    return tuple(sorted(compact_manifest, key=_note_order))
 
 
 def notes_json(notes: Iterable[Note]) -> list[Json]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.staged_views import StagedViews
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.write.load.check.hashing import HashScheme
-    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.rows.spool import SpoolBudget
 
 
 class _ViewPart(RowPart):
@@ -36,7 +36,7 @@ class _ViewPart(RowPart):
     def __init__(
         self,
         destination: Destination,
-        room: SpoolRoom,
+        room: SpoolBudget,
         handle: DatasetHandle,
         fragment_ids: tuple[int, ...],
     ) -> None:
@@ -64,7 +64,7 @@ def loaded_types(
     snapshot: Snapshot,
     bases: TableBases,
     hasher: HashScheme,
-    room: SpoolRoom,
+    room: SpoolBudget,
     is_overwrite: bool,
 ) -> dict[str, LoadedType]:
     """Return the staged rows in the form in which the rules look at them."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.write.commit.committer import Committer
     from omnigraph.write.embed.row_embedder import RowEmbedder
     from omnigraph.write.load.input.sink import LoadSink, LoadSource
-    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.rows.spool import SpoolBudget
     from omnigraph.write.load.stage import StagedType
 
 _log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class SparkLoader(Loader):
     # -- reading ----------------------------------------------------------------------------------
 
     def prepare(
-        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolRoom
+        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolBudget
     ) -> PreparedLoad:
         """Stage everything that the input has."""
         if not isinstance(source, SparkSource):
@@ -224,9 +224,9 @@ class SparkLoader(Loader):
         return self._work
 
 
-def _quietly(tidy: Callable[[], None]) -> None:
+def _quietly(compact_manifest: Callable[[], None]) -> None:
     """Tidy up behind a load; what that fails to do is no news about the load itself."""
     try:
-        tidy()
+        compact_manifest()
     except OmnigraphError as error:
         _log.warning("files of a finished load stay until cleanup takes them: %s", error)

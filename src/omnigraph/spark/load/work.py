@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.stored_tasks import EndsTask
     from omnigraph.write.embed.row_embedder import EmbedNotes
     from omnigraph.write.load.loader import PreparedLoad
-    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.rows.spool import SpoolBudget
     from omnigraph.write.load.stage import StagedType
 
 
@@ -45,7 +45,7 @@ class SparkWork:
         run: LoadRun,
         context: LoadContext,
         snapshot: Snapshot,
-        room: SpoolRoom,
+        room: SpoolBudget,
     ) -> None:
         self._load = load
         self._plan = plan

@@ -99,7 +99,7 @@ class LanceRefs:
                 if not _is_race(error) or attempt == _ATTEMPTS_MAX:
                     raise _ref_error(error, location, kind="branch", name=name) from error
             if not self.has_branch(location, name):
-                # The branch went and Lance met the race while tidying up: some files stay.
+                # The branch went and Lance met the race while compaction up: some files stay.
                 break
         self._opener.forget_lineage(location, name)
         self._ledger.note_gone([branch_ref_path(location, name)])

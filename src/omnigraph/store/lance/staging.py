@@ -177,8 +177,8 @@ def fragment_files(
         path = data_path(base.location, base.branch, data_file_name(data_file))
         files.append(StagedFile(path, data_file.file_size_bytes))
         if blobs_in is not None:
-            beside = blobs_in.list(path.removesuffix(".lance"))
-            files.extend(StagedFile(info.path, info.size) for info in beside)
+            background = blobs_in.list(path.removesuffix(".lance"))
+            files.extend(StagedFile(info.path, info.size) for info in background)
     return tuple(files)
 
 

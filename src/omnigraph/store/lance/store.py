@@ -25,8 +25,7 @@ from lance.dataset import Version
 from omnigraph.store.digests import Ledger, hashed
 from omnigraph.store.durability import Flusher, NoFlusher, PathFlusher
 from omnigraph.store.errors import CorruptObjectError, InvalidScanError
-from omnigraph.store.lance import maintenance as upkeep
-from omnigraph.store.lance import staging
+from omnigraph.store.lance import maintenance, staging
 from omnigraph.store.lance.commit import LanceCommitter
 from omnigraph.store.lance.errors import lance_failures, read_failures, write_error
 from omnigraph.store.lance.handle import LanceHandle
@@ -201,7 +200,9 @@ class LanceStore:
         dataset = self._opener.at(base).private_dataset()
         if fragment_ids is None:
             fragment_ids = [fragment.fragment_id for fragment in dataset.get_fragments()]
-        written = upkeep.build_index_segment(dataset, spec, base=base, fragment_ids=fragment_ids)
+        written = maintenance.build_index_segment(
+            dataset, spec, base=base, fragment_ids=fragment_ids
+        )
         return replace(written, files=self._finished(written.files))
 
     def plan_compaction(
@@ -209,14 +210,14 @@ class LanceStore:
     ) -> tuple[CompactionTask, ...]:
         """Say which fragments are worth rewriting together."""
         with read_failures(base.location):
-            return upkeep.plan_compaction(
+            return maintenance.plan_compaction(
                 self._opener.at(base).dataset, base, options or CompactionOptions()
             )
 
     def run_compaction(self, task: CompactionTask) -> CompactionResult:
         """Rewrite the fragments of one task."""
         dataset = self._opener.at(task.base).dataset
-        result = upkeep.run_compaction(dataset, task, objects=self._objects)
+        result = maintenance.run_compaction(dataset, task, objects=self._objects)
         return replace(result, files=self._finished(result.files))
 
     # Staging
@@ -311,14 +312,14 @@ class LanceStore:
         handle = self._opener.at(base)
         built = [*segments, *(self.write_index_segment(base, spec) for spec in specs)]
         names = frozenset(spec.full_name for spec in specs)
-        leaving = frozenset(replaced) | upkeep.segments_named(handle.indexes(), names)
-        return upkeep.index_transaction(handle.dataset, base, built, replaced=leaving)
+        leaving = frozenset(replaced) | maintenance.segments_named(handle.indexes(), names)
+        return maintenance.index_transaction(handle.dataset, base, built, replaced=leaving)
 
     def stage_compaction(
         self, base: DatasetVersion, results: Sequence[CompactionResult]
     ) -> StagedTransaction:
         """Prepare the exchange of fragments for their rewritten form."""
-        return upkeep.compaction_transaction(self._opener.at(base).dataset, base, results)
+        return maintenance.compaction_transaction(self._opener.at(base).dataset, base, results)
 
     def stage_metadata(
         self,
@@ -359,7 +360,7 @@ class LanceStore:
         self, staged: StagedTransaction, previous: StagedTransaction
     ) -> StagedTransaction:
         """Return a transaction that was staged on the view of `previous` as its true successor."""
-        return upkeep.following_transaction(staged, previous)
+        return maintenance.following_transaction(staged, previous)
 
     def discard_staged_view(self, at: DatasetVersion) -> None:
         """Remove what `open_staged` has made; the staged transaction itself stays."""
@@ -405,7 +406,7 @@ class LanceStore:
         """List the dataset's tags by name."""
         return self._refs.list_tags(location)
 
-    # Upkeep
+    # Maintenance
 
     def cleanup(
         self,

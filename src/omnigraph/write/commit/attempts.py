@@ -1,7 +1,7 @@
 """The attempts of a write that may lose a race.
 
-1. `BESIDE_MAX` attempts are prepared beside everybody else, with a growing, random pause after each
-   one that lost.
+1. `OPTIMISTIC_ATTEMPTS_MAX` attempts are optimistic: they are prepared without the lock, with a
+   growing, random pause after each one that lost.
 2. One more is prepared and committed under the lock, where nobody can be faster: whoever goes on
    trying gets through. Preparing is long and a lock should be short, so it is the last resort.
 3. Which loss may be tried again is the caller's to say.
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from omnigraph.names import BranchName
     from omnigraph.write.commit.committer import Committer
 
-BESIDE_MAX: Final = 5
+OPTIMISTIC_ATTEMPTS_MAX: Final = 5
 _PAUSE_S: Final = 0.005
 _PAUSE_MAX_S: Final = 0.25
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt; the work belongs into its `room`."""
+    """One attempt: do the work inside `with attempt.lock:`."""
 
     number: int
-    room: AbstractContextManager[None]
+    lock: AbstractContextManager[None]
     """Holds the lock of the branch, when this is the last attempt."""
 
     @property
     def is_last(self) -> bool:
         """Whether a loss is final."""
-        return self.number == BESIDE_MAX
+        return self.number == OPTIMISTIC_ATTEMPTS_MAX
 
 
 def attempts(
@@ -45,7 +45,7 @@ def attempts(
 
     ```python
     for attempt in attempts(committer, clock, branch, operation="load"):
-        with attempt.room:
+        with attempt.lock:
             try:
                 return prepare_and_commit()
             except ExpectedVersionMismatchError:
@@ -53,7 +53,7 @@ def attempts(
                     raise
     ```
     """
-    for number in range(BESIDE_MAX):
+    for number in range(OPTIMISTIC_ATTEMPTS_MAX):
         yield Attempt(number, nullcontext())
         clock.sleep(clock.jitter(0.0, min(_PAUSE_S * 2**number, _PAUSE_MAX_S)))
-    yield Attempt(BESIDE_MAX, committer.reserved_lock(branch, operation=operation))
+    yield Attempt(OPTIMISTIC_ATTEMPTS_MAX, committer.reserved_lock(branch, operation=operation))

@@ -35,7 +35,7 @@ from omnigraph.recovery import Intent, PlannedTable, Recovery, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
 from omnigraph.recovery.intent import INTENT_VERSION, Adoption, ForkOrigin
 from omnigraph.store.errors import StorageError
-from omnigraph.write.commit.late_commits import DriftNeedsRepairError, put_back_strays
+from omnigraph.write.commit.late_commits import DriftNeedsRepairError, undo_late_commits
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -285,7 +285,7 @@ class Committer:
         for staged in (staged for table in job.tables for staged in table.staged):
             self._datasets.verify_staged_files(staged)
         intent = self._intent(job)
-        with self._repository.publisher.staged_ahead(
+        with self._repository.publisher.prestage(
             job.incarnation, state, draft=job.draft, updates=job.updates
         ) as ahead:
             self._objects.put_if_absent(intent.path, intent.to_json())
@@ -312,7 +312,7 @@ class Committer:
             self._require_no_schema_apply(job)
         state = repository.publisher.require(job.incarnation, job.requirements, revalidate)
         put_back = [
-            put_back_strays(repository, self._recovery, job.incarnation, table.base.entry)
+            undo_late_commits(repository, self._recovery, job.incarnation, table.base.entry)
             for table in job.tables
             if table.base is not None and not table.base.is_fork
         ]

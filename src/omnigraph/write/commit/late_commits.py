@@ -37,7 +37,7 @@ class DriftNeedsRepairError(ConflictError):
         )
 
 
-def put_back_strays(
+def undo_late_commits(
     repository: Repository, recovery: Recovery, incarnation: Incarnation, entry: Entry
 ) -> bool:
     """Undo late commits of settled operations on one table; the caller holds the lock.

@@ -11,7 +11,7 @@
 6. `append` and `merge` that lose a race before any effect are judged and staged again on the newer
    state, with the rows as they were converted and the files as they were written; the last attempt
    is prepared under the lock, where nobody can be faster. `overwrite` is handed back to the caller,
-   unless only upkeep has moved its tables.
+   unless only maintenance has moved its tables.
 7. A branch that the call has made is removed again when the load fails.
 8. Files that are written long before the commit are spared by `cleanup` while the load lives: it
    holds a record (`staging_record`) from before the first of them.
@@ -53,7 +53,7 @@ from omnigraph.write.load.result import (
 )
 from omnigraph.write.load.rows.intake import Intake
 from omnigraph.write.load.rows.parts import TableBases
-from omnigraph.write.load.rows.spool import SpoolRoom
+from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.load.stage import StagedType, preview_type, stage_cascade, stage_type
 from omnigraph.write.load.topology import persist_topologies
 from omnigraph.write.rules.violations import KeyConflictError
@@ -94,7 +94,7 @@ class Loader:
         options.check()
         with (
             self._target(options) as target,
-            SpoolRoom(options.memory_max) as room,
+            SpoolBudget(options.memory_max) as room,
             self._staging_record() as self._staged_files,
         ):
             snapshot = self._repository.history.snapshot(target.incarnation)
@@ -170,7 +170,7 @@ class Loader:
     # -- what -------------------------------------------------------------------------------------
 
     def prepare(
-        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolRoom
+        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolBudget
     ) -> PreparedLoad:
         """Read everything."""
         load = self.begun(source, options, snapshot, room)
@@ -184,7 +184,7 @@ class Loader:
         return load
 
     def begun(
-        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolRoom
+        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolBudget
     ) -> PreparedLoad:
         """Return a load that has read nothing yet."""
         clock = self._repository.clock
@@ -283,7 +283,7 @@ class Loader:
         first = {key: snapshot.entry(key) for key in load.intake.types}
         clock, branch = self._repository.clock, snapshot.incarnation.branch
         for attempt in attempts(self._committer, clock, branch, operation="load"):
-            with attempt.room:
+            with attempt.lock:
                 if attempt.number:
                     snapshot = self._repository.history.snapshot(snapshot.incarnation)
                     if snapshot.schema.schema_hash != schema_hash:
@@ -458,7 +458,7 @@ def _require_no_conflicts(findings: Findings, load: PreparedLoad) -> None:
 
 
 def _require_unmoved(state: ManifestState, expected: Mapping[str, Entry]) -> None:
-    """Refuse to repeat an overwrite on tables that more than upkeep has moved."""
+    """Refuse to repeat an overwrite on tables that more than maintenance has moved."""
     for key, entry in expected.items():
         actual = state.entries.get(key)
         is_same = actual is not None and actual.state == entry.state

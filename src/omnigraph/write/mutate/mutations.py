@@ -7,7 +7,7 @@
    find.
 3. A query that only inserts or upserts and loses a race is prepared again, a bounded number of
    times. A query with an update or delete depends on what it found: it is handed back, unless
-   nothing but upkeep has moved the tables that it looked at.
+   nothing but maintenance has moved the tables that it looked at.
 4. `expected_head` is a demand of the caller: it is checked against the captured snapshot and again
    in the commit, and never retried.
 5. A net change of nothing publishes nothing.
@@ -37,7 +37,7 @@ from omnigraph.write.rules.validate import validate
 from omnigraph.write.rules.violations import ValidationError
 from omnigraph.write.stage.columns import distinct, without
 from omnigraph.write.stage.external_blobs import ExternalBlobs
-from omnigraph.write.stage.stage_delta import new_rows_ahead, prepare
+from omnigraph.write.stage.stage_delta import prepare, prestage_new_rows
 from omnigraph.write.stage.stored_rows import StoredRows
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Mutations:
         decided: Mapping[str, Entry] = {}
         branch = request.incarnation.branch
         for attempt in attempts(self._committer, clock, branch, operation="mutation"):
-            with attempt.room:
+            with attempt.lock:
                 snapshot = self._repository.history.snapshot(request.incarnation)
                 _require_unmoved(snapshot.state, decided)
                 if request.expected_head is not None:
@@ -130,7 +130,7 @@ class Mutations:
                     self._embedder.record()
                     return self._result(request, plan, change, commit=commit)
                 except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
-                    if attempt.is_last or (plan.is_strict and not _is_upkeep(lost)):
+                    if attempt.is_last or (plan.is_strict and not _is_maintenance(lost)):
                         raise
                 except StagedFilesLostError:
                     # A cleanup that spares nothing young has removed what was prepared.
@@ -188,7 +188,9 @@ class Mutations:
         catalog = catalog_of(snapshot.schema)
         stored = StoredRows(snapshot)
         _announce(change.delta, catalog, stored)
-        with new_rows_ahead(change.delta, snapshot, request.incarnation, self._repository) as kept:
+        with prestage_new_rows(
+            change.delta, snapshot, request.incarnation, self._repository
+        ) as kept:
             validated = validate(
                 change.delta, snapshot, catalog, operation="mutation", stored=stored
             )
@@ -235,7 +237,7 @@ class _Change:
     decisive: Mapping[str, Entry]
 
     def rests_on(self, snapshot: Snapshot) -> dict[str, Entry]:
-        """Return the entries that a strict query must find again, upkeep aside."""
+        """Return the entries that a strict query must find again, maintenance aside."""
         return {key: snapshot.entry(key) for key in sorted({*self.decisive, *self.delta.tables})}
 
 
@@ -263,12 +265,12 @@ def _announce(delta: GraphDelta, catalog: Catalog, stored: StoredRows) -> None:
                 )
 
 
-def _is_upkeep(lost: ExpectedVersionMismatchError | SchemaMovedError) -> bool:
+def _is_maintenance(lost: ExpectedVersionMismatchError | SchemaMovedError) -> bool:
     return isinstance(lost, ExpectedVersionMismatchError) and lost.is_only_maintenance
 
 
 def _require_unmoved(state: ManifestState, decided: Mapping[str, Entry]) -> None:
-    """Refuse to repeat a strict query on tables that more than upkeep has moved.
+    """Refuse to repeat a strict query on tables that more than maintenance has moved.
 
     The conflict that sent it back names one table; others may have moved as well.
     """

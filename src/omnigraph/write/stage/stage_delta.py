@@ -8,7 +8,7 @@
 5. Appended rows do not depend on what is stored. An attempt that lost a race leaves them in
    `kept`, and the next one on the same lineage uses the files again.
 6. A few rows of which none is known to be stored are written while they are still being validated
-   (`new_rows_ahead`). If one of them turns out to be stored, the file is removed again.
+   (`prestage_new_rows`). If one of them turns out to be stored, the file is removed again.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def prepare(
 
 
 @contextmanager
-def new_rows_ahead(
+def prestage_new_rows(
     delta: GraphDelta, snapshot: Snapshot, incarnation: Incarnation, repository: Repository
 ) -> Iterator[KeptRows]:
     """Write rows that are likely to be new, beside a block that validates the change.
@@ -101,7 +101,7 @@ def new_rows_ahead(
         if _is_likely_new(table) and entry.owner == incarnation.text:
             base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
             write = partial(store.datasets.write_fragments, base, table.rows)
-            started[key, base.location, base.branch] = store.beside.start(write)
+            started[key, base.location, base.branch] = store.background.start(write)
     try:
         yield kept
         kept |= {lineage: written.result() for lineage, written in started.items()}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from omnigraph.write.load.check.hashing import Hashes
-    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.rows.spool import SpoolBudget
     from omnigraph.write.stage.columns import Integers
 
 BUCKET_BITS: Final = 8
@@ -50,7 +50,7 @@ def divided(counts: Integers, rows_max: int) -> Iterator[range]:
 class Buckets:
     """Rows of `width` numbers."""
 
-    def __init__(self, room: SpoolRoom, width: int) -> None:
+    def __init__(self, room: SpoolBudget, width: int) -> None:
         self._room = room
         self._width = width
         self._waiting: list[tuple[Hashes, ...]] = []

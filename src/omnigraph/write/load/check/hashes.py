@@ -30,7 +30,7 @@ from omnigraph.write.load.check.hashing import (
 from omnigraph.write.stage.columns import Integers, Mask, flat
 
 if TYPE_CHECKING:
-    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.rows.spool import SpoolBudget
     from omnigraph.write.stage.stored_rows import StoredRows
 
 
@@ -55,7 +55,7 @@ class HashedRows(Protocol):
 class HashedColumn:
     """Hashes of one text or tuple of each row of a load, from row `start` on, in their order."""
 
-    def __init__(self, room: SpoolRoom, width: int) -> None:
+    def __init__(self, room: SpoolBudget, width: int) -> None:
         self._room = room
         self._width = width
         self._numbers = room.numbers(np.uint64, width)
@@ -181,7 +181,7 @@ class StoredHashes:
         column: str,
         *,
         scheme: HashScheme,
-        room: SpoolRoom,
+        room: SpoolBudget,
         by_address: bool = False,
     ) -> None:
         self._stored = stored

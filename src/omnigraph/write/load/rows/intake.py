@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.write.embed.row_embedder import RowEmbedder
     from omnigraph.write.load.rows.check_rows import Owner
     from omnigraph.write.load.rows.parts import TableBases
-    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.rows.spool import SpoolBudget
     from omnigraph.write.rules.violations import Violation
 
 _UNLIMITED: Final = 1 << 62
@@ -44,7 +44,7 @@ class Intake:
         snapshot: Snapshot,
         *,
         bases: TableBases,
-        room: SpoolRoom,
+        room: SpoolBudget,
         clock: Clock,
         external_blobs: ExternalBlobs,
         place: str,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.rows import Entry
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import StagedTransaction, WrittenFragment
-    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.rows.spool import SpoolBudget
     from omnigraph.write.stage.columns import Mask
     from omnigraph.write.stage.staging_record import LazyRecord
 
@@ -175,7 +175,7 @@ class FragmentStream:
 class RowPart:
     """Rows of one table that are kept in the same way."""
 
-    def __init__(self, destination: Destination, room: SpoolRoom, *, may_stream: bool) -> None:
+    def __init__(self, destination: Destination, room: SpoolBudget, *, may_stream: bool) -> None:
         self._destination = destination
         self._schema = destination.schema
         self._spool = room.spool(self._schema)

@@ -2,7 +2,7 @@
 
 1. Whole rows that wait (those of a merge, and those that may still be set aside) and numbers per
    row share one budget of memory. What is beyond it goes to files in a directory of the system's,
-   which goes with the `SpoolRoom`.
+   which goes with the `SpoolBudget`.
 2. Files are read in batches and never mapped: memory stays bounded by a batch, and the operating
    system counts nothing of them as memory of this process.
 3. Where files find no space the load ends with `StorageFullError`.
@@ -39,7 +39,7 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 Columns: TypeAlias = tuple[npt.NDArray[Any], ...]
 
 
-class SpoolRoom:
+class SpoolBudget:
     """The budget and the files of one load."""
 
     def __init__(self, bytes_in_memory_max: int = MEMORY_MAX) -> None:
@@ -104,7 +104,7 @@ class SpoolRoom:
 class Spool:
     """The rows of one table, in the order in which they came."""
 
-    def __init__(self, room: SpoolRoom, schema: pa.Schema) -> None:
+    def __init__(self, room: SpoolBudget, schema: pa.Schema) -> None:
         self._room = room
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
@@ -172,7 +172,7 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 class NumberSpool:
     """One number per row, or several, in row order."""
 
-    def __init__(self, room: SpoolRoom, kind: np.dtype[Any], width: int) -> None:
+    def __init__(self, room: SpoolBudget, kind: np.dtype[Any], width: int) -> None:
         self._room = room
         self._kind = kind
         self._width = width

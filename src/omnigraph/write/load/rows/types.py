@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from omnigraph.schema.values.ids import EndpointRemap
     from omnigraph.write.load.check.hashing import Hashes, HashScheme
     from omnigraph.write.load.rows.check_rows import JudgedRows, Owner
-    from omnigraph.write.load.rows.spool import SpoolRoom
+    from omnigraph.write.load.rows.spool import SpoolBudget
 
 ROW: Final = "_row"
 """The column of row numbers in rows that were picked from a load."""
@@ -54,7 +54,7 @@ class LoadedType:
         owner: Owner,
         destination: Destination,
         hasher: HashScheme,
-        room: SpoolRoom,
+        room: SpoolBudget,
         *,
         may_stream: bool,
         is_merge: bool,

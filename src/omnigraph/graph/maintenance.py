@@ -12,7 +12,7 @@ from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.maintenance.cleanup import Cleanup, CleanupResult
 from omnigraph.maintenance.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.maintenance.health import Finding, examine
-from omnigraph.maintenance.optimize import UpkeepReport
+from omnigraph.maintenance.optimize import MaintenanceReport
 from omnigraph.maintenance.repair import Repair, RepairReport
 from omnigraph.maintenance.scrub import scrub
 from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 from omnigraph.graph.core import GraphCore
 
 
-class UpkeepCalls(GraphCore):
+class MaintenanceCalls(GraphCore):
     """Calls that keep a graph in order."""
 
     def schema_source(self) -> str:
@@ -97,36 +97,36 @@ class UpkeepCalls(GraphCore):
         source = SchemaSource("graph", self.uri)
         return lint_queries(queries, self.catalog(), schema_source=source, query_path=query_path)
 
-    def ensure_indices(self, branch: str | None = None) -> UpkeepReport:
+    def ensure_indices(self, branch: str | None = None) -> MaintenanceReport:
         """Build the declared indexes that are missing, and fold in rows that they do not cover."""
         self._require_writable("ensure_indices")
-        return self._upkeep.ensure_indices(self._incarnation_of(branch))
+        return self._maintenance.ensure_indices(self._incarnation_of(branch))
 
     def rebuild_indexes(
         self, table_keys: Sequence[str], *, branch: str | None = None
-    ) -> UpkeepReport:
+    ) -> MaintenanceReport:
         """Build the declared indexes of some tables (`node:Person`) anew, without reading them."""
         self._require_writable("rebuild_indexes")
-        return self._upkeep.rebuild_indexes(self._incarnation_of(branch), tuple(table_keys))
+        return self._maintenance.rebuild_indexes(self._incarnation_of(branch), tuple(table_keys))
 
     def optimize(
         self, *, engine: str = "auto", spark: object | None = None, progress: bool = False
-    ) -> UpkeepReport:
+    ) -> MaintenanceReport:
         """Compact and index every table of `main` in one commit; removes no version.
 
         Large tables are rewritten and indexed by Spark tasks; the commit is the same.
         """
         self._require_writable("optimize")
         asked = choice(EngineChoice, engine, "engine")
-        chosen = choose_by_size(asked, self._upkeep.work_bytes, session=spark)
+        chosen = choose_by_size(asked, self._maintenance.work_bytes, session=spark)
         note(chosen)
         if chosen.engine is EngineChoice.LOCAL:
-            return self._upkeep.optimize()
+            return self._maintenance.optimize()
         bulk = engine_named(chosen.engine)
-        with bulk.upkeep_workers(
+        with bulk.maintenance_workers(
             self._repository, session=spark, shows_progress=progress
         ) as workers:
-            return self._upkeep.optimize(workers)
+            return self._maintenance.optimize(workers)
 
     def examine(self, *, try_writing: bool = True) -> list[Finding]:
         """Look for what is wrong or slow, and say what helps; see `omnigraph doctor`."""
@@ -174,7 +174,7 @@ class UpkeepCalls(GraphCore):
         return scrub(self._repository, ScrubRequest(branch, share, seed, adopt))
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
-        """Show versions that came from outside; `confirm` publishes upkeep, `force` the rest."""
+        """Show versions from outside; `confirm` publishes maintenance, `force` the rest."""
         if confirm:
             self._require_writable("repair")
         work = Repair(self._repository, self._recovery, self._committer)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
 from omnigraph.maintenance.indices import SegmentPlan, coverage_of
-from omnigraph.maintenance.optimize import UpkeepReport
+from omnigraph.maintenance.optimize import MaintenanceReport
 from omnigraph.spark.maintenance import SEGMENTS_MAX, SparkWorkers, parts_of, spark_workers
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
 from support.inline_jobs import InlineJobs
@@ -55,10 +55,10 @@ def filled(root: Path, commits: int = 4) -> Graph:
     return graph
 
 
-def by_tasks(graph: Graph, jobs: InlineJobs, *, segment_rows_min: int = 6) -> UpkeepReport:
+def by_tasks(graph: Graph, jobs: InlineJobs, *, segment_rows_min: int = 6) -> MaintenanceReport:
     with spark_workers(graph._repository, jobs) as lent:
         workers = SparkWorkers(lent.settings, lent.datasets, jobs, segment_rows_min)
-        return graph._upkeep.optimize(workers)
+        return graph._maintenance.optimize(workers)
 
 
 def row_ids(graph: Graph, key: str) -> dict[str, int]:

@@ -1,9 +1,9 @@
 """Keeping `__manifest` small to read.
 
 Every publish adds a small fragment or two, and reading a manifest of hundreds of them is what makes
-a publish slow. Tidying writes their rows into one fragment. It changes no row, removes no version
-and keeps the manifest version in which each row was created, so history is the same before and
-after.
+a publish slow. Compaction writes their rows into one fragment. It changes no row, removes no
+version and keeps the manifest version in which each row was created, so history is the same before
+and after.
 
 It is an update like a publish and names the same fence, so of the two from one version only one can
 land. The fragment that is the fence stays as it is.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.store.records import CompactionOptions
 
 
-def tidy(
+def compact_manifest(
     repository: Repository, incarnation: Incarnation, options: CompactionOptions | None = None
 ) -> bool:
     """Rewrite the fragments of a branch's manifest into one; False when there is nothing to gain.
@@ -34,10 +34,10 @@ def tidy(
     """
     clock = repository.clock
     with repository.branch_locks.take(incarnation.branch, operation_id=clock.ulid()):
-        return _tidy_locked(repository, incarnation, options)
+        return _compact_locked(repository, incarnation, options)
 
 
-def _tidy_locked(
+def _compact_locked(
     repository: Repository, incarnation: Incarnation, options: CompactionOptions | None
 ) -> bool:
     datasets, reader = repository.store.datasets, repository.reader

@@ -6,8 +6,8 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.manifest import CommitDraft, ReadTarget, Repository, Requirements, Updates
+from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
-from omnigraph.manifest.tidy import tidy
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StaleBaseError
 from omnigraph.store.records import CommittedRange, CompactionOptions, StagedTransaction
@@ -35,7 +35,7 @@ def fragments(repository: Repository) -> int:
 
 
 def run(repository: Repository) -> bool:
-    return tidy(repository, MAIN_INCARNATION)
+    return compact_manifest(repository, MAIN_INCARNATION)
 
 
 def test_tidying_leaves_history_as_it_was(graph: Graph) -> None:
@@ -65,10 +65,10 @@ def test_only_the_small_fragments_are_rewritten_when_a_size_is_given(local_graph
     publish(repository, 5)
     fence, large = fragment_files(repository)[:2]
     tail = CompactionOptions(target_rows=20)
-    assert tidy(repository, MAIN_INCARNATION, tail)
+    assert compact_manifest(repository, MAIN_INCARNATION, tail)
     assert fragments(repository) == 3
     assert fragment_files(repository)[:2] == [fence, large]
-    assert not tidy(repository, MAIN_INCARNATION, tail)
+    assert not compact_manifest(repository, MAIN_INCARNATION, tail)
 
 
 def test_a_branch_is_tidied_without_its_parent(local_graph: Graph) -> None:
@@ -78,7 +78,7 @@ def test_a_branch_is_tidied_without_its_parent(local_graph: Graph) -> None:
         add(local_graph, f"p{number}", branch="dev")
     dev = repository.branches.resolve(BranchName("dev"))
     before = local_graph.list_commits("dev")
-    assert tidy(repository, dev)
+    assert compact_manifest(repository, dev)
     assert local_graph.list_commits("dev") == before
     assert local_graph.snapshot().manifest_version == 1
     add(local_graph, "more", branch="dev")
