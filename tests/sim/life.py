@@ -61,6 +61,7 @@ class Fate:
 
     pauses: int
     deaths: int
+    has_paused: bool = False
 
 
 class Life:
@@ -82,7 +83,6 @@ class Life:
         self.task = task
         self.locks = locks
         self.is_dead = False
-        self.pauses = 0
         self.skew_s = 0.0
         self.failed_locks = 0
         self._fate = fate
@@ -117,7 +117,7 @@ class Life:
 
     def pause(self, seconds: float) -> None:
         """Be stopped for longer than a lease lasts."""
-        self.pauses += 1
+        self._fate.has_paused = True
         self.scheduler.note(f"{self.name} is paused for {seconds:.0f} s")
         self.wait(seconds)
 

@@ -50,6 +50,8 @@ class TagFact:
 
     commit_id: str
     is_going: bool = False
+    deletions: int = 0
+    """How often somebody has begun to delete it."""
 
 
 @dataclass(frozen=True)

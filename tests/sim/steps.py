@@ -68,7 +68,7 @@ RACES: Final[Kinds] = (
 CLEANED: Final[Kinds] = (DatasetVersionNotFoundError, StagedFilesLostError, VersionRemovedError)
 """Legal only where a cleanup ran meanwhile."""
 PAUSED: Final[Kinds] = (StaleBaseError,)
-"""Legal only where the handle was paused meanwhile: somebody else has its lock now."""
+"""Legal only where somebody was paused: two handles then believe to have the same lock."""
 GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
 """Legal only where somebody has begun to delete the branch."""
 MERGING: Final[Kinds] = (MergeConflictError, PreconditionFailedError, ReadSetConflictError)
@@ -88,7 +88,7 @@ def legal(
 ) -> Iterator[list[OmnigraphError]]:
     """Allow some errors; the list that is yielded holds the one that was raised, at the end."""
     schedule, life = handle.schedule, handle.life
-    cleanups, pauses = schedule.cleanups, life.pauses
+    cleanups = schedule.cleanups
     is_cleaning = schedule.cleaning > 0
     raised: list[OmnigraphError] = []
     try:
@@ -97,7 +97,7 @@ def legal(
         allowed = (*kinds, OutcomeUnknownError)
         if is_cleaning or schedule.cleanups > cleanups:
             allowed += CLEANED
-        if life.pauses > pauses:
+        if schedule.fate.has_paused:
             allowed += PAUSED
         if any(not schedule.is_surely_there(branch) for branch in branches):
             allowed += GONE
@@ -414,9 +414,11 @@ def tag_delete(handle: Handle) -> None:
     name = handle.chance.choice(names)
     fact = handle.schedule.tags[name]
     was_going, fact.is_going = fact.is_going, True
-    kinds = (*RACES, TagNotFoundError) if was_going else RACES
-    with legal(handle, "tag delete", kinds) as raised:
+    fact.deletions += 1
+    with legal(handle, "tag delete", (*RACES, TagNotFoundError)) as raised:
         handle.graph.tag_delete(name)
+    if raised and isinstance(raised[0], TagNotFoundError) and fact.deletions == 1:
+        raise WrongError(f"tag {name} is lost: {raised[0]}")
     if raised and not isinstance(raised[0], (OutcomeUnknownError, TagNotFoundError)):
         fact.is_going = was_going
     return None

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.maintenance.indices import SegmentPlan, coverage_of
+from omnigraph.maintenance.indices import coverage_of
 from omnigraph.maintenance.optimize import MaintenanceReport
+from omnigraph.maintenance.workers import SegmentPlan
 from omnigraph.spark.maintenance import SEGMENTS_MAX, SparkWorkers, parts_of, spark_workers
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
 from support.inline_jobs import InlineJobs

@@ -142,6 +142,21 @@ def test_a_process_that_ends_without_closing_leaves_nothing_behind(place: Place)
     assert recorded(graph) == published(graph)
 
 
+def test_a_process_that_ends_without_closing_records_files_of_an_object_store(
+    s3_place: Place,
+) -> None:
+    s3_place.init().close()
+    script = (
+        "from omnigraph import Graph\n"
+        f"graph = Graph.open({s3_place.uri!r}, storage_options={dict(s3_place.options)!r})\n"
+        'graph.load(b\'{"type":"Person","data":{"name":"x"}}\', mode="append")\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr == ""
+
+
 def test_short_lived_handles_tidy_up_when_they_are_closed(place: Place, impatient: int) -> None:
     place.init().close()
     for number in range(impatient + 1):

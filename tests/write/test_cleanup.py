@@ -514,3 +514,25 @@ def _leave_a_dead_file(graph: Graph) -> None:
             graph.mutate('query q() { insert Person { name: "b" } }')
     finally:
         failpoints.disarm()
+
+
+def test_a_slow_cleanup_removes_nothing_that_came_after_its_plan(place: Place) -> None:
+    graph, other = filled(place, "a", "b"), place.open()
+    other.branch_create("dev")
+    cleaner = place.open()
+    datasets = repository_of(cleaner).store.datasets
+    inner = datasets.cleanup
+
+    def others_write_first(location: str, *args: object, **options: object) -> object:
+        datasets.cleanup = inner  # type: ignore[method-assign]  # once
+        add(other, "c", branch="dev")
+        other.branch_create_from("dev", "cut")
+        add(other, "d", branch="dev")
+        return inner(location, *args, **options)  # type: ignore[arg-type]  # passed on
+
+    datasets.cleanup = others_write_first  # type: ignore[method-assign, assignment]  # watched
+    result = cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    assert [each.error for each in result.datasets if each.error] == []
+    assert ids(place.open("cut").snapshot()) == ["a", "b", "c"]
+    graph.mutate('query q() { insert Person { name: "e" } }', branch="cut")
+    assert ids(place.open("cut").snapshot()) == ["a", "b", "c", "e"]

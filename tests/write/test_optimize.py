@@ -11,9 +11,8 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.errors import ConflictError
 from omnigraph.graph import Graph, ReadTarget
-from omnigraph.maintenance.indices import SegmentPlan
 from omnigraph.maintenance.optimize import MaintenanceReport
-from omnigraph.maintenance.workers import LocalWorkers, MaintenanceWorkers
+from omnigraph.maintenance.workers import LocalWorkers, MaintenanceWorkers, SegmentPlan
 from omnigraph.manifest.layout import COMMITS, MAIN_INCARNATION, MANIFEST
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import (

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError
 from omnigraph.maintenance.cleanup_plan import (
@@ -32,6 +32,7 @@ from omnigraph.maintenance.cleanup_plan import (
     removable_manifest_versions,
     ulid_time_us,
 )
+from omnigraph.manifest import Repository
 from omnigraph.manifest.branch_lock import take_all
 from omnigraph.manifest.fence import advance
 from omnigraph.manifest.layout import (
@@ -43,22 +44,18 @@ from omnigraph.manifest.layout import (
     RECOVERIES,
     Incarnation,
 )
+from omnigraph.manifest.state import ManifestState
+from omnigraph.recovery import Intent, Recovery
+from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology.store import stale_topologies
 from omnigraph.store.errors import DatasetNotFoundError, RefNotFoundError
 from omnigraph.store.lance.layout import manifest_path
-from omnigraph.store.records import CleanupRequest, DatasetVersion
+from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
+from omnigraph.store.records import BranchInfo, CleanupRequest, DatasetVersion, VersionInfo
 from omnigraph.write.stage.staging_record import FOLDER as STAGING
 from omnigraph.write.stage.staging_record import StagingRecords
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Repository
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery import Intent, Recovery
-    from omnigraph.schema.compiled.jsonform import JsonObject
-    from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
-    from omnigraph.store.records import BranchInfo
 
 _TABLE_FOLDERS: Final = ("nodes", "edges")
 _DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
@@ -152,6 +149,10 @@ class _Plan:
     """Files of edge states that no branch publishes."""
     pins: frozenset[str] = frozenset()
     """Lance tags that belong to tags of the graph."""
+    versions: dict[str, dict[str | None, tuple[VersionInfo, ...]]] = field(default_factory=dict)
+    """The versions that were stored before anything else was looked at, by location and lineage."""
+    unlisted: dict[str, OmnigraphError] = field(default_factory=dict)
+    """Why the versions of a dataset are not known."""
 
 
 class Cleanup:
@@ -171,6 +172,7 @@ class Cleanup:
         self._repository.branches.require_no_schema_apply("cleanup")
         if confirm:
             self._recovery.drop_torn_branches()
+            self._remove_torn_refs()
         now = self._repository.clock.now_us()
         work = _Work(self._repository, policy, self._plan(policy, now), now, confirm=confirm)
         work.manifest_versions()
@@ -184,6 +186,13 @@ class Cleanup:
             work.leftovers(leftovers)
         work.table_versions()
         return CleanupResult(policy, confirm, (*work.reports(), *work.others()))
+
+    def _remove_torn_refs(self) -> None:
+        """Remove what a power failure has left of forks and pins; nobody was told of them."""
+        objects = self._repository.store.objects
+        for location in _stored_datasets(objects):
+            for path in self._datasets.torn_refs(location):
+                objects.delete(path)
 
     @contextmanager
     def _writers_kept_out(self) -> Iterator[None]:
@@ -217,12 +226,14 @@ class Cleanup:
         raise BranchesMovingError
 
     def _plan_once(self, policy: CleanupPolicy, now: int) -> _Plan:
-        # Records first: an operation that finishes after this look has published, and is seen then.
+        # Versions first: one that appears later may be named by what appears later.
+        stored, unlisted = self._stored_versions()
+        # Then records: an operation that finishes after this look has published, and is seen then.
         pending = self._recovery.pending()
         live, dead = self._staging.partition(orphan_age_s=policy.orphan_age_s)
         branches = self._repository.branches.incarnations()
         states = {each: self._repository.reader.latest(each) for each in branches}
-        plan = _Plan(Needs(), {}, dead_records=tuple(dead))
+        plan = _Plan(Needs(), {}, dead_records=tuple(dead), versions=stored, unlisted=unlisted)
         plan.declared = frozenset(file for record in live for file in record.files)
         plan.busy = frozenset(
             (
@@ -237,7 +248,7 @@ class Cleanup:
         for incarnation, state in states.items():
             lineage = incarnation.lance_branch
             going = removable_manifest_versions(
-                self._datasets.versions(MANIFEST, branch=lineage),
+                stored[MANIFEST].get(lineage, ()),
                 needed=needed.get(lineage, frozenset()),
                 committed_at={c.manifest_version: c.created_at for c in state.commits()},
                 policy=policy,
@@ -253,6 +264,26 @@ class Cleanup:
         plan.pins = frozenset(tag.pin for tag in tags)
         return plan
 
+    def _stored_versions(
+        self,
+    ) -> tuple[dict[str, dict[str | None, tuple[VersionInfo, ...]]], dict[str, OmnigraphError]]:
+        stored = {MANIFEST: self._versions(MANIFEST)}
+        unlisted: dict[str, OmnigraphError] = {}
+        for location in _stored_datasets(self._repository.store.objects):
+            try:
+                stored[location] = self._versions(location)
+            except OmnigraphError as error:
+                unlisted[location] = error
+        return stored, unlisted
+
+    def _versions(self, location: str) -> dict[str | None, tuple[VersionInfo, ...]]:
+        lineages = (None, *(fork.name for fork in self._datasets.list_branches(location)))
+        return {
+            lineage: tuple(self._datasets.versions(location, branch=lineage))
+            for lineage in lineages
+            if self._datasets.exists(location, branch=lineage)
+        }
+
     def _need_tables(
         self,
         plan: _Plan,
@@ -261,7 +292,7 @@ class Cleanup:
         policy: CleanupPolicy,
         now: int,
     ) -> None:
-        stored = {info.version for info in self._datasets.versions(MANIFEST, branch=lineage)}
+        stored = {info.version for info in plan.versions[MANIFEST].get(lineage, ())}
         retained = sorted(stored - set(plan.manifest[lineage]))
         committed_at = {c.manifest_version: c.created_at for c in state.commits()}
         for key, history in state.entry_history().items():
@@ -392,8 +423,7 @@ class _Work:
         if location != MANIFEST and location not in self.plan.needs.locations:
             return self._is_dead(location)
         return (
-            any(self._datasets.torn_refs(location))
-            or any(self._dead_files(location))
+            any(self._dead_files(location))
             or any(self._dead_pins(location))
             or any(self._is_free(location, fork.name) for fork in self._forks(location))
         )
@@ -406,7 +436,6 @@ class _Work:
                 if location == MANIFEST:
                     self._remove_dead_publishes(report)
                 elif location in self.plan.needs.locations:
-                    self._remove_torn_refs(location)
                     self._remove_pins(location)
                     self._remove_forks(report, location)
                     self._remove_dead_files(report, location)
@@ -523,6 +552,8 @@ class _Work:
         report.files_removed += len(self._stored[location])
 
     def _remove_table_versions(self, report: DatasetCleanup, location: str) -> None:
+        if location in self.plan.unlisted:
+            raise self.plan.unlisted[location]
         forks, needs = self._forks(location), self.plan.needs
         if not self._confirm:
             # Those that would be gone by now.
@@ -532,17 +563,9 @@ class _Work:
         for pin in self._datasets.list_tags(location):
             needs.add_version(location, pin.branch, pin.version)
         for name in (None, *(fork.name for fork in forks)):
-            if not self._datasets.exists(location, branch=name):
-                continue
-            stored = self._datasets.versions(location, branch=name)
+            stored = self.plan.versions.get(location, {}).get(name, ())
             going = removable(stored, (location, name), needs)
             self._remove_versions(report, location, name, going)
-
-    def _remove_torn_refs(self, location: str) -> None:
-        """Remove what a power failure has left of forks and pins; nobody was told of them."""
-        if self._confirm:
-            for path in self._datasets.torn_refs(location):
-                self._objects.delete(path)
 
     def _remove_pins(self, location: str) -> None:
         if self._confirm:

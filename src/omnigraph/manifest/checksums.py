@@ -295,7 +295,8 @@ def _check(path: str, size: int | None, digest: str | None, recorded_at: int) ->
 def _at_once(
     look: Callable[[str], ObjectInfo | None], paths: Sequence[str]
 ) -> Iterator[ObjectInfo | None]:
-    if len(paths) <= 1:
+    if len(paths) <= 1 or not threading.main_thread().is_alive():
+        # An interpreter that is going down starts no threads any more.
         yield from map(look, paths)
         return
     with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE_MAX, len(paths)), "checksums") as pool:

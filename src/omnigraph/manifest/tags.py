@@ -8,36 +8,35 @@ between leaves pins that nothing names, which `cleanup` removes.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from omnigraph.clock import Clock
 from omnigraph.errors import NotFoundError, OmnigraphError, OutcomeUnknownError
-from omnigraph.manifest.branch_lock import take_all
+from omnigraph.manifest.branch_lock import (
+    BranchLock,
+    BranchLockLostError,
+    BranchLocks,
+    take_all,
+)
 from omnigraph.manifest.errors import (
     BranchGoneError,
     TagExistsError,
     TagNotFoundError,
     VersionRemovedError,
 )
+from omnigraph.manifest.history import History
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
-from omnigraph.manifest.publish import Requirements, Updates
+from omnigraph.manifest.publish import Publisher, Requirements, Updates
+from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.rows import Tag, tag_object_id
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.names import MAIN, BranchName, check_tag_name, nearest_name
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import (
     DatasetNotFoundError,
     DatasetVersionNotFoundError,
     RefNotFoundError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.clock import Clock
-    from omnigraph.manifest.branch_lock import BranchLocks
-    from omnigraph.manifest.history import History
-    from omnigraph.manifest.publish import Publisher
-    from omnigraph.manifest.reader import ManifestReader
-    from omnigraph.manifest.snapshot import Snapshot
-    from omnigraph.store.datasets import DatasetStore
 
 _log = logging.getLogger(__name__)
 
@@ -80,12 +79,13 @@ class Tags:
             actor_id=actor_id,
         )
         branches = (BranchName(MAIN), snapshot.branch)
-        with take_all(self._branch_locks, branches, operation_id=operation_id):
+        with take_all(self._branch_locks, branches, operation_id=operation_id) as lock:
             if name in self.list():
                 raise TagExistsError(name)
             try:
                 self._pin(tag.pin, snapshot)
                 self._publish(Updates(rows=(tag.row(),)))
+                self._require_undisturbed(lock, tag, snapshot)
             except OutcomeUnknownError:
                 # The row may be there: the pins stay, and `cleanup` removes them if it is not.
                 raise
@@ -93,6 +93,18 @@ class Tags:
                 self._unpin(tag.pin, snapshot)
                 raise
         return tag
+
+    def _require_undisturbed(self, lock: BranchLock, tag: Tag, snapshot: Snapshot) -> None:
+        """Take a tag back when the branch was deleted by somebody who took the lock over."""
+        try:
+            lock.check()
+        except BranchLockLostError:
+            incarnation = snapshot.incarnation
+            branch = incarnation.lance_branch
+            if branch is None or self._datasets.has_branch(MANIFEST, branch):
+                return
+            self._publish(Updates(removed=(tag_object_id(tag.name),)))
+            raise BranchGoneError(incarnation.text) from None
 
     def delete(self, name: str) -> None:
         """Forget a tag; the commit stays as long as its branch keeps it."""
