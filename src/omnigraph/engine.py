@@ -12,29 +12,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+from omnigraph.changes.selection import Selection
 from omnigraph.errors import InvalidInputError
-from omnigraph.write.load.input.source import files_of
+from omnigraph.maintenance.workers import MaintenanceWorkers
+from omnigraph.manifest import Repository, Snapshot
+from omnigraph.merge.workers import MergeWorkers
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.embed.row_embedder import RowEmbedder
+from omnigraph.write.export.exporter import ExportPlan, ExportResult
+from omnigraph.write.load.input.source import RecordInput, files_of
 from omnigraph.write.load.result import LoadOptions, LoadOptionsError, LoadResult
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from omnigraph.changes.selection import Selection
-    from omnigraph.maintenance.workers import MaintenanceWorkers
-    from omnigraph.manifest import Repository, Snapshot
-    from omnigraph.merge.workers import MergeWorkers
-    from omnigraph.write.commit.committer import Committer
-    from omnigraph.write.embed.row_embedder import RowEmbedder
-    from omnigraph.write.export.exporter import ExportPlan, ExportResult
-    from omnigraph.write.load.input.source import RecordInput
 
 _log = logging.getLogger(__name__)
 

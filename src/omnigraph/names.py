@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.texts import folded, has_control, is_encodable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 TypeKind = Literal["interface", "node", "edge"]
 """The three namespaces of a schema, in their canonical order."""

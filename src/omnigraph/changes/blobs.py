@@ -8,16 +8,14 @@ same size they are read and compared, a bounded number of bytes at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.changes.compare import Mask, differing_values, to_mask
-
-if TYPE_CHECKING:
-    from omnigraph.store.datasets import DatasetHandle
+from omnigraph.store.datasets import DatasetHandle
 
 BYTES_AT_ONCE: Final = 32 << 20
 

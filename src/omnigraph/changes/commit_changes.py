@@ -14,21 +14,18 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from omnigraph.changes.diff import TypeChanges, snapshot_changes
 from omnigraph.changes.images import row_images
 from omnigraph.changes.selection import Op, Selection
 from omnigraph.changes.tokens import Position, decode, digest, encode, find_position, require
 from omnigraph.errors import ConflictError, InvalidInputError, NotFoundError
+from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
-from omnigraph.schema import read_ir
+from omnigraph.manifest.history import History
+from omnigraph.schema import EdgeType, NodeType, read_ir
 from omnigraph.store.errors import DatasetVersionNotFoundError
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import GraphCommit, Snapshot
-    from omnigraph.manifest.history import History
-    from omnigraph.schema import EdgeType, NodeType
 
 PAGE_CHANGES_DEFAULT: Final = 1_000
 PAGE_CHANGES_MAX: Final = 8_192

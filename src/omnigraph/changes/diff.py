@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +22,12 @@ from omnigraph.changes.table_changes import (
     table_changes,
 )
 from omnigraph.errors import ConflictError
+from omnigraph.manifest import Entry, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.snapshot import open_entry
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, ScanRequest
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry, Snapshot
-    from omnigraph.schema import EdgeType, NodeType
-    from omnigraph.store.datasets import DatasetHandle
 
 
 class SchemaBoundaryError(ConflictError):

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from omnigraph.changes.commit_changes import (
     PAGE_CHANGES_DEFAULT,
@@ -40,10 +40,8 @@ from omnigraph.changes.tokens import (
     require,
 )
 from omnigraph.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import GraphCommit, Snapshot
-    from omnigraph.manifest.history import History
+from omnigraph.manifest import GraphCommit, Snapshot
+from omnigraph.manifest.history import History
 
 COMMITS_DEFAULT: Final = 128
 COMMITS_MAX: Final = 512

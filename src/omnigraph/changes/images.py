@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.schema import EdgeType
+from omnigraph.changes.table_changes import Numbers
+from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store.blob_contents import with_blobs
+from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID
-
-if TYPE_CHECKING:
-    from omnigraph.changes.table_changes import Numbers
-    from omnigraph.schema import NodeType
-    from omnigraph.store.datasets import DatasetHandle
 
 
 def row_images(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,8 @@ import pyarrow.compute as pc
 
 from omnigraph.changes.blobs import differing_blobs
 from omnigraph.changes.compare import Mask, differing_rows, to_mask
-from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
-
-if TYPE_CHECKING:
-    from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.store.records import FragmentInfo
+from omnigraph.store.datasets import DatasetHandle
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, FragmentInfo, ScanRequest
 
 Numbers = npt.NDArray[np.uint64]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omnigraph.changes.commit_changes import (
     CommitPage,
@@ -14,6 +13,13 @@ from omnigraph.changes.diff import Difference
 from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
 from omnigraph.clock import SystemClock
+from omnigraph.graph.changes import ChangeCalls
+from omnigraph.graph.cluster_guard import require_outside_cluster
+from omnigraph.graph.core import ReadOnlyGraphError
+from omnigraph.graph.history import HistoryCalls
+from omnigraph.graph.maintenance import MaintenanceCalls
+from omnigraph.graph.reads import ReadCalls
+from omnigraph.graph.writes import WriteCalls
 from omnigraph.maintenance.cleanup import CleanupResult, DatasetCleanup
 from omnigraph.maintenance.health import Finding, Health
 from omnigraph.maintenance.optimize import MaintenanceReport, TableReport
@@ -32,7 +38,7 @@ from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.repository import assemble
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
-from omnigraph.query import SchemaSource, lint_queries
+from omnigraph.query import LintReport, SchemaSource, lint_queries
 from omnigraph.query.stored import QueryKindError
 from omnigraph.read.access.blobs import Blob, ByteRange
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT
@@ -60,16 +66,6 @@ from omnigraph.write.load.loader import (
 )
 from omnigraph.write.mutate.mutations import MutationResult
 from omnigraph.write.schema_apply import SchemaApplied
-
-if TYPE_CHECKING:
-    from omnigraph.query import LintReport
-from omnigraph.graph.changes import ChangeCalls
-from omnigraph.graph.cluster_guard import require_outside_cluster
-from omnigraph.graph.core import ReadOnlyGraphError
-from omnigraph.graph.history import HistoryCalls
-from omnigraph.graph.maintenance import MaintenanceCalls
-from omnigraph.graph.reads import ReadCalls
-from omnigraph.graph.writes import WriteCalls
 
 __all__ = [
     "MEMORY_MAX_DEFAULT",

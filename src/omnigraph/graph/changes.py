@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.changes.commit_changes import (
     PAGE_CHANGES_DEFAULT,
@@ -15,6 +16,7 @@ from omnigraph.changes.diff import Difference, difference, differing_bytes
 from omnigraph.changes.feed import Feed, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
 from omnigraph.engine import DiffRequest, EngineChoice, choose_by_size, engine_named, note
+from omnigraph.graph.core import GraphCore
 from omnigraph.manifest import (
     ReadTarget,
     Snapshot,
@@ -23,11 +25,6 @@ from omnigraph.names import choice
 from omnigraph.write.export.exporter import (
     stream_lines,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-from omnigraph.graph.core import GraphCore
 
 
 @dataclass(frozen=True)

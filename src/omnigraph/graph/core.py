@@ -5,44 +5,39 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from omnigraph.clock import SystemClock
+import pyarrow as pa
+
+from omnigraph.clock import Clock, SystemClock
 from omnigraph.errors import InvalidInputError
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import (
     OpenMode,
     ReadTarget,
+    Repository,
     Snapshot,
     init_repository,
     open_repository,
 )
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.repository import check_contract, reconcile_commits
+from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName, check_actor, choice, one_of
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
-from omnigraph.schema import compile_schema, compile_stored, read_ir
+from omnigraph.schema import Catalog, compile_schema, compile_stored, read_ir
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import TopologyStore
 from omnigraph.store import connect
-from omnigraph.store.durability import DURABILITIES
+from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
+from omnigraph.syntax import SourceText
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.stage.staging_record import StagingRecords
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from omnigraph.clock import Clock
-    from omnigraph.manifest import Repository
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.schema import Catalog
-    from omnigraph.store.durability import Durability
-    from omnigraph.syntax import SourceText
 
 
 class ReadOnlyGraphError(InvalidInputError):

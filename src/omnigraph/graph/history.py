@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
+from omnigraph.graph.core import GraphCore
 from omnigraph.manifest import (
     GraphCommit,
     ReadTarget,
@@ -18,11 +19,6 @@ from omnigraph.merge.merger import Merger, MergeRequest, MergeResult, RevertRequ
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
 from omnigraph.write.stage.blob_bases import blob_bases
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-from omnigraph.graph.core import GraphCore
 
 
 class HistoryCalls(GraphCore):

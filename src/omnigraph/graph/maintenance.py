@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
+from omnigraph.graph.core import GraphCore
 from omnigraph.maintenance.cleanup import Cleanup, CleanupResult
 from omnigraph.maintenance.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.maintenance.health import Finding, examine
@@ -21,7 +21,7 @@ from omnigraph.manifest.errors import GraphNotFoundError
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.repository import assemble
 from omnigraph.names import check_actor, choice
-from omnigraph.query import SchemaSource, lint_queries
+from omnigraph.query import LintReport, SchemaSource, lint_queries
 from omnigraph.recovery import (
     BrokenManifest,
     PendingRecovery,
@@ -30,19 +30,12 @@ from omnigraph.recovery import (
     find_broken_manifests,
     put_manifests_back,
 )
-from omnigraph.schema import plan_schema, read_ir
+from omnigraph.schema import PlannedSchema, plan_schema, read_ir
 from omnigraph.store import connect
 from omnigraph.store.durability import Durability
+from omnigraph.syntax import SourceText
 from omnigraph.syntax.grammar import decode_source
 from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from omnigraph.query import LintReport
-    from omnigraph.schema import PlannedSchema
-    from omnigraph.syntax import SourceText
-from omnigraph.graph.core import GraphCore
 
 
 class MaintenanceCalls(GraphCore):

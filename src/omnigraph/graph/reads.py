@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from omnigraph.engine import (
     EngineChoice,
@@ -13,6 +13,7 @@ from omnigraph.engine import (
     choose,
     engine_named,
 )
+from omnigraph.graph.core import GraphCore
 from omnigraph.manifest import (
     ReadTarget,
     Snapshot,
@@ -30,11 +31,6 @@ from omnigraph.write.export.exporter import (
     plan_export,
     stream_lines,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-from omnigraph.graph.core import GraphCore
 
 
 class ReadCalls(GraphCore):

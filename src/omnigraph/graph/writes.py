@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omnigraph.engine import (
     EngineChoice,
     LoadRequest,
     run_load,
 )
+from omnigraph.graph.core import GraphCore
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName, check_actor, check_commit_texts, check_id, choice
 from omnigraph.query import QueryText
@@ -19,8 +19,9 @@ from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
 from omnigraph.write.embed.stored import EmbedRequest, EmbedResult, StoredEmbedding
-from omnigraph.write.load.input.source import RecordSource
-from omnigraph.write.load.input.tables import table_source
+from omnigraph.write.load.input.sink import LoadSource
+from omnigraph.write.load.input.source import RecordInput, RecordSource
+from omnigraph.write.load.input.tables import TableInput, table_source
 from omnigraph.write.load.loader import (
     Loader,
     LoadOptions,
@@ -31,14 +32,6 @@ from omnigraph.write.load.loader import (
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
 from omnigraph.write.stage.blob_bases import blob_bases
 from omnigraph.write.stage.delta import WriteMode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from omnigraph.write.load.input.sink import LoadSource
-    from omnigraph.write.load.input.source import RecordInput
-    from omnigraph.write.load.input.tables import TableInput
-from omnigraph.graph.core import GraphCore
 
 
 class WriteCalls(GraphCore):

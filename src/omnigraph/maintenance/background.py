@@ -29,27 +29,22 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakSet
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.indices import uncovered
+from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.maintenance.table_maintenance import compact_dataset
+from omnigraph.manifest import GraphCommit, Repository
 from omnigraph.manifest.checksums import BATCH_FILES
 from omnigraph.manifest.compact import compact_manifest
-from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS
+from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, Incarnation
 from omnigraph.recovery import WriterKind
-from omnigraph.store.records import CompactionOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from omnigraph.maintenance.optimize import Maintenance
-    from omnigraph.manifest import GraphCommit, Repository
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.store.records import FragmentInfo
-    from omnigraph.write.commit.committer import WriteJob
+from omnigraph.store.records import CompactionOptions, FragmentInfo
+from omnigraph.write.commit.committer import WriteJob
 
 SMALL_MAX: Final = 64
 UNCOVERED_MAX: Final = 8

@@ -22,14 +22,12 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.clock import CROCKFORD
 from omnigraph.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry
-    from omnigraph.store.records import VersionInfo
+from omnigraph.manifest import Entry
+from omnigraph.store.records import VersionInfo
 
 KEEP_RECOMMENDED: Final = 10
 KEEP_WARNED: Final = 3

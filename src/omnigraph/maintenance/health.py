@@ -5,21 +5,17 @@ Nothing is changed but one small object, which is written and removed again to t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.maintenance.indices import plan_indexes
+from omnigraph.manifest import Repository, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
-from omnigraph.recovery import Verdict, find_broken_manifests
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.manifest import Repository, Snapshot
-    from omnigraph.recovery import Recovery
-    from omnigraph.schema import EdgeType, NodeType
+from omnigraph.recovery import Recovery, Verdict, find_broken_manifests
+from omnigraph.schema import EdgeType, NodeType
 
 FRAGMENTS_MANY: Final = 64
 """More small fragments than this make reads slow."""

@@ -24,28 +24,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.maintenance.workers import MaintenanceWorkers, SegmentPlan
+from omnigraph.schema import EdgeType, NodeType, Property
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.filters import IsNull, Negation
 from omnigraph.store.records import (
     ROW_ADDRESS,
     ROW_CREATED,
     ROW_UPDATED,
+    FragmentInfo,
+    IndexInfo,
     IndexKind,
     IndexSpec,
     ScanRequest,
+    StagedTransaction,
 )
 from omnigraph.store.text_index import TEXT_PARAMETERS
 from omnigraph.values import PropType, Scalar
-
-if TYPE_CHECKING:
-    from omnigraph.maintenance.workers import MaintenanceWorkers
-    from omnigraph.schema import EdgeType, NodeType, Property
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
-    from omnigraph.store.records import FragmentInfo, IndexInfo, StagedTransaction
 
 VECTOR_ROWS_MIN: Final = 10_000
 """Below, comparing with every vector is exact and quick."""
@@ -74,14 +74,6 @@ class PendingIndex:
     table_key: str
     property: str
     reason: str
-
-
-@dataclass(frozen=True)
-class SegmentPlan:
-    """One segment to build: which index, over which fragments."""
-
-    spec: IndexSpec
-    fragment_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True)

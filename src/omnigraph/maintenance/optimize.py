@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from omnigraph.errors import (
     ConflictError,
@@ -25,6 +25,7 @@ from omnigraph.errors import (
     InvalidInputError,
     OmnigraphError,
 )
+from omnigraph.maintenance.indices import PendingIndex
 from omnigraph.maintenance.table_maintenance import (
     MaintenanceRequest,
     TableMaintenance,
@@ -33,8 +34,8 @@ from omnigraph.maintenance.table_maintenance import (
     prepare_table,
     work_bytes,
 )
-from omnigraph.maintenance.workers import LocalWorkers
-from omnigraph.manifest import CommitDraft
+from omnigraph.maintenance.workers import LocalWorkers, MaintenanceWorkers
+from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository
 from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.errors import (
     ExpectedVersionMismatchError,
@@ -48,23 +49,16 @@ from omnigraph.manifest.layout import (
     MAIN_INCARNATION,
     MANIFEST,
     RECOVERIES,
+    Incarnation,
 )
 from omnigraph.manifest.repository import reconcile_commits
-from omnigraph.recovery import WriterKind
+from omnigraph.manifest.state import ManifestState
+from omnigraph.recovery import Recovery, WriterKind
 from omnigraph.schema import compile_stored, read_ir
+from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
 from omnigraph.store.records import CompactionOptions
-from omnigraph.write.commit.committer import WriteJob
-
-if TYPE_CHECKING:
-    from omnigraph.maintenance.indices import PendingIndex
-    from omnigraph.maintenance.workers import MaintenanceWorkers
-    from omnigraph.manifest import Entry, GraphCommit, Repository
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery import Recovery
-    from omnigraph.schema.compiled.jsonform import JsonObject
-    from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.committer import Committer, WriteJob
 
 CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 CONCURRENCY_DEFAULT: Final = 8

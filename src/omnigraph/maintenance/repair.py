@@ -18,29 +18,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from omnigraph.errors import InvalidInputError, OmnigraphError
-from omnigraph.manifest import CommitDraft, Requirements, Updates
+from omnigraph.manifest import CommitDraft, Entry, Published, Repository, Requirements, Updates
 from omnigraph.manifest.errors import BranchGoneError
-from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
+from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN
+from omnigraph.recovery import Recovery
 from omnigraph.recovery.intent import UnreadableIntentError
 from omnigraph.recovery.sweep import RecoveryStoppedError
-from omnigraph.store.records import OperationKind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.manifest import Entry, Published, Repository
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery import Recovery
-    from omnigraph.schema.compiled.jsonform import JsonObject
-    from omnigraph.store.records import TransactionInfo
-    from omnigraph.write.commit.committer import Committer
+from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.store.records import OperationKind, TransactionInfo
+from omnigraph.write.commit.committer import Committer
 
 _MAINTENANCE = frozenset({OperationKind.REWRITE, OperationKind.RESERVE})
 

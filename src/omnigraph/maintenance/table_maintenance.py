@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.maintenance.indices import IndexWork, only_stored, plan_indexes, stage_indexes
+from omnigraph.maintenance.indices import (
+    IndexWork,
+    PendingIndex,
+    only_stored,
+    plan_indexes,
+    stage_indexes,
+)
+from omnigraph.maintenance.workers import MaintenanceWorkers
+from omnigraph.manifest import Entry
 from omnigraph.manifest.forks import write_base
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import StaleBaseError, StorageError
-from omnigraph.store.records import CompactionOptions, DatasetVersion
+from omnigraph.store.records import (
+    CompactionOptions,
+    CompactionResult,
+    DatasetVersion,
+    StagedTransaction,
+)
 from omnigraph.write.commit.committer import TableWrite
-
-if TYPE_CHECKING:
-    from omnigraph.maintenance.indices import PendingIndex
-    from omnigraph.maintenance.workers import MaintenanceWorkers
-    from omnigraph.manifest import Entry
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.schema import Catalog, EdgeType, NodeType
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
-    from omnigraph.store.records import CompactionResult, StagedTransaction
 
 _log = logging.getLogger(__name__)
 

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from omnigraph.maintenance.indices import SegmentPlan
-    from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.records import (
-        CompactionResult,
-        CompactionTask,
-        DatasetVersion,
-        WrittenIndexSegment,
-    )
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.records import (
+    CompactionResult,
+    CompactionTask,
+    DatasetVersion,
+    IndexSpec,
+    WrittenIndexSegment,
+)
+
+
+@dataclass(frozen=True)
+class SegmentPlan:
+    """One segment to build: which index, over which fragments."""
+
+    spec: IndexSpec
+    fragment_ids: tuple[int, ...]
 
 
 class MaintenanceWorkers(Protocol):

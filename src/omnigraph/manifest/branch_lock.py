@@ -20,23 +20,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import quote
 
 import orjson
 
+from omnigraph.clock import Clock
 from omnigraph.errors import ConflictError, OmnigraphError, OutcomeUnknownError
+from omnigraph.names import BranchName
 from omnigraph.store.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from omnigraph.clock import Clock
-    from omnigraph.names import BranchName
-    from omnigraph.store.file_locks import FileLocks
-    from omnigraph.store.objects.protocol import ObjectStore, StoredObject
+from omnigraph.store.file_locks import FileLocks
+from omnigraph.store.objects.protocol import ObjectStore, StoredObject
 
 RENEW_S: Final = 2.0
 EXPIRE_S: Final = 10.0

@@ -11,11 +11,18 @@ branch appears or disappears. Tables are forked later, by the first write to eac
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.branch_lock import BranchLockLostError, BranchLockTimeoutError, take_all
+from omnigraph.manifest.branch_lock import (
+    BranchLock,
+    BranchLockLostError,
+    BranchLocks,
+    BranchLockTimeoutError,
+    take_all,
+)
 from omnigraph.manifest.errors import (
     BranchConflictError,
     BranchGoneError,
@@ -24,16 +31,10 @@ from omnigraph.manifest.errors import (
     SchemaApplyInProgressError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
+from omnigraph.manifest.reader import ManifestReader
 from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, nearest_name
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import RefInUseError, RefNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.clock import Clock
-    from omnigraph.manifest.branch_lock import BranchLock, BranchLocks
-    from omnigraph.manifest.reader import ManifestReader
-    from omnigraph.store.datasets import DatasetStore
 
 _log = logging.getLogger(__name__)
 

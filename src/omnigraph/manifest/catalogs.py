@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from omnigraph.schema import compile_stored, read_ir
-
-if TYPE_CHECKING:
-    from omnigraph.manifest.rows import AcceptedSchema
-    from omnigraph.schema import Catalog
+from omnigraph.manifest.rows import AcceptedSchema
+from omnigraph.schema import Catalog, compile_stored, read_ir
 
 _CATALOGS_MAX: Final = 32
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from omnigraph.manifest.rows import GRAPH_COMMIT, ManifestRow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 MAINTENANCE_OPERATIONS: Final = frozenset({"optimize", "ensure_indices", "recovery", "repair"})
 """Operations that change no content that a caller had seen."""

@@ -11,17 +11,12 @@ land. The fragment that is the fence stays as it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omnigraph.manifest.fence import commit_fenced
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.repository import Repository
+from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.errors import StaleBaseError
-from omnigraph.store.records import ScanRequest
-
-if TYPE_CHECKING:
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.repository import Repository
-    from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.store.records import CompactionOptions
+from omnigraph.store.records import CompactionOptions, ScanRequest
 
 
 def compact_manifest(

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS, MANIFEST
+from omnigraph.manifest.state import ManifestState
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import DatasetExistsError, DatasetNotFoundError, StaleBaseError
 from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, ScanRequest
 from omnigraph.values import PRIMARY_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from omnigraph.manifest.commits import GraphCommit
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.store.datasets import DatasetStore
 
 _ATTEMPTS_MAX: Final = 5
 _ID: Final = "graph_commit_id"

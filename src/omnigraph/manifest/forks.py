@@ -9,14 +9,11 @@ it; `cleanup` reclaims the fork of an operation that died.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.rows import Entry
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import DatasetVersion
-
-if TYPE_CHECKING:
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.rows import Entry
-    from omnigraph.store.datasets import DatasetStore
 
 
 @dataclass(frozen=True)

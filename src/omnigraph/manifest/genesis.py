@@ -8,8 +8,12 @@ leftover: it is refused, because its manifest may be missing for another reason.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import pyarrow as pa
+
+from omnigraph.clock import Clock
+from omnigraph.manifest.branch_lock import BranchLock
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import GraphExistsError
 from omnigraph.manifest.layout import (
@@ -28,16 +32,10 @@ from omnigraph.manifest.rows import (
 )
 from omnigraph.manifest.stamp import STAMP_KEY
 from omnigraph.names import INTERNAL_SCHEMA_VERSION, split_table_key
+from omnigraph.schema import CompiledSchema
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import DatasetExistsError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from omnigraph.clock import Clock
-    from omnigraph.manifest.branch_lock import BranchLock
-    from omnigraph.schema import CompiledSchema
-    from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.objects.protocol import ObjectStore
+from omnigraph.store.objects.protocol import ObjectStore
 
 FIRST_VERSION: Final = 1
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from omnigraph.manifest.commits import merge_base
+from omnigraph.manifest.branches import Branches
+from omnigraph.manifest.commits import GraphCommit, merge_base
 from omnigraph.manifest.errors import BranchGoneError, CommitNotFoundError, TagNotFoundError
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
+from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import ReadTarget, Snapshot, open_entry
 from omnigraph.names import BranchName, check_id, check_tag_name, nearest_name
-
-if TYPE_CHECKING:
-    from omnigraph.manifest.branches import Branches
-    from omnigraph.manifest.commits import GraphCommit
-    from omnigraph.manifest.reader import ManifestReader
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
 
 
 class History:

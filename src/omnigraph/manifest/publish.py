@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
+from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import (
@@ -40,7 +41,7 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.fence import commit_fenced
 from omnigraph.manifest.layout import MANIFEST, Incarnation
-from omnigraph.manifest.reader import WrittenPublish
+from omnigraph.manifest.reader import ManifestReader, WrittenPublish
 from omnigraph.manifest.rows import (
     GRAPH_COMMIT,
     VOIDED_COMMIT,
@@ -52,18 +53,11 @@ from omnigraph.manifest.rows import (
     rows_table,
     tombstone_row,
 )
+from omnigraph.manifest.state import ManifestState
+from omnigraph.store.background import Background
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import DatasetVersionNotFoundError, StaleBaseError
-from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from omnigraph.clock import Clock
-    from omnigraph.manifest.reader import ManifestReader
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.store.background import Background
-    from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.records import StagedTransaction
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion, StagedTransaction
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,12 @@ from omnigraph.manifest.errors import (
     VersionRemovedError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
+from omnigraph.manifest.rows import Entry, Head
 from omnigraph.manifest.state import LandedPublish, ManifestState
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import DatasetNotFoundError, DatasetVersionNotFoundError
-from omnigraph.store.filters import Comparison
+from omnigraph.store.filters import Comparison, Filter
 from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID, ScanRequest
-
-if TYPE_CHECKING:
-    from omnigraph.manifest.rows import Entry, Head
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
-    from omnigraph.store.filters import Filter
 
 _CACHED_STATES_MAX: Final = 32
 _LOOKS_MAX: Final = 8

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from omnigraph.clock import Clock
 from omnigraph.manifest.branch_lock import BranchLocks, LeaseBranchLocks, LocalBranchLocks
 from omnigraph.manifest.branches import Branches
 from omnigraph.manifest.checksums import ChecksumTable
@@ -13,24 +14,17 @@ from omnigraph.manifest.derived import CommitTables
 from omnigraph.manifest.errors import BranchGoneError, GraphNotFoundError
 from omnigraph.manifest.genesis import create_graph, require_empty
 from omnigraph.manifest.history import History
-from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.publish import Publisher
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.stamp import migrate, read_stamp
+from omnigraph.manifest.state import ManifestState
 from omnigraph.manifest.tags import Tags
 from omnigraph.names import MAIN, BranchName
-from omnigraph.schema import TableIdentity, open_contract
+from omnigraph.schema import CompiledSchema, TableIdentity, open_contract
+from omnigraph.store import Store
 from omnigraph.store.file_locks import LocalFileLocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.clock import Clock
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.schema import CompiledSchema
-    from omnigraph.store import Store
 
 
 class OpenMode(StrEnum):

@@ -18,16 +18,14 @@ lineages of a dataset do not compare.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 
 from omnigraph.values import PRIMARY_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 GRAPH_HEAD: Final = "graph_head"
 TABLE: Final = "table"

@@ -7,21 +7,18 @@ edited `_schema.pg` is kept aside so that nobody loses their text.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.manifest.layout import SCHEMA_IR, SCHEMA_SOURCE, SCHEMA_STATE
+from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.schema import compile_schema
 from omnigraph.schema.compiled.drift import REJECTED_FILE, schema_file_warning
 from omnigraph.store.errors import ObjectNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.manifest.rows import AcceptedSchema
-    from omnigraph.store.objects.protocol import ObjectStore
+from omnigraph.store.objects.protocol import ObjectStore
 
 _log = logging.getLogger(__name__)
 

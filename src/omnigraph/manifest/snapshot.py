@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
 from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.rows import AcceptedSchema, Entry
+from omnigraph.manifest.state import ManifestState
+from omnigraph.names import BranchName
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import DatasetNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.manifest.rows import AcceptedSchema, Entry
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.names import BranchName
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
 
 
 @dataclass(frozen=True)

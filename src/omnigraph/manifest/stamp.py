@@ -13,20 +13,17 @@ changes nothing.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.errors import FormatTooNewError
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import RefInUseError, RefNotFoundError, StaleBaseError
 from omnigraph.store.records import DatasetVersion
 from omnigraph.values import PRIMARY_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.store.datasets import DatasetStore
 
 STAMP_KEY: Final = "omnigraph:internal_schema_version"
 LEGACY_RUN_PREFIX: Final = "__run__"

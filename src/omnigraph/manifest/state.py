@@ -11,10 +11,11 @@ Invariants, checked when rows are read:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import orjson
@@ -40,9 +41,6 @@ from omnigraph.manifest.rows import (
     seq_of,
 )
 from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _CHUNKS_MAX: Final = 64
 """States follow each other by adding a chunk or two; more than this are made one."""

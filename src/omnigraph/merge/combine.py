@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.changes.compare import Mask, differing_values
-from omnigraph.merge.stage import stored_rows
-
-if TYPE_CHECKING:
-    from omnigraph.changes.table_changes import RowRefs
-    from omnigraph.schema import EdgeType, NodeType
-    from omnigraph.store.datasets import DatasetHandle
+from omnigraph.changes.table_changes import RowRefs
+from omnigraph.merge.parts import stored_rows
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.store.datasets import DatasetHandle
 
 
 def combined_rows(

@@ -7,22 +7,19 @@ are not judged again. Vectors and blobs are not read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
+from omnigraph.manifest import Snapshot
 from omnigraph.merge.conflicts import Conflict, ConflictKind
-from omnigraph.merge.stage import Part, StoredPart, TableWork
-from omnigraph.schema import EdgeType
+from omnigraph.merge.parts import Part, StoredPart, TableWork
+from omnigraph.schema import Catalog, EdgeType, NodeType
 from omnigraph.write.rules.validate import Validated, validate
 from omnigraph.write.rules.violations import ValidationError, Violation, ViolationLog
 from omnigraph.write.stage.columns import is_in
 from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Snapshot
-    from omnigraph.schema import Catalog, NodeType
-    from omnigraph.write.stage.stored_rows import StoredRows
+from omnigraph.write.stage.stored_rows import StoredRows
 
 _UNBOUNDED: Final = 1 << 62
 _KINDS: Final = {

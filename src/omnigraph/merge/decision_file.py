@@ -12,24 +12,21 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.changes.images import row_images
+from omnigraph.changes.table_changes import RowRefs
 from omnigraph.errors import InvalidInputError
 from omnigraph.merge.conflicts import Conflict, row_conflict
+from omnigraph.merge.merger import Obstacles
 from omnigraph.merge.resolve import Take
-from omnigraph.schema import EdgeType
+from omnigraph.schema import Catalog, EdgeType, NodeType
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.ids import derive_ids
+from omnigraph.store.datasets import DatasetHandle
 from omnigraph.texts import is_encodable, read_json
-
-if TYPE_CHECKING:
-    from omnigraph.changes.table_changes import RowRefs
-    from omnigraph.merge.merger import Obstacles
-    from omnigraph.schema import Catalog, NodeType
-    from omnigraph.store.datasets import DatasetHandle
 
 
 class DecisionFileError(InvalidInputError):

@@ -20,19 +20,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.changes.commit_changes import ParentlessCommitError
 from omnigraph.changes.diff import SchemaBoundaryError
 from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.errors import InvalidInputError
-from omnigraph.manifest import CommitDraft
+from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import (
     BranchGoneError,
     ExpectedVersionMismatchError,
     PreconditionFailedError,
 )
+from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.merge.conflicts import (
     Conflict,
@@ -42,24 +43,19 @@ from omnigraph.merge.conflicts import (
     row_conflict,
 )
 from omnigraph.merge.constraints import check_constraints
-from omnigraph.merge.resolve import Decisions, Handles, require_conflicts, settle
+from omnigraph.merge.parts import Handles, TableWork
+from omnigraph.merge.resolve import Decisions, require_conflicts, settle
 from omnigraph.merge.rows import Clash
-from omnigraph.merge.stage import TableWork, stage_table
-from omnigraph.merge.workers import LocalMergeWorkers
+from omnigraph.merge.stage import stage_table
+from omnigraph.merge.workers import LocalMergeWorkers, MergeWorkers
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.intent import Adoption
-from omnigraph.write.commit.committer import WriteJob
+from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.store.datasets import DatasetHandle
+from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.rules.validate import Validated
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry, GraphCommit, Repository, Snapshot
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.merge.workers import MergeWorkers
-    from omnigraph.schema import Catalog, EdgeType, NodeType
-    from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.write.commit.committer import Committer
-    from omnigraph.write.rules.validate import Validated
 
 ATTEMPTS_MAX: Final = 5
 

@@ -10,23 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.changes.compare import Mask
+from omnigraph.changes.table_changes import RowRefs
 from omnigraph.errors import InvalidInputError
 from omnigraph.merge.combine import combined_rows
 from omnigraph.merge.conflicts import ConflictKind
-from omnigraph.merge.stage import GivenPart, Part, StoredPart, TableWork
-
-if TYPE_CHECKING:
-    from omnigraph.changes.compare import Mask
-    from omnigraph.changes.table_changes import RowRefs
-    from omnigraph.merge.rows import Clash, TableMerge
-    from omnigraph.schema import EdgeType, NodeType
-    from omnigraph.store.datasets import DatasetHandle
-
+from omnigraph.merge.parts import GivenPart, Handles, Part, StoredPart, TableWork
+from omnigraph.merge.rows import Clash, TableMerge
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.store.datasets import DatasetHandle
 
 _SHOWN_MAX: Final = 20
 
@@ -105,15 +102,6 @@ def require_conflicts(decisions: Decisions, clashes: Mapping[str, Sequence[Clash
         background += [(key, each) for each in sorted(decisions.ids(key) - in_conflict)]
     if background:
         raise NotInConflictError(background)
-
-
-@dataclass(frozen=True)
-class Handles:
-    """The three versions of one table; a side that is None does not have it."""
-
-    base: DatasetHandle | None
-    source: DatasetHandle | None
-    target: DatasetHandle | None
 
 
 @dataclass

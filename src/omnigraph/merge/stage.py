@@ -1,4 +1,4 @@
-"""Locks what a merge does to one table into one staged transaction on the target's lineage.
+"""Turns what a merge does to one table into one staged transaction on the target's lineage.
 
 1. New rows are appended as new fragments, without any join with stored rows.
 2. Changed rows are written under the stable row ids that they have in the target; their old
@@ -11,33 +11,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import CorruptError
 from omnigraph.manifest.forks import write_base
-from omnigraph.merge.workers import KeptRows, RowTarget
-from omnigraph.store.blob_contents import with_blobs
-from omnigraph.store.records import ROW_ID
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.merge.parts import KeptRows, RowTarget, TableWork
+from omnigraph.merge.workers import MergeWorkers
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.records import WrittenFragment
 from omnigraph.write.commit.committer import TableWrite
-
-if TYPE_CHECKING:
-    from omnigraph.changes.table_changes import Numbers, RowRefs
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.merge.workers import MergeWorkers
-    from omnigraph.schema import EdgeType, NodeType
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
-    from omnigraph.store.records import WrittenFragment
-    from omnigraph.write.stage.external_blobs import ExternalBlobs
-    from omnigraph.write.stage.stored_rows import Located, StoredRows
-
-_BATCH_BYTES: Final = 16 << 20
-_BATCH_ROWS_MAX: Final = 8_192
-_BATCH_ROWS_MIN: Final = 64
+from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.write.stage.stored_rows import Located, StoredRows
 
 
 class MergedRowLostError(CorruptError):
@@ -53,65 +41,6 @@ class MergedRowLostError(CorruptError):
             f"{missing} rows of {table_key} that the merge changes are not in the target;"
             " nothing was merged"
         )
-
-
-@dataclass(frozen=True)
-class StoredPart:
-    """Rows to write that are stored in some version."""
-
-    handle: DatasetHandle
-    refs: RowRefs
-
-    @property
-    def ids(self) -> pa.Array:
-        """The ids of the rows."""
-        return self.refs.ids
-
-    def batches(self, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in the form in which they are written."""
-        yield from stored_batches(self.handle, self.refs.row_ids, owner)
-
-
-@dataclass(frozen=True)
-class GivenPart:
-    """Rows to write that were made here."""
-
-    rows: pa.Table
-
-    @property
-    def ids(self) -> pa.Array:
-        """The ids of the rows."""
-        column = self.rows["id"]
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-    def batches(self, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in the form in which they are written."""
-        yield from self.rows.select(owner.arrow_schema.names).cast(owner.arrow_schema).to_batches()
-
-
-Part = StoredPart | GivenPart
-
-
-@dataclass(frozen=True)
-class TableWork:
-    """Everything that a merge writes to one table of the target."""
-
-    owner: NodeType | EdgeType
-    inserted: tuple[Part, ...]
-    updated: tuple[Part, ...]
-    deleted: pa.Array
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
-        parts = (*self.inserted, *self.updated)
-        return not len(self.deleted) and not any(len(part.ids) for part in parts)
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """How many rows are inserted, updated and deleted."""
-        inserted = sum(len(part.ids) for part in self.inserted)
-        return inserted, sum(len(part.ids) for part in self.updated), len(self.deleted)
 
 
 def stage_table(
@@ -148,30 +77,6 @@ def stage_table(
     return TableWrite(key, (staged,), row_count, base)
 
 
-def stored_batches(
-    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
-) -> Iterator[pa.RecordBatch]:
-    """Fetch whole rows, a bounded number of bytes at once."""
-    for some in _chunks(row_ids, _rows_per_batch(handle)):
-        yield from stored_rows(handle, some, owner)
-
-
-def stored_rows(
-    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
-) -> Iterator[pa.RecordBatch]:
-    """Fetch whole rows, blobs with their bytes, in the form in which they are written."""
-    names = owner.arrow_schema.names
-    found = handle.take(pa.array(row_ids, pa.uint64()), names)
-    if not owner.blob_properties:
-        yield from found.cast(owner.arrow_schema).to_batches()
-        return
-    numbered = found.append_column(ROW_ID, pa.array(row_ids, pa.uint64())).combine_chunks()
-    for batch in numbered.to_batches():
-        for part in with_blobs(handle, batch, owner.blob_properties):
-            arrays = [part[name] for name in names]
-            yield pa.RecordBatch.from_arrays(arrays, schema=owner.arrow_schema)
-
-
 def _located(stored: StoredRows, table_key: str, ids: pa.Array) -> Located:
     located = stored.locate(table_key, ids)
     if located.count != len(ids):
@@ -181,16 +86,3 @@ def _located(stored: StoredRows, table_key: str, ids: pa.Array) -> Located:
 
 def _joined(columns: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays(columns) if columns else pa.array([], pa.utf8())
-
-
-def _chunks(numbers: Numbers, size: int) -> Iterator[Numbers]:
-    for start in range(0, len(numbers), size):
-        yield numbers[start : start + size]
-
-
-def _rows_per_batch(handle: DatasetHandle) -> int:
-    """Return how many rows make a batch of bounded size, judged by what is stored."""
-    fragments = handle.fragments()
-    rows = sum(fragment.physical_rows for fragment in fragments)
-    width = max(1, sum(fragment.data_bytes for fragment in fragments) // max(1, rows))
-    return int(np.clip(_BATCH_BYTES // width, _BATCH_ROWS_MIN, _BATCH_ROWS_MAX))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.changes.compare import Mask
 from omnigraph.changes.table_changes import (
     RowChanges,
     RowRefs,
@@ -22,41 +23,14 @@ from omnigraph.changes.table_changes import (
     joined_refs,
     table_changes,
 )
+from omnigraph.merge.parts import Handles, KeptRows, Part, RowTarget
 from omnigraph.merge.rows import Clash, Differ, TableMerge, three_way
-from omnigraph.store.records import ROW_ID
-
-if TYPE_CHECKING:
-    from omnigraph.changes.compare import Mask
-    from omnigraph.changes.table_changes import Numbers
-    from omnigraph.merge.resolve import Handles
-    from omnigraph.merge.stage import Part
-    from omnigraph.schema import EdgeType, NodeType
-    from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.records import DatasetVersion, WrittenFragment
-    from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.records import ROW_ID, WrittenFragment
 
 _EXTERNAL_ROWS_AT_ONCE: Final = 16
 """How many rows with external blobs are in memory at once: their sizes are not known before."""
-
-
-@dataclass(frozen=True)
-class KeptRows:
-    """Ids, and the stable row ids under which their rows are written."""
-
-    ids: pa.Array
-    row_ids: Numbers
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True)
-class RowTarget:
-    """Where merged rows are written: the version that is added to, its type, and foreign blobs."""
-
-    base: DatasetVersion
-    owner: NodeType | EdgeType
-    external_blobs: ExternalBlobs
 
 
 class MergeWorkers(Protocol):

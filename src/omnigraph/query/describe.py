@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from omnigraph.query.kinds import described
 from omnigraph.query.plan.plan import (
@@ -23,10 +22,8 @@ from omnigraph.query.plan.plan import (
     UpdateRows,
 )
 from omnigraph.query.plan.walk import walk_operators
+from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.values import PropType
-
-if TYPE_CHECKING:
-    from omnigraph.schema.compiled.jsonform import JsonObject
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.values import PropType, Scalar
-
-if TYPE_CHECKING:
-    from omnigraph.schema.compiled.jsonform import JsonObject
 
 KINDS: Final[dict[Scalar, str]] = {
     Scalar.STRING: "string",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from omnigraph.query.compile import try_compile
 from omnigraph.query.describe import OperationDescriptor, describe_plan
@@ -19,11 +19,9 @@ from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.query.plan.plan import Plan, ReadPlan, UpdateRows, UpsertNode
 from omnigraph.query.stored import repeated_queries
 from omnigraph.schema.catalog import Catalog, NodeType
+from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.syntax import Diagnostic, SourceError, SourceText
 from omnigraph.syntax.grammar import decode_source
-
-if TYPE_CHECKING:
-    from omnigraph.schema.compiled.jsonform import JsonObject
 
 Severity = Literal["error", "warning", "info"]
 _SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")

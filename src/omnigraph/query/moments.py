@@ -9,15 +9,13 @@ a time of day in it is a mistake, not dropped.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from omnigraph.schema.values.temporal import parse_dates, parse_datetimes
 from omnigraph.values import Scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _CALENDAR_DATE: Final = re.compile(r"[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}")
 _TEXT_MAX: Final = 64

@@ -31,10 +31,10 @@ import base64
 import datetime
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -43,13 +43,9 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
 from omnigraph.query.check.cast import round_to_f32
 from omnigraph.query.language import codes
+from omnigraph.query.language.tree import Parameter
 from omnigraph.query.moments import parse_moments
 from omnigraph.values import PropType, Scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from omnigraph.query.language.tree import Parameter
 
 ParamScalar = str | int | float | bool
 ParamData = None | ParamScalar | tuple[ParamScalar, ...]

@@ -6,23 +6,19 @@ the caller; so is the type check of a registered query against a live catalog.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
 from omnigraph.query.kinds import described
 from omnigraph.query.language import codes
-from omnigraph.query.language.parse import parse_queries_tolerant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from omnigraph.query.language.parse import TolerantQueries
-    from omnigraph.query.language.tree import QueryDecl, QueryFile
-    from omnigraph.schema.compiled.jsonform import JsonObject
-    from omnigraph.syntax import Diagnostic, SourceText
+from omnigraph.query.language.parse import TolerantQueries, parse_queries_tolerant
+from omnigraph.query.language.tree import QueryDecl, QueryFile
+from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.syntax import Diagnostic, SourceText
 
 _NAMES_SHOWN_MAX: Final = 10
 

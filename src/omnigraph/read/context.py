@@ -23,7 +23,7 @@ from omnigraph.read.rows import RowIds, RowTable
 from omnigraph.search.coverage import IndexFacts
 
 Embed: TypeAlias = Callable[[NearestRanking, str], tuple[float, ...]]
-"""Locks the text of a ranking into a vector of the property's dimension, by its model."""
+"""Turns the text of a ranking into a vector of the property's dimension, by its model."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 import pyarrow as pa
 
 from omnigraph.manifest.layout import RECOVERIES
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import DatasetExistsError, DatasetNotFoundError, StaleBaseError
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import DatasetVersion, ScanRequest
 from omnigraph.values import PRIMARY_KEY
-
-if TYPE_CHECKING:
-    from omnigraph.store.datasets import DatasetStore
 
 _ATTEMPTS_MAX: Final = 20
 

@@ -17,16 +17,11 @@ are *ours* when each carries a transaction id of the record, its restores includ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from omnigraph.recovery.intent import INTENT_VERSION, WriterKind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from omnigraph.recovery.intent import Intent, PlannedTable
+from omnigraph.recovery.intent import INTENT_VERSION, Intent, PlannedTable, WriterKind
 
 
 class Mode(StrEnum):

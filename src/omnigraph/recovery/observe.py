@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from omnigraph.manifest import Entry, Repository
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import content_commit, is_only_maintenance
+from omnigraph.manifest.state import ManifestState
 from omnigraph.recovery.classify import Facts, TableFacts
-from omnigraph.recovery.intent import INTENT_VERSION
+from omnigraph.recovery.intent import INTENT_VERSION, Intent, PlannedTable
 from omnigraph.store.errors import (
     CorruptObjectError,
     DatasetNotFoundError,
     DatasetVersionNotFoundError,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry, Repository
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery.intent import Intent, PlannedTable
-
 
 UNREADABLE: Final = "unreadable"
 """Stands for the transaction id of a version that cannot be read."""

@@ -16,22 +16,17 @@ Its versions lie above the published one and belong to an operation that is over
 from __future__ import annotations
 
 import uuid
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.failpoints import hit
-from omnigraph.manifest import CommitDraft, Requirements, Updates
-from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, TableOutcome
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
-
-    from omnigraph.manifest import Entry, Repository
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.recovery.audit import RecoveryLog
-    from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.records import TransactionInfo
+from omnigraph.manifest import CommitDraft, Entry, Repository, Requirements, Updates
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, RecoveryLog, TableOutcome
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.records import TransactionInfo
 
 RECOVERY_ACTOR: Final = "omnigraph:recovery"
 _NAMESPACE: Final = uuid.UUID("3f0c1c52-6f0e-4d0e-9a38-6d2a3d1f7b11")

@@ -20,13 +20,14 @@ Facts on which the sweep rests:
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from omnigraph.errors import CorruptError, NotFoundError
 from omnigraph.failpoints import hit
-from omnigraph.manifest import CommitDraft, Requirements, Updates
+from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Requirements, Updates
 from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.errors import (
     CommitSettledError,
@@ -36,21 +37,21 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.rows import voided_row
+from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName
 from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, RecoveryLog, TableOutcome
 from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
-from omnigraph.recovery.intent import FOLDER, Intent, UnreadableIntentError, read_intent
+from omnigraph.recovery.intent import (
+    FOLDER,
+    Intent,
+    PlannedTable,
+    UnreadableIntentError,
+    read_intent,
+)
 from omnigraph.recovery.observe import completed, observe, pinned_version, published_on_lineage
 from omnigraph.recovery.put_back import RECOVERY_ACTOR, are_explained, late_moves, put_back
 from omnigraph.recovery.torn import TornHeadError, TornHeads
 from omnigraph.store.errors import ObjectNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from omnigraph.manifest import Entry, GraphCommit, Repository
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery.intent import PlannedTable
 
 _ROUNDS_MAX: Final = 10
 

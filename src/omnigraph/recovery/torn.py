@@ -38,25 +38,26 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from omnigraph.errors import CorruptError, NotFoundError, OmnigraphError
+from omnigraph.manifest import Repository
 from omnigraph.manifest.branch_lock import take_unless_held
-from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, MANIFEST, RECOVERIES
-from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, TableOutcome
+from omnigraph.manifest.layout import (
+    CHECKSUMS,
+    COMMIT_ACTORS,
+    COMMITS,
+    MANIFEST,
+    RECOVERIES,
+    Incarnation,
+)
+from omnigraph.manifest.state import ManifestState
+from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, RecoveryLog, TableOutcome
+from omnigraph.recovery.intent import Intent
 from omnigraph.store.errors import CorruptObjectError, DatasetNotFoundError
 from omnigraph.store.filters import Comparison
-from omnigraph.store.records import ScanRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from omnigraph.manifest import Repository
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery.audit import RecoveryLog
-    from omnigraph.recovery.intent import Intent
-    from omnigraph.store.records import TornHead
+from omnigraph.store.records import ScanRequest, TornHead
 
 _SYSTEM_TABLES: Final = (RECOVERIES, COMMITS, COMMIT_ACTORS)
 _VERSIONS_MAX: Final = 1_000

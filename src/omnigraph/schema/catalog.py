@@ -6,17 +6,14 @@ the numbers that survive a rename; `omnigraph.schema.compiled.derive` builds it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from omnigraph.names import TypeKind
 from omnigraph.values import PRIMARY_KEY, PropType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Number = int | float
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.maintenance.indices import SegmentPlan
+from omnigraph.maintenance.workers import SegmentPlan
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.store import StoreSettings, open_store
 from omnigraph.store.records import (

@@ -26,13 +26,10 @@ from omnigraph.changes.table_changes import (
     compared_changes,
     differing_fragments,
 )
-from omnigraph.merge.resolve import Handles
+from omnigraph.merge.parts import Handles, KeptRows, Part, RowTarget, StoredPart, stored_batches
 from omnigraph.merge.rows import TableMerge, three_way
-from omnigraph.merge.stage import Part, StoredPart, stored_batches
 from omnigraph.merge.workers import (
-    KeptRows,
     LocalMergeWorkers,
-    RowTarget,
     differ_by,
     joined,
     write_batches,

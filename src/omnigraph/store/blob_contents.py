@@ -6,17 +6,15 @@ External blobs are carried as the references that they are, never opened.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID
 from omnigraph.values import BLOB_STORAGE
-
-if TYPE_CHECKING:
-    from omnigraph.store.datasets import DatasetHandle
 
 BLOB_BATCH_ROWS: Final = 1024
 BLOB_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024

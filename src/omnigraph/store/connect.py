@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from omnigraph.store.background import Background, InThreads
+from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.digests import Ledger
 from omnigraph.store.durability import DiskFlusher, Durability, NoFlusher, flusher_for
 from omnigraph.store.objects.local import LocalObjectStore
+from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.uri import Root, parse_root
-
-if TYPE_CHECKING:
-    from omnigraph.store.datasets import DatasetStore
-    from omnigraph.store.objects.protocol import ObjectStore
 
 
 @dataclass(frozen=True)

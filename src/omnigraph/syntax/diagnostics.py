@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.syntax.source import Position, SourceText, Span
 from omnigraph.texts import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from omnigraph.syntax.source import Position, SourceText, Span
 
 
 class Phase(StrEnum):

@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from lark import Lark, TextSlice, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
+from lark.tree import Meta
 
 from omnigraph.names import nearest_name
 from omnigraph.syntax.diagnostics import Diagnostic, Phase, SourceError
 from omnigraph.syntax.parser_tables import built_parser, stored_parser
 from omnigraph.syntax.source import SOURCE_BYTES_MAX, SourceText, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from lark.tree import Meta
 
 __all__ = ["Grammar", "Parsed", "Token", "TreeBuilder", "decode_source", "span_of"]
 

@@ -16,42 +16,38 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.failpoints import hit
-from omnigraph.manifest import CommitDraft, Entry, Registration
+from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Registration, Repository
+from omnigraph.manifest.branch_lock import BranchLock
 from omnigraph.manifest.errors import SchemaApplyInProgressError
 from omnigraph.manifest.forks import write_base
 from omnigraph.manifest.genesis import accepted_schema
 from omnigraph.manifest.layout import MAIN_INCARNATION, dataset_location
 from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.snapshot import open_entry
+from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName, split_table_key
-from omnigraph.recovery import WriterKind
+from omnigraph.recovery import Recovery, WriterKind
 from omnigraph.recovery.intent import Adoption
-from omnigraph.schema import compile_stored, plan_schema, read_ir
+from omnigraph.schema import (
+    Catalog,
+    EdgeType,
+    MigrationPlan,
+    NodeType,
+    PlannedSchema,
+    SourceText,
+    compile_stored,
+    plan_schema,
+    read_ir,
+)
+from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.schema.migration.steps import DropProperty, DropType
 from omnigraph.store.records import CleanupRequest
-from omnigraph.write.commit.committer import TableWrite, WriteJob
+from omnigraph.write.commit.committer import Committer, TableWrite, WriteJob
 from omnigraph.write.rules.stored_checks import StoredTable, check_stored_rows, validated_steps
 from omnigraph.write.stage.rewrite_table import TableChange
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import GraphCommit, Repository
-    from omnigraph.manifest.branch_lock import BranchLock
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery import Recovery
-    from omnigraph.schema import (
-        Catalog,
-        EdgeType,
-        MigrationPlan,
-        NodeType,
-        PlannedSchema,
-        SourceText,
-    )
-    from omnigraph.schema.compiled.jsonform import JsonObject
-    from omnigraph.write.commit.committer import Committer
 
 _log = logging.getLogger(__name__)
 

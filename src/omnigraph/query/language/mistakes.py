@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.names import nearest_name
 from omnigraph.query.language import codes
-
-if TYPE_CHECKING:
-    from omnigraph.syntax import Diagnostic
+from omnigraph.syntax import Diagnostic
 
 FUNCTIONS: Final = (
     *("avg", "bm25", "count", "date", "datetime", "fuzzy", "match_text"),

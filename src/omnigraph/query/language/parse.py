@@ -1,4 +1,4 @@
-"""Locks a `.gq` text into its tree.
+"""Turns a `.gq` text into its tree.
 
     >>> file = parse_queries('query all() { match { $c: Crew } return { $c.tag } }')
     >>> file.queries[0].name
@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from omnigraph.query.cache import TextCache
-from omnigraph.query.language.build import QUERY_BUILDER, Draft
+from omnigraph.query.language.build import QUERY_BUILDER, Draft, Problem
 from omnigraph.query.language.codes import QUERY_LETTER
 from omnigraph.query.language.mistakes import FUNCTIONS, explain
 from omnigraph.query.language.textcheck import draft_problems, number_problems
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.syntax import Diagnostic, Phase, SourceError, SourceText, Span
 from omnigraph.syntax.grammar import Grammar, decode_source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from omnigraph.query.language.build import Problem
 
 _TERMINALS: Final = {
     "VAR": "a variable",

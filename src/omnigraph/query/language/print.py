@@ -20,7 +20,8 @@ variable as the only operand of a one-part `and`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from omnigraph.query.language.tree import (
     AggregateCall,
@@ -28,10 +29,12 @@ from omnigraph.query.language.tree import (
     Binding,
     Bm25,
     Both,
+    Clause,
     Column,
     Comparison,
     Delete,
     Either,
+    Expr,
     Filter,
     Hop,
     InlineProperty,
@@ -47,21 +50,18 @@ from omnigraph.query.language.tree import (
     OptionalBlock,
     OrderKey,
     Parameter,
+    Predicate,
     PropertyRef,
     QueryDecl,
     QueryFile,
     ReadBody,
     Rrf,
+    Statement,
     TextCall,
     Update,
     Upsert,
     Variable,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from omnigraph.query.language.tree import Clause, Expr, Predicate, Statement
 
 _INDENT: Final = "  "
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.names import nearest_name
 from omnigraph.query.language import codes
@@ -13,32 +14,30 @@ from omnigraph.query.language.build import (
     INT_MAX,
     INT_MIN,
     Draft,
+    NoteText,
     Problem,
     read_float,
     read_integer,
 )
 from omnigraph.query.language.tree import (
     Both,
+    Clause,
     Comparison,
     Delete,
     Either,
+    Expr,
     Filter,
     Hop,
     NameRef,
     Negated,
     NotBlock,
     OptionalBlock,
+    Predicate,
     ReadBody,
     TextCall,
     Update,
 )
 from omnigraph.syntax import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from omnigraph.query.language.build import NoteText
-    from omnigraph.query.language.tree import Clause, Expr, Predicate
 
 NOTES: Final = ("description", "instruction")
 

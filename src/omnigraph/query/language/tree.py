@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from typing import Literal as OneOf
 
-if TYPE_CHECKING:
-    from omnigraph.syntax import SourceText, Span
-    from omnigraph.values import PropType
+from omnigraph.syntax import SourceText, Span
+from omnigraph.values import PropType
 
 Comparator = OneOf["=", "!=", "<", "<=", ">", ">="]
 StringOperator = OneOf["contains", "starts_with"]

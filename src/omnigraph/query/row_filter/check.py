@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.names import nearest_name
 from omnigraph.query.check.cast import choices_beside, constant_beside
+from omnigraph.query.language.tree import Comparator
 from omnigraph.query.moments import parse_date, parse_datetime
 from omnigraph.query.plan.plan import (
     ID_TYPE,
@@ -20,6 +21,7 @@ from omnigraph.query.plan.plan import (
     AnyOf,
     Compare,
     Constant,
+    ConstantValue,
     EndpointValue,
     EntityId,
     InList,
@@ -35,10 +37,6 @@ from omnigraph.query.row_filter.parse import parse_row_filter
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.syntax import Diagnostic, Phase, SourceError, SourceText, Span
 from omnigraph.values import PropType, Scalar
-
-if TYPE_CHECKING:
-    from omnigraph.query.language.tree import Comparator
-    from omnigraph.query.plan.plan import ConstantValue
 
 _I64_MAX: Final = 2**63 - 1
 _I64_MIN: Final = -(2**63)

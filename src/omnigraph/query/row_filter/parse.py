@@ -1,16 +1,14 @@
-"""Locks the text of a filter into its tree."""
+"""Turns the text of a filter into its tree."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from omnigraph.query.language.tree import Comparator
 from omnigraph.query.row_filter import tree
 from omnigraph.query.row_filter.codes import FILTER_LETTER
 from omnigraph.syntax import SourceError, SourceText, Span
 from omnigraph.syntax.grammar import Grammar, Token, TreeBuilder, span_of
-
-if TYPE_CHECKING:
-    from omnigraph.query.language.tree import Comparator
 
 _DIGITS_MAX: Final = 400
 _ENDS_EARLY: Final = "002"

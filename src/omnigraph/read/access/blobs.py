@@ -12,18 +12,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from omnigraph.errors import CorruptError, InvalidInputError, NotFoundError
+from omnigraph.manifest import Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import nearest_name
+from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.store import DatasetHandle
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ROW_ID, ScanRequest
 
-if TYPE_CHECKING:
-    from omnigraph.manifest import Snapshot
-    from omnigraph.schema import Catalog, EdgeType, NodeType
-    from omnigraph.store import DatasetHandle
 EntityKind: TypeAlias = Literal["node", "edge"]
 BlobKind: TypeAlias = Literal["managed", "external"]
 

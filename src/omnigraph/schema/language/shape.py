@@ -8,14 +8,11 @@ duplicates; constraints are sorted by kind, then members.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from omnigraph.schema.catalog import Cardinality, EmbedSource, Note, Number
 from omnigraph.schema.language.tree import RuleKind
 from omnigraph.syntax import Span
-
-if TYPE_CHECKING:
-    from omnigraph.values import PropType
+from omnigraph.values import PropType
 
 
 @dataclass(frozen=True, order=True)

@@ -55,7 +55,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class EmbeddingClient:
-    """Locks text into vectors. Safe to share between threads.
+    """Turns text into vectors. Safe to share between threads.
 
     ```python
     client = EmbeddingClient(config_from_environment(os.environ), clock)

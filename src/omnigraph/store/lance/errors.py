@@ -1,4 +1,4 @@
-"""Locks Lance's exceptions, which are mostly text, into leaves of our tree."""
+"""Turns Lance's exceptions, which are mostly text, into leaves of our tree."""
 
 from __future__ import annotations
 

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
-from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from omnigraph.store.lance.handle import LanceHandle
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion, IndexInfo, ScanRequest
 
 ROWS_MAX: Final = 64
 """Larger fragments are not worth a Python object per row."""
@@ -34,6 +33,31 @@ Place: TypeAlias = tuple[int, int]
 _Name: TypeAlias = tuple[str, str, int, str]
 
 
+class OpenVersion(Protocol):
+    """What is needed of an open version."""
+
+    @property
+    def at(self) -> DatasetVersion:
+        """Which version this is."""
+        ...
+
+    def indexes(self) -> tuple[IndexInfo, ...]:
+        """Return the committed indexes."""
+        ...
+
+    def fragment_ids(self) -> list[int]:
+        """Return the numbers of the fragments."""
+        ...
+
+    def files_of(self, fragment_ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+        """Yield number, rows with deleted ones, and files of each fragment."""
+        ...
+
+    def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
+        """Return rows as a stream."""
+        ...
+
+
 class RecentRows:
     """What one store remembers. Safe to share between threads."""
 
@@ -41,7 +65,7 @@ class RecentRows:
         self._lock = threading.Lock()
         self._kept: OrderedDict[_Name, Mapping[str, Place]] = OrderedDict()
 
-    def of(self, handle: LanceHandle, column: str) -> dict[int, Mapping[str, Place]]:
+    def of(self, handle: OpenVersion, column: str) -> dict[int, Mapping[str, Place]]:
         """Return the rows of remembered fragments of a version, by fragment and value."""
         covered = {
             number
@@ -74,7 +98,7 @@ class RecentRows:
                 self._kept.popitem(last=False)
 
 
-def _read(handle: LanceHandle, column: str, numbers: Sequence[int]) -> dict[int, dict[str, Place]]:
+def _read(handle: OpenVersion, column: str, numbers: Sequence[int]) -> dict[int, dict[str, Place]]:
     request = ScanRequest(
         columns=(column,), with_row_id=True, with_row_address=True, fragment_ids=tuple(numbers)
     )

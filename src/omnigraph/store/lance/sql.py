@@ -1,4 +1,4 @@
-"""Locks filter records into the SQL text that Lance reads.
+"""Turns filter records into the SQL text that Lance reads.
 
 Literals are spelled so that DataFusion sees exactly the Arrow type of the scalar: only then does
 it probe an index instead of reading the column.

@@ -1,4 +1,4 @@
-"""Locks rows, fragments, deletions and index segments into Lance transactions.
+"""Turns rows, fragments, deletions and index segments into Lance transactions.
 
 Every function works on an open dataset at the base version, writes new files under that lineage
 and moves no head.

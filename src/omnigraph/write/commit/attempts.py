@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from omnigraph.clock import Clock
-    from omnigraph.names import BranchName
-    from omnigraph.write.commit.committer import Committer
+from omnigraph.clock import Clock
+from omnigraph.names import BranchName
+from omnigraph.write.commit.committer import Committer
 
 OPTIMISTIC_ATTEMPTS_MAX: Final = 5
 _PAUSE_S: Final = 0.005

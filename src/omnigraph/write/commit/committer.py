@@ -16,39 +16,42 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from omnigraph.errors import CorruptError, OmnigraphError, OutcomeUnknownError
 from omnigraph.failpoints import hit
-from omnigraph.manifest import CommitDraft, Entry, Published, Registration, Requirements, Updates
-from omnigraph.manifest.branch_lock import BranchLockLostError, BranchLockTimeoutError
+from omnigraph.manifest import (
+    CommitDraft,
+    Entry,
+    GraphCommit,
+    Published,
+    Registration,
+    Repository,
+    Requirements,
+    Updates,
+)
+from omnigraph.manifest.branch_lock import BranchLock, BranchLockLostError, BranchLockTimeoutError
 from omnigraph.manifest.errors import (
     BranchGoneError,
     CommitSettledError,
     PublishTimeoutError,
     SchemaApplyInProgressError,
 )
+from omnigraph.manifest.forks import WriteBase
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.publish import Revalidate, StagedPublish
+from omnigraph.manifest.rows import AcceptedSchema
+from omnigraph.manifest.state import ManifestState
+from omnigraph.names import BranchName
 from omnigraph.recovery import Intent, PlannedTable, Recovery, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
 from omnigraph.recovery.intent import INTENT_VERSION, Adoption, ForkOrigin
 from omnigraph.store.errors import StorageError
+from omnigraph.store.records import StagedTransaction
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError, undo_late_commits
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from omnigraph.manifest import GraphCommit, Repository
-    from omnigraph.manifest.branch_lock import BranchLock
-    from omnigraph.manifest.forks import WriteBase
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.publish import Revalidate, StagedPublish
-    from omnigraph.manifest.rows import AcceptedSchema
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.names import BranchName
-    from omnigraph.store.records import StagedTransaction
 
 _log = logging.getLogger(__name__)
 

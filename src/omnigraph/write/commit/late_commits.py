@@ -10,16 +10,12 @@ dies between that restore and its publish leaves a version that explains itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omnigraph.errors import ConflictError
+from omnigraph.manifest import Entry, Repository
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.recovery import Recovery
 from omnigraph.recovery.put_back import are_explained, late_moves, put_back
 from omnigraph.store.errors import DatasetVersionNotFoundError
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry, Repository
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.recovery import Recovery
 
 
 class DriftNeedsRepairError(ConflictError):

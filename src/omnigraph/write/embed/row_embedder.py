@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,18 +31,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.schema import NodeType
+from omnigraph.schema import Catalog, NodeType
 from omnigraph.schema.catalog import EmbedSource
+from omnigraph.search.embedding.client import EmbeddingClient
 from omnigraph.search.embedding.columns import embed_column, has_text
 from omnigraph.search.embedding.table import EmbeddingsTable, text_hash, text_hashes
+from omnigraph.search.embedding.vectors import Vectors
 from omnigraph.write.stage.columns import Mask, flat, is_in
 from omnigraph.write.stage.delta import GraphDelta
 from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from omnigraph.schema import Catalog
-    from omnigraph.search.embedding.client import EmbeddingClient
-    from omnigraph.search.embedding.vectors import Vectors
 
 VECTORS_KEPT_MAX: Final = 20_000
 """So many vectors of one write are remembered, for texts that come again."""

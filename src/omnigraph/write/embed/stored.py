@@ -8,41 +8,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError, NotFoundError
-from omnigraph.manifest import CommitDraft
+from omnigraph.manifest import CommitDraft, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
+from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import nearest_name
 from omnigraph.recovery import WriterKind
+from omnigraph.schema import Catalog, NodeType
+from omnigraph.schema.catalog import EmbedSource
 from omnigraph.search.embedding.table import EmbeddingsTable, text_hashes
 from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.store.filters import AllOf, IsNull, Negation
 from omnigraph.store.records import ScanRequest
-from omnigraph.write.commit.committer import WriteJob
-from omnigraph.write.embed.row_embedder import EmbedMode
+from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
 from omnigraph.write.mutate.pending_rows import MutationStaging, Origin
 from omnigraph.write.mutate.predicates import has_value_in
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.stage.columns import flat, is_in, slabs
+from omnigraph.write.stage.delta import GraphDelta
 from omnigraph.write.stage.stage_delta import prepare
 from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.manifest import GraphCommit, Repository, Snapshot
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.schema import Catalog, NodeType
-    from omnigraph.schema.catalog import EmbedSource
-    from omnigraph.write.commit.committer import Committer
-    from omnigraph.write.embed.row_embedder import RowEmbedder
-    from omnigraph.write.stage.delta import GraphDelta
 
 ATTEMPTS_MAX: Final = 5
 _PAUSE_S: Final = 0.02

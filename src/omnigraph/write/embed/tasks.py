@@ -11,23 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
+from omnigraph.manifest import Entry
 from omnigraph.manifest.snapshot import open_entry
+from omnigraph.schema import NodeType
 from omnigraph.search.embedding.client import EmbeddingClient
 from omnigraph.search.embedding.config import EmbeddingConfig
 from omnigraph.search.embedding.table import EmbeddingsTable
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.write.embed.row_embedder import EmbedMode, EmbedNotes, RowEmbedder, VectorCache
 from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry
-    from omnigraph.schema import NodeType
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -28,18 +28,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.manifest import Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import nearest_name
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
+from omnigraph.store import DatasetHandle, DatasetStore
 from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
 from omnigraph.store.records import ROW_ID, DatasetVersion, ScanRequest
 from omnigraph.values import BLOB_STORAGE, PropType, Scalar
 from omnigraph.write.export.csv_rows import write_csv
 
-if TYPE_CHECKING:
-    from omnigraph.manifest import Snapshot
-    from omnigraph.store import DatasetHandle, DatasetStore
 Owner: TypeAlias = NodeType | EdgeType
 
 PART_ROWS: Final = 1_000_000

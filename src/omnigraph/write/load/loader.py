@@ -25,10 +25,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
-from omnigraph.manifest import CommitDraft, Snapshot
+from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
@@ -36,13 +36,17 @@ from omnigraph.manifest.errors import (
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.manifest.publish import Requirements, is_only_maintenance, mismatch
+from omnigraph.manifest.publish import Requirements, Revalidate, is_only_maintenance, mismatch
+from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName
 from omnigraph.recovery import WriterKind
+from omnigraph.schema import Catalog
 from omnigraph.write.commit.attempts import attempts
-from omnigraph.write.commit.committer import WriteJob
+from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.load.check.checks import LoadJudge, fold
-from omnigraph.write.load.check.findings import LoadTerms
+from omnigraph.write.load.check.findings import Findings, LoadTerms
+from omnigraph.write.load.input.sink import LoadSource
 from omnigraph.write.load.result import (
     LoadOptions,
     LoadResult,
@@ -61,17 +65,6 @@ from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.staging_record import LazyRecord, StagingRecords
 from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from omnigraph.clock import Clock
-    from omnigraph.manifest import Entry, GraphCommit, Repository
-    from omnigraph.manifest.publish import Revalidate
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.schema import Catalog
-    from omnigraph.write.commit.committer import Committer
-    from omnigraph.write.embed.row_embedder import RowEmbedder
-    from omnigraph.write.load.check.findings import Findings
-    from omnigraph.write.load.input.sink import LoadSource
 
 __all__ = ["LoadOptions", "LoadResult", "Loader", "OnDuplicate", "OnError"]
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.manifest import GraphCommit
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.load.rows.spool import MEMORY_MAX
 from omnigraph.write.stage.delta import WriteMode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.manifest import GraphCommit
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.names import BranchName
 
 
 class LoadOptionsError(InvalidInputError):

@@ -14,33 +14,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.manifest.forks import WriteBase
 from omnigraph.schema import NodeType
 from omnigraph.schema.values.equality import equal_rows
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.store.blob_contents import blob_slices
-from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
+from omnigraph.store.datasets import DatasetHandle
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest, WrittenFragment
 from omnigraph.write.commit.committer import TableWrite
 from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
 from omnigraph.write.load.check.findings import live_rows
+from omnigraph.write.load.check.hashing import Hashes, Pairs
+from omnigraph.write.load.rows.check_rows import Owner
+from omnigraph.write.load.rows.parts import TableBases
+from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat, slabs, to_mask
 from omnigraph.write.stage.delta import WriteMode
-from omnigraph.write.stage.stored_rows import PROBES_MAX
-
-if TYPE_CHECKING:
-    from omnigraph.manifest.forks import WriteBase
-    from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.store.records import WrittenFragment
-    from omnigraph.write.load.check.hashing import Hashes, Pairs
-    from omnigraph.write.load.rows.check_rows import Owner
-    from omnigraph.write.load.rows.parts import TableBases
-    from omnigraph.write.load.rows.types import LoadedType
-    from omnigraph.write.stage.stored_rows import StoredRows
+from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
 _DECLARED_ROWS_MIN: Final = 1 << 18
 """Fewer rows are written and committed in a moment."""

@@ -11,26 +11,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.manifest import Snapshot
 from omnigraph.schema import EdgeType
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.csr import build_csr
 from omnigraph.search.topology.row_numbers import Numbering
 from omnigraph.search.topology.store import TopologyStore
 from omnigraph.search.topology.topology import Topology, TopologyStates
+from omnigraph.store import Store
+from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ScanRequest
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Snapshot
-    from omnigraph.store import Store
-    from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.write.load.rows.types import LoadedType
-    from omnigraph.write.load.stage import StagedType
+from omnigraph.write.load.rows.types import LoadedType
+from omnigraph.write.load.stage import StagedType
 
 _log = logging.getLogger(__name__)
 

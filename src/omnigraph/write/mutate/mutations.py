@@ -15,44 +15,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from omnigraph.manifest import CommitDraft, GraphCommit
+from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
-from omnigraph.manifest.publish import is_only_maintenance, mismatch, require_head
-from omnigraph.query import MutationPlan, QueryText, compile_query, parse_queries
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.publish import Revalidate, is_only_maintenance, mismatch, require_head
+from omnigraph.manifest.state import ManifestState
+from omnigraph.query import (
+    MutationPlan,
+    QueryDecl,
+    QueryFile,
+    QueryText,
+    compile_query,
+    parse_queries,
+)
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.params import coerce_params
 from omnigraph.query.stored import QueryKindError, require_kind, select_query
 from omnigraph.recovery import WriterKind
+from omnigraph.schema import Catalog
 from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.write.commit.attempts import attempts
-from omnigraph.write.commit.committer import WriteJob
+from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.mutate.pending_rows import MutationStaging
 from omnigraph.write.mutate.statements import Affected, StatementRunner
 from omnigraph.write.rules.endpoints import edge_ends
-from omnigraph.write.rules.validate import validate
+from omnigraph.write.rules.validate import Validated, validate
 from omnigraph.write.rules.violations import ValidationError
 from omnigraph.write.stage.columns import distinct, without
+from omnigraph.write.stage.delta import GraphDelta
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stage_delta import prepare, prestage_new_rows
 from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.manifest import Entry, Repository, Snapshot
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.publish import Revalidate
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.query import QueryDecl, QueryFile
-    from omnigraph.schema import Catalog
-    from omnigraph.write.commit.committer import Committer
-    from omnigraph.write.embed.row_embedder import RowEmbedder
-    from omnigraph.write.rules.validate import Validated
-    from omnigraph.write.stage.delta import GraphDelta
 
 
 @dataclass(frozen=True)

@@ -20,23 +20,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.manifest import Entry, Snapshot
+from omnigraph.schema import Catalog, EdgeType, NodeType
 from omnigraph.store.blob_contents import blob_contents
+from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ScanRequest
-from omnigraph.write.mutate.predicates import has_value_in
+from omnigraph.write.mutate.predicates import Condition, has_value_in
 from omnigraph.write.stage.columns import flat, is_in, last_rows, slabs, without
 from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry, Snapshot
-    from omnigraph.schema import Catalog, EdgeType, NodeType
-    from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.write.mutate.predicates import Condition
 
 _STATEMENT: Final = "_statement"
 _ORIGIN: Final = "_origin"

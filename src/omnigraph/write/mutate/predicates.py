@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.query.bindings import no_bindings
-from omnigraph.query.plan.plan import AllOf
+from omnigraph.query.bindings import Bindings, no_bindings
+from omnigraph.query.plan.plan import AllOf, Predicate
 from omnigraph.read.access.push_down import conjuncts, push_down
 from omnigraph.read.operators.predicates import evaluate, predicate_columns
 from omnigraph.store import filters
 from omnigraph.write.stage.columns import Column, is_in
-
-if TYPE_CHECKING:
-    from omnigraph.query.bindings import Bindings
-    from omnigraph.query.plan.plan import Predicate
 
 VALUES_PUSHED_MAX: Final = 1_000
 """More values than this are matched against what a scan returns instead of being pushed down."""

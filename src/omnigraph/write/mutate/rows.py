@@ -11,21 +11,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.query.bindings import Bindings
 from omnigraph.query.check.cast import stored_number
+from omnigraph.query.plan.plan import AssignedValue, ConstantValue
+from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.values import PropType, Scalar
-
-if TYPE_CHECKING:
-    from omnigraph.query.bindings import Bindings
-    from omnigraph.query.plan.plan import AssignedValue, ConstantValue
-    from omnigraph.schema import EdgeType, NodeType
-    from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 _SHOWN_MAX: Final = 60
 

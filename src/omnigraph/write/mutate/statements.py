@@ -12,15 +12,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.query.plan.plan import DeleteRows, InsertEdge, InsertNode, UpdateRows, UpsertNode
+from omnigraph.clock import Clock
+from omnigraph.query.bindings import Bindings
+from omnigraph.query.plan.plan import (
+    DeleteRows,
+    End,
+    EntityKind,
+    IncidentEdge,
+    InsertEdge,
+    InsertNode,
+    PlannedStatement,
+    UpdateRows,
+    UpsertNode,
+)
 from omnigraph.schema.values.ids import derive_ids
-from omnigraph.write.mutate.pending_rows import Origin
+from omnigraph.write.mutate.pending_rows import Matches, MutationStaging, Origin, TableStaging
 from omnigraph.write.mutate.predicates import condition_of, has_value_in
 from omnigraph.write.mutate.rows import (
     AssignedColumns,
@@ -28,16 +41,8 @@ from omnigraph.write.mutate.rows import (
     assign,
     complete_row,
 )
+from omnigraph.write.stage.columns import Column
 from omnigraph.write.stage.external_blobs import ExternalBlobs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.clock import Clock
-    from omnigraph.query.bindings import Bindings
-    from omnigraph.query.plan.plan import End, EntityKind, IncidentEdge, PlannedStatement
-    from omnigraph.write.mutate.pending_rows import Matches, MutationStaging, TableStaging
-    from omnigraph.write.stage.columns import Column
 
 _END_COLUMNS: Final[dict[End, str]] = {"from": "src", "to": "dst"}
 

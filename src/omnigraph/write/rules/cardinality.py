@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.schema import EdgeType
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.endpoints import removed_ids
 from omnigraph.write.rules.judgement import Judgement, position_at
 from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.columns import Integers, concatenated, flat, is_in, places_in, without
-
-if TYPE_CHECKING:
-    from omnigraph.schema import EdgeType
-    from omnigraph.write.stage.delta import TableDelta
+from omnigraph.write.stage.delta import TableDelta
 
 _RULE: Final = "cardinality"
 

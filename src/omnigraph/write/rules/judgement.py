@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pyarrow as pa
 
+from omnigraph.manifest import Entry
+from omnigraph.schema import Catalog
 from omnigraph.write.rules.violations import ViolationLog
+from omnigraph.write.stage.columns import Column
 from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry
-    from omnigraph.schema import Catalog
-    from omnigraph.write.stage.columns import Column
-    from omnigraph.write.stage.stored_rows import StoredRows
+from omnigraph.write.stage.stored_rows import StoredRows
 
 Operation = Literal["load", "mutation"]
 

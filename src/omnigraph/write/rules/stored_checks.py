@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema.catalog import CheckRule, RangeRule
+from omnigraph.schema.migration.plan import MigrationPlan
 from omnigraph.schema.migration.steps import (
     AddConstraint,
     NarrowEnum,
@@ -29,11 +30,8 @@ from omnigraph.schema.migration.steps import (
 )
 from omnigraph.schema.values.row_errors import RowErrors, cut
 from omnigraph.schema.values.rules import check_enum, check_pattern, check_range
-
-if TYPE_CHECKING:
-    from omnigraph.schema.migration.plan import MigrationPlan
-    from omnigraph.store.datasets import DatasetHandle
-    from omnigraph.write.stage.rewrite_table import TableChange
+from omnigraph.store.datasets import DatasetHandle
+from omnigraph.write.stage.rewrite_table import TableChange
 
 OFFENDERS_MAX: Final = 100
 """How many offenders an error lists; it counts all of them."""

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from omnigraph.manifest import Snapshot
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.manifest import Entry, Snapshot
+from omnigraph.manifest.state import ManifestState
+from omnigraph.schema import Catalog, EdgeType, NodeType
 from omnigraph.write.rules.cardinality import check_cardinality
 from omnigraph.write.rules.endpoints import (
     check_endpoints,
@@ -31,14 +32,8 @@ from omnigraph.write.rules.unique import check_unique
 from omnigraph.write.rules.values import check_values
 from omnigraph.write.rules.violations import KeyConflict, KeyConflictError, ViolationLog
 from omnigraph.write.stage.columns import repeated
-from omnigraph.write.stage.delta import TableDelta, WriteMode
+from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
 from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.schema import Catalog
-    from omnigraph.write.stage.delta import GraphDelta
 
 __all__ = ["Operation", "Validated", "validate", "value_violations"]
 

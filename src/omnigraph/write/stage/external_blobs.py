@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
@@ -20,10 +19,8 @@ from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import Mask
 from omnigraph.store.connect import StoreSettings, open_objects
 from omnigraph.store.objects.confined_file import leads_outside, read_confined
+from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.uri import is_clean_path, parse_root
-
-if TYPE_CHECKING:
-    from omnigraph.store.objects.protocol import ObjectStore
 
 
 class BlobSourceUnreadableError(UnavailableError):

@@ -13,21 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.manifest import Entry
+from omnigraph.schema import EdgeType, NodeType, Property
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
-from omnigraph.store.records import ROW_ID, ScanRequest
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
+from omnigraph.store.records import ROW_ID, DatasetVersion, ScanRequest, StagedTransaction
 from omnigraph.values import Scalar
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry
-    from omnigraph.schema import EdgeType, NodeType, Property
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
-    from omnigraph.store.records import DatasetVersion, StagedTransaction
 
 
 @dataclass(frozen=True)

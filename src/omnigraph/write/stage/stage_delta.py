@@ -14,35 +14,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.forks import write_base
-from omnigraph.store.records import ROW_ID, DatasetVersion
+from omnigraph.manifest import Repository, Snapshot
+from omnigraph.manifest.forks import WriteBase, write_base
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.store import DatasetStore, Store
+from omnigraph.store.objects.protocol import ObjectStore
+from omnigraph.store.records import ROW_ID, DatasetVersion, StagedTransaction, WrittenFragment
 from omnigraph.write.commit.committer import TableWrite
 from omnigraph.write.stage.columns import Mask, concatenated
-from omnigraph.write.stage.delta import WriteMode
-from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from omnigraph.manifest import Repository, Snapshot
-    from omnigraph.manifest.forks import WriteBase
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.store import DatasetStore, Store
-    from omnigraph.store.objects.protocol import ObjectStore
-    from omnigraph.store.records import StagedTransaction, WrittenFragment
-    from omnigraph.write.stage.delta import GraphDelta, TableDelta
-    from omnigraph.write.stage.stored_rows import Located
-
+from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.stage.stored_rows import Located, StoredRows
 
 KeptRows: TypeAlias = "dict[tuple[str, str, str | None], tuple[WrittenFragment, ...]]"
 """Appended rows that are written already, by table and lineage."""

@@ -31,18 +31,16 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import orjson
 
+from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError
 from omnigraph.recovery.members import Members
 from omnigraph.store.errors import ObjectNotFoundError
-
-if TYPE_CHECKING:
-    from omnigraph.clock import Clock
-    from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
-    from omnigraph.store.records import DatasetVersion
+from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
+from omnigraph.store.records import DatasetVersion
 
 FOLDER: Final = "__staging"
 RECORD_VERSION: Final = 1

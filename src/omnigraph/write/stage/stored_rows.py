@@ -13,20 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.manifest import Entry
+from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import OneOf
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.write.stage.columns import Column, Mask, flat, is_in, places_in, slabs
-
-if TYPE_CHECKING:
-    from omnigraph.manifest import Entry
-    from omnigraph.store.datasets import DatasetHandle
 
 PROBES_MAX: Final = 2_048
 """At most so many values become a filter."""

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import SEEK_END
-from typing import TYPE_CHECKING, Final
+from typing import BinaryIO, Final
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from typing import BinaryIO
-
-    from omnigraph.write.load.check.hashing import Hashes
-    from omnigraph.write.load.rows.spool import SpoolBudget
-    from omnigraph.write.stage.columns import Integers
+from omnigraph.write.load.check.hashing import Hashes
+from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.stage.columns import Integers
 
 BUCKET_BITS: Final = 8
 BUCKETS: Final = 1 << BUCKET_BITS

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.write.load.check.findings import FirstRows, live_rows
+from omnigraph.schema import EdgeType
+from omnigraph.write.load.check.findings import FirstRows, LoadScope, live_rows
+from omnigraph.write.load.check.hashes import HashPart
 from omnigraph.write.load.check.hashing import Hashes, distinct_hashes, is_among
+from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.cardinality import card_violation
 from omnigraph.write.stage.columns import Integers, Mask, flat
 from omnigraph.write.stage.stored_rows import PROBES_MAX
-
-if TYPE_CHECKING:
-    from omnigraph.schema import EdgeType
-    from omnigraph.write.load.check.findings import LoadScope
-    from omnigraph.write.load.check.hashes import HashPart
-    from omnigraph.write.load.rows.types import LoadedType
 
 
 def check_cardinality(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> None:

@@ -15,13 +15,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.manifest import Entry
+from omnigraph.schema import Catalog, EdgeType, NodeType
 from omnigraph.schema.values.ids import spell
 from omnigraph.write.load.check.cardinality import check_cardinality
 from omnigraph.write.load.check.endpoints import check_ends, check_orphans
@@ -32,9 +33,10 @@ from omnigraph.write.load.check.findings import (
     LoadTerms,
     live_rows,
 )
-from omnigraph.write.load.check.hashes import StoredHashes
+from omnigraph.write.load.check.hashes import HashPart, StoredHashes
 from omnigraph.write.load.check.hashing import NO_HASH, Hashes, distinct_hashes, is_among
 from omnigraph.write.load.check.repeats import fold, repeats
+from omnigraph.write.load.rows.check_rows import Owner
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.endpoints import edge_ends
@@ -43,14 +45,6 @@ from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflict, Violat
 from omnigraph.write.stage.columns import Integers, flat
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.manifest import Entry
-    from omnigraph.schema import Catalog
-    from omnigraph.write.load.check.hashes import HashPart
-    from omnigraph.write.load.rows.check_rows import Owner
 
 __all__ = ["LoadJudge", "fold"]
 

@@ -6,24 +6,19 @@ sources has to have as many edges as `@card` wants.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.schema import EdgeType
 from omnigraph.store.records import ROW_ADDRESS
-from omnigraph.write.load.check.findings import FirstRows
+from omnigraph.write.load.check.findings import FirstRows, LoadScope
 from omnigraph.write.load.check.hashes import StoredHashes
+from omnigraph.write.load.check.hashing import Hashes
+from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.cardinality import card_violation
 from omnigraph.write.rules.endpoints import edge_ends, missing_end
 from omnigraph.write.stage.columns import Integers, Mask, flat, places_in
 from omnigraph.write.stage.stored_rows import PROBES_MAX
-
-if TYPE_CHECKING:
-    from omnigraph.schema import EdgeType
-    from omnigraph.write.load.check.findings import LoadScope
-    from omnigraph.write.load.check.hashing import Hashes
-    from omnigraph.write.load.rows.types import LoadedType
 
 
 def check_ends(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> None:

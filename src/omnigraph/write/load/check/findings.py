@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
+from omnigraph.manifest import Entry
 from omnigraph.write.load.check.hashes import RowLookup, StoredHashes
+from omnigraph.write.load.check.hashing import Hashes
+from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.violations import (
     VIOLATIONS_MAX,
     KeyConflict,
@@ -16,17 +20,9 @@ from omnigraph.write.rules.violations import (
     ViolationLog,
     number_of,
 )
-from omnigraph.write.stage.columns import flat
+from omnigraph.write.stage.columns import Integers, Mask, flat
 from omnigraph.write.stage.delta import WriteMode
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from omnigraph.manifest import Entry
-    from omnigraph.write.load.check.hashing import Hashes
-    from omnigraph.write.load.rows.types import LoadedType
-    from omnigraph.write.stage.columns import Integers, Mask
-    from omnigraph.write.stage.stored_rows import StoredRows
+from omnigraph.write.stage.stored_rows import StoredRows
 
 _UNLIMITED: Final = 1 << 62
 _TRIM_ROWS: Final = 1 << 16

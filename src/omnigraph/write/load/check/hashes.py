@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -27,11 +27,9 @@ from omnigraph.write.load.check.hashing import (
     distinct_hashes,
     repeated_hashes,
 )
+from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.stage.columns import Integers, Mask, flat
-
-if TYPE_CHECKING:
-    from omnigraph.write.load.rows.spool import SpoolBudget
-    from omnigraph.write.stage.stored_rows import StoredRows
+from omnigraph.write.stage.stored_rows import StoredRows
 
 
 class HashedRows(Protocol):

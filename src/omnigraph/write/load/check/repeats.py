@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.schema.values.ids import spell
+from omnigraph.write.load.check.findings import LoadTerms
+from omnigraph.write.load.check.hashes import HashedColumn
 from omnigraph.write.load.check.hashing import is_among
+from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat, places_in, slabs
-
-if TYPE_CHECKING:
-    from omnigraph.write.load.check.findings import LoadTerms
-    from omnigraph.write.load.check.hashes import HashedColumn
-    from omnigraph.write.load.rows.types import LoadedType
 
 _CANDIDATES_MAX: Final = 1 << 20
 

@@ -24,14 +24,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from omnigraph.schema import EdgeType
+from omnigraph.schema import Catalog, EdgeType
+from omnigraph.schema.catalog import Property
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.arrow import convert_arrow
 from omnigraph.schema.values.converted import ConversionMode, Converted
@@ -41,14 +42,9 @@ from omnigraph.schema.values.row_errors import no_errors
 from omnigraph.values import PropType, Scalar
 from omnigraph.write.load.input.decode import strict_batches
 from omnigraph.write.load.input.records import RecordSorter
-from omnigraph.write.load.rows.check_rows import ColumnBatch
-
-if TYPE_CHECKING:
-    from omnigraph.schema import Catalog
-    from omnigraph.schema.catalog import Property
-    from omnigraph.write.load.input.sink import LoadSink
-    from omnigraph.write.load.rows.check_rows import Owner
-    from omnigraph.write.stage.columns import Integers
+from omnigraph.write.load.input.sink import LoadSink
+from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
+from omnigraph.write.stage.columns import Integers
 
 _HEADER: Final = re.compile(rb'\{"(type|edge)": ?"([A-Za-z0-9_]+)"')
 _HEADERS_MAX: Final = 64

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, compress
 from operator import itemgetter, not_
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +22,15 @@ from omnigraph.schema import Catalog, EdgeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.convert import convert_values, member_values
 from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.schema.values.decode import Decoded
 from omnigraph.schema.values.ids import Ids, given_ids
 from omnigraph.schema.values.row_errors import ErrorLog, json_text, no_errors
 from omnigraph.schema.values.scalars import text_column
 from omnigraph.write.load.input.decode import NOTHING, data_of
-from omnigraph.write.load.rows.check_rows import ColumnBatch
+from omnigraph.write.load.input.sink import LoadSink
+from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import Violation
-
-if TYPE_CHECKING:
-    from omnigraph.schema.values.decode import Decoded
-    from omnigraph.write.load.input.sink import LoadSink
-    from omnigraph.write.load.rows.check_rows import Owner
 
 Record = dict[str, Any]
 _NODE_FIELDS: Final = frozenset({"type", "data"})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from omnigraph.schema import Catalog
-    from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
-    from omnigraph.write.rules.violations import Violation
+from omnigraph.schema import Catalog
+from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
+from omnigraph.write.rules.violations import Violation
 
 
 class LoadSink(Protocol):

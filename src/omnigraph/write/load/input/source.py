@@ -9,18 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO, FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.schema import Catalog
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.schema.values.decode import BATCH_BYTES, paused_garbage_collection
 from omnigraph.write.load.input.decode import compatible_batches
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.records import RecordSorter
-
-if TYPE_CHECKING:
-    from omnigraph.schema import Catalog
-    from omnigraph.write.load.input.sink import LoadSink
+from omnigraph.write.load.input.sink import LoadSink
 
 RecordInput: TypeAlias = (
     "str | os.PathLike[str] | bytes | BinaryIO | list[str] | list[Path] | tuple[str | Path, ...]"

@@ -15,32 +15,28 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.names import nearest_name
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import Catalog, EdgeType, NodeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.arrow import convert_arrow, plain_encoding
 from omnigraph.schema.values.blobs import BASE64_PREFIX
 from omnigraph.schema.values.convert import convert_values
+from omnigraph.schema.values.converted import Converted
 from omnigraph.schema.values.ids import Ids, spell
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog
 from omnigraph.store.interrupts import raise_interrupt
+from omnigraph.write.load.input.sink import LoadSink
 from omnigraph.write.load.input.source import InputUnreadableError, files_of
-from omnigraph.write.load.rows.check_rows import ColumnBatch
+from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import Violation
-
-if TYPE_CHECKING:
-    from omnigraph.schema import Catalog
-    from omnigraph.schema.values.converted import Converted
-    from omnigraph.write.load.input.sink import LoadSink
-    from omnigraph.write.load.rows.check_rows import Owner
 
 
 class ArrowStream(Protocol):

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.clock import Clock
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.converted import ConversionMode, Converted
@@ -35,10 +36,7 @@ from omnigraph.write.rules.values import (
 )
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, ViolationLog
 from omnigraph.write.stage.columns import to_mask
-
-if TYPE_CHECKING:
-    from omnigraph.clock import Clock
-    from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 Owner = NodeType | EdgeType
 Raw = Callable[[str, int], object]

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.clock import Clock
+from omnigraph.manifest import Snapshot
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.load.result import LoadOptions
-from omnigraph.write.load.rows.check_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
-from omnigraph.write.load.rows.parts import Destination
+from omnigraph.write.load.rows.check_rows import (
+    ColumnBatch,
+    JudgedRows,
+    Owner,
+    RowRules,
+    judge_rows,
+)
+from omnigraph.write.load.rows.parts import Destination, TableBases
 from omnigraph.write.load.rows.quarantine import Quarantine, graph_records
 from omnigraph.write.load.rows.spellings import Spellings, remap_ends, remaps_of
+from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.rules.violations import JSON_REST_RULE, ViolationLog, position_in
+from omnigraph.write.rules.violations import JSON_REST_RULE, Violation, ViolationLog, position_in
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stored_rows import StoredRows
-
-if TYPE_CHECKING:
-    from omnigraph.clock import Clock
-    from omnigraph.manifest import Snapshot
-    from omnigraph.write.embed.row_embedder import RowEmbedder
-    from omnigraph.write.load.rows.check_rows import Owner
-    from omnigraph.write.load.rows.parts import TableBases
-    from omnigraph.write.load.rows.spool import SpoolBudget
-    from omnigraph.write.rules.violations import Violation
 
 _UNLIMITED: Final = 1 << 62
 

@@ -17,23 +17,19 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
+from omnigraph.clock import Clock
 from omnigraph.manifest.forks import WriteBase, write_base
-from omnigraph.store.records import ScanRequest
-from omnigraph.write.stage.staging_record import DatasetBase
-
-if TYPE_CHECKING:
-    from omnigraph.clock import Clock
-    from omnigraph.manifest.layout import Incarnation
-    from omnigraph.manifest.rows import Entry
-    from omnigraph.store.datasets import DatasetHandle, DatasetStore
-    from omnigraph.store.records import StagedTransaction, WrittenFragment
-    from omnigraph.write.load.rows.spool import SpoolBudget
-    from omnigraph.write.stage.columns import Mask
-    from omnigraph.write.stage.staging_record import LazyRecord
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.rows import Entry
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
+from omnigraph.store.records import ScanRequest, StagedTransaction, WrittenFragment
+from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.stage.columns import Mask
+from omnigraph.write.stage.staging_record import DatasetBase, LazyRecord
 
 _STREAM_BYTES_MIN: Final = 8 << 20
 _QUEUE_BATCHES_MAX: Final = 4

@@ -21,22 +21,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import orjson
+import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store.durability import fsync_path
 from omnigraph.texts import without_depths
+from omnigraph.write.load.rows.check_rows import Owner
+from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.columns import flat
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from omnigraph.write.load.rows.check_rows import Owner
-    from omnigraph.write.rules.violations import Violation
 
 _UNREADABLE: Final = "unreadable"
 

@@ -8,20 +8,16 @@ edge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.ids import EndpointRemap, build_endpoint_remap
+from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.rules.violations import Violation
-from omnigraph.write.stage.columns import is_in
-
-if TYPE_CHECKING:
-    from omnigraph.write.load.rows.types import LoadedType
-    from omnigraph.write.stage.columns import Integers
+from omnigraph.write.stage.columns import Integers, is_in
 
 Spellings = list[tuple[pa.Array, pa.Array]]
 """Given ids and canonical ones, batch by batch."""

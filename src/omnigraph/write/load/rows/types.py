@@ -16,22 +16,20 @@ Beyond the budget of the load these numbers are in files, and rules look at them
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema.values.ids import EndpointRemap
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
+from omnigraph.write.load.check.hashing import Hashes, HashScheme
+from omnigraph.write.load.rows.check_rows import JudgedRows, Owner
 from omnigraph.write.load.rows.parts import Destination, RowPart
+from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.stage.columns import Integers, Mask, flat
-
-if TYPE_CHECKING:
-    from omnigraph.schema.values.ids import EndpointRemap
-    from omnigraph.write.load.check.hashing import Hashes, HashScheme
-    from omnigraph.write.load.rows.check_rows import JudgedRows, Owner
-    from omnigraph.write.load.rows.spool import SpoolBudget
 
 ROW: Final = "_row"
 """The column of row numbers in rows that were picked from a load."""

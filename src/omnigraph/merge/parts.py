@@ -1,0 +1,146 @@
+"""The rows that a merge reads and writes: versions of a table, parts to write, and their target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.changes.table_changes import Numbers, RowRefs
+from omnigraph.schema import EdgeType, NodeType
+from omnigraph.store.blob_contents import with_blobs
+from omnigraph.store.datasets import DatasetHandle
+from omnigraph.store.records import ROW_ID, DatasetVersion
+from omnigraph.write.stage.external_blobs import ExternalBlobs
+
+_BATCH_BYTES: Final = 16 << 20
+_BATCH_ROWS_MAX: Final = 8_192
+_BATCH_ROWS_MIN: Final = 64
+
+
+@dataclass(frozen=True)
+class Handles:
+    """The three versions of one table; a side that is None does not have it."""
+
+    base: DatasetHandle | None
+    source: DatasetHandle | None
+    target: DatasetHandle | None
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """Rows to write that are stored in some version."""
+
+    handle: DatasetHandle
+    refs: RowRefs
+
+    @property
+    def ids(self) -> pa.Array:
+        """The ids of the rows."""
+        return self.refs.ids
+
+    def batches(self, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in the form in which they are written."""
+        yield from stored_batches(self.handle, self.refs.row_ids, owner)
+
+
+@dataclass(frozen=True)
+class GivenPart:
+    """Rows to write that were made here."""
+
+    rows: pa.Table
+
+    @property
+    def ids(self) -> pa.Array:
+        """The ids of the rows."""
+        column = self.rows["id"]
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+    def batches(self, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in the form in which they are written."""
+        yield from self.rows.select(owner.arrow_schema.names).cast(owner.arrow_schema).to_batches()
+
+
+Part = StoredPart | GivenPart
+
+
+@dataclass(frozen=True)
+class TableWork:
+    """Everything that a merge writes to one table of the target."""
+
+    owner: NodeType | EdgeType
+    inserted: tuple[Part, ...]
+    updated: tuple[Part, ...]
+    deleted: pa.Array
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        parts = (*self.inserted, *self.updated)
+        return not len(self.deleted) and not any(len(part.ids) for part in parts)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many rows are inserted, updated and deleted."""
+        inserted = sum(len(part.ids) for part in self.inserted)
+        return inserted, sum(len(part.ids) for part in self.updated), len(self.deleted)
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Ids, and the stable row ids under which their rows are written."""
+
+    ids: pa.Array
+    row_ids: Numbers
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class RowTarget:
+    """Where merged rows are written: the version that is added to, its type, and foreign blobs."""
+
+    base: DatasetVersion
+    owner: NodeType | EdgeType
+    external_blobs: ExternalBlobs
+
+
+def stored_batches(
+    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
+) -> Iterator[pa.RecordBatch]:
+    """Fetch whole rows, a bounded number of bytes at once."""
+    for some in _chunks(row_ids, _rows_per_batch(handle)):
+        yield from stored_rows(handle, some, owner)
+
+
+def stored_rows(
+    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
+) -> Iterator[pa.RecordBatch]:
+    """Fetch whole rows, blobs with their bytes, in the form in which they are written."""
+    names = owner.arrow_schema.names
+    found = handle.take(pa.array(row_ids, pa.uint64()), names)
+    if not owner.blob_properties:
+        yield from found.cast(owner.arrow_schema).to_batches()
+        return
+    numbered = found.append_column(ROW_ID, pa.array(row_ids, pa.uint64())).combine_chunks()
+    for batch in numbered.to_batches():
+        for part in with_blobs(handle, batch, owner.blob_properties):
+            arrays = [part[name] for name in names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=owner.arrow_schema)
+
+
+def _chunks(numbers: Numbers, size: int) -> Iterator[Numbers]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+def _rows_per_batch(handle: DatasetHandle) -> int:
+    """Return how many rows make a batch of bounded size, judged by what is stored."""
+    fragments = handle.fragments()
+    rows = sum(fragment.physical_rows for fragment in fragments)
+    width = max(1, sum(fragment.data_bytes for fragment in fragments) // max(1, rows))
+    return int(np.clip(_BATCH_BYTES // width, _BATCH_ROWS_MIN, _BATCH_ROWS_MAX))
