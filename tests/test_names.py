@@ -8,10 +8,9 @@ from omnigraph.names import (
     SCHEMA_APPLY_LOCK,
     BranchName,
     IllegalNameError,
+    TableKey,
     check_tag_name,
     fnv1a64,
-    split_table_key,
-    table_key,
 )
 
 
@@ -110,7 +109,9 @@ def test_names_nest_when_one_is_a_path_prefix_of_the_other(
 
 
 def test_table_keys_are_split_the_way_they_are_made() -> None:
-    assert split_table_key(table_key("node", "Person")) == ("node", "Person")
-    assert split_table_key(table_key("edge", "Knows")) == ("edge", "Knows")
+    assert TableKey.node("Person").parts == ("node", "Person")
+    assert TableKey.of("edge", "Knows") == TableKey.edge("Knows") == "edge:Knows"
+    assert TableKey("edge:Knows").is_edge
+    assert TableKey("edge:Knows").type_name == "Knows"
     with pytest.raises(ValueError, match="not a table key"):
-        split_table_key("interface:Named")
+        TableKey("interface:Named").parts  # noqa: B018 - it raises

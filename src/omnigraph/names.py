@@ -15,6 +15,9 @@ from omnigraph.texts import folded, has_control, is_encodable
 TypeKind = Literal["interface", "node", "edge"]
 """The three namespaces of a schema, in their canonical order."""
 
+EntityKind = Literal["node", "edge"]
+"""The kinds of types that a graph has rows of."""
+
 TYPE_KINDS: Final[tuple[TypeKind, ...]] = ("interface", "node", "edge")
 
 TYPE_NAME: Final = re.compile(r"[A-Z][A-Za-z0-9_]*")
@@ -311,20 +314,58 @@ def fnv1a64(text: str) -> str:
     return f"{value:016x}"
 
 
-def table_key(kind: TypeKind, type_name: str) -> str:
-    """Return the key of a dataset in the manifest.
+class TableKey(str):
+    """The name of a type's table in the manifest, such as `node:Person`.
 
-    >>> table_key("node", "Person")
-    'node:Person'
+    It is a text, and is stored, compared and sorted as one.
+
+    >>> TableKey.node("Person").parts
+    ('node', 'Person')
     """
-    return f"{kind}:{type_name}"
 
+    __slots__ = ()
 
-def split_table_key(key: str) -> tuple[Literal["node", "edge"], str]:
-    """Split `node:Person` into its kind and type name."""
-    kind, _, name = key.partition(":")
-    if kind == "node":
-        return "node", name
-    if kind == "edge":
-        return "edge", name
-    raise ValueError(f"not a table key: {key!r}")
+    @classmethod
+    def node(cls, type_name: str) -> TableKey:
+        """Return the key of a node type."""
+        return cls(f"node:{type_name}")
+
+    @classmethod
+    def edge(cls, type_name: str) -> TableKey:
+        """Return the key of an edge type."""
+        return cls(f"edge:{type_name}")
+
+    @classmethod
+    def of(cls, kind: TypeKind, type_name: str) -> TableKey:
+        """Return the key of a type of this kind."""
+        return cls(f"{kind}:{type_name}")
+
+    @property
+    def parts(self) -> tuple[EntityKind, str]:
+        """The kind and the name of the type; `ValueError` for a text that is no key."""
+        kind, _, name = self.partition(":")
+        if kind == "node":
+            return "node", name
+        if kind == "edge":
+            return "edge", name
+        raise ValueError(f"not a table key: {self!r}")
+
+    @property
+    def kind(self) -> EntityKind:
+        """Whether it is a node type or an edge type."""
+        return self.parts[0]
+
+    @property
+    def type_name(self) -> str:
+        """The name of the type."""
+        return self.parts[1]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the text is a key."""
+        return self.startswith(("node:", "edge:"))
+
+    @property
+    def is_edge(self) -> bool:
+        """Whether it is the table of an edge type."""
+        return self.startswith("edge:")

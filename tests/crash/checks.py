@@ -56,7 +56,7 @@ def check_sound(graph: Graph) -> None:
         snapshot = graph.snapshot_of(ReadTarget.branch(branch))
         for key, entry in snapshot.entries.items():
             head = repository.store.datasets.head_version(entry.location, branch=entry.table_branch)
-            if entry.owner == snapshot.incarnation.text:
+            if entry.owner_branch == snapshot.incarnation.text:
                 assert head == entry.table_version, f"{key} on {branch}: the head is {head}"
             else:
                 assert head >= entry.table_version, f"{key} on {branch}: the head is {head}"

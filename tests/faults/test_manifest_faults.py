@@ -158,7 +158,7 @@ def recover(repository: Repository) -> None:
         state = repository.reader.latest(incarnation)
         for key, entry in state.entries.items():
             head = datasets.head_version(entry.location, branch=entry.table_branch)
-            if entry.owner != incarnation.text or head == entry.table_version:
+            if entry.owner_branch != incarnation.text or head == entry.table_version:
                 continue
             restored = datasets.restore(
                 entry.location,

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.manifest import lock as lock_module
+from omnigraph.manifest import branch_lock as lock_module
 from omnigraph.manifest.branch_lock import (
     EXPIRE_S,
     BranchLockLostError,
@@ -124,11 +124,11 @@ _HOLDER = """
 import sys, time
 sys.path[:0] = {path!r}
 from omnigraph.clock import SystemClock
-from omnigraph.manifest.branch_lock import LocalTurns
+from omnigraph.manifest.branch_lock import LocalBranchLocks
 from omnigraph.names import BranchName
 from omnigraph.store.file_locks import LocalFileLocks
 root = {root!r}
-with LocalTurns(root=root, locks=LocalFileLocks(root), clock=SystemClock()).take(
+with LocalBranchLocks(root=root, locks=LocalFileLocks(root), clock=SystemClock()).take(
     BranchName("team/dev"), operation_id="A"
 ):
     print("held", flush=True)

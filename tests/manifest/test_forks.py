@@ -49,8 +49,8 @@ def test_a_branch_forks_a_table_on_its_first_write_and_no_other(graph: Graph) ->
     assert forks(repository, CITY) == ()
     mine, shared = entry_of(repository, "dev"), entry_of(repository, "dev", CITY)
     incarnation = repository.branches.resolve(BranchName("dev"))
-    assert (mine.table_branch, mine.owner) == (fork, incarnation.text)
-    assert (shared.table_branch, shared.owner) == (None, "main")
+    assert (mine.table_branch, mine.owner_branch) == (fork, incarnation.text)
+    assert (shared.table_branch, shared.owner_branch) == (None, "main")
     add(graph, "eve", branch="dev")
     assert forks(repository) == (fork,)
 
@@ -58,7 +58,7 @@ def test_a_branch_forks_a_table_on_its_first_write_and_no_other(graph: Graph) ->
 def test_main_writes_to_the_main_lineage(local_graph: Graph) -> None:
     add(local_graph, "ann")
     entry = entry_of(repository_of(local_graph), "main")
-    assert (entry.table_branch, entry.table_version, entry.owner) == (None, 2, "main")
+    assert (entry.table_branch, entry.table_version, entry.owner_branch) == (None, 2, "main")
 
 
 def test_a_branch_of_a_branch_forks_again_from_what_it_sees(graph: Graph) -> None:
@@ -137,7 +137,7 @@ def test_an_adopted_entry_belongs_to_whoever_made_it(graph: Graph) -> None:
     add(graph, "bob", branch="dev")
     forked = entry_of(repository, "dev")
     adopt(repository, MAIN_INCARNATION, forked)
-    assert entry_of(repository, "main").owner == forked.owner
+    assert entry_of(repository, "main").owner_branch == forked.owner_branch
     add(graph, "eve")
     add(graph, "kim", branch="dev")
     assert ids(graph.snapshot()) == ["bob", "eve"]
@@ -155,7 +155,7 @@ def test_a_write_base_says_what_to_publish(local_graph: Graph) -> None:
     assert base.base.branch == "dev.OP"
     next_entry = base.entry_at(5, 77)
     assert (next_entry.table_branch, next_entry.table_version) == ("dev.OP", 5)
-    assert (next_entry.row_count, next_entry.owner) == (77, dev.text)
+    assert (next_entry.row_count, next_entry.owner_branch) == (77, dev.text)
     mine = write_base(repository.store.datasets, MAIN_INCARNATION, entry, operation_id="OP")
     assert not mine.is_fork
     assert mine.base.branch is None

@@ -24,7 +24,7 @@ def test_a_new_graph_has_its_tables_its_schema_and_its_stamp(graph: Graph, place
         "node:City": dataset_location("node", "City"),
         "node:Person": dataset_location("node", "Person"),
     }
-    assert {e.owner for e in snapshot.entries.values()} == {"main"}
+    assert {e.owner_branch for e in snapshot.entries.values()} == {"main"}
     assert sorted(graph.catalog().node_types) == ["City", "Person"]
     metadata = place.store().datasets.open(MANIFEST).schema.metadata
     assert metadata[STAMP_KEY.encode()] == str(INTERNAL_SCHEMA_VERSION).encode()

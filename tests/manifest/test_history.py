@@ -390,7 +390,7 @@ def test_history_before_the_fork_survives_on_the_branch(local_place: Place) -> N
     for number in range(3):
         add(graph, f"p{number}")
     entry = graph.snapshot_of(ReadTarget.branch("dev")).entry(PERSON)
-    assert repository_of(graph).branches.resolve(BranchName("dev")).text != entry.owner
+    assert repository_of(graph).branches.resolve(BranchName("dev")).text != entry.owner_branch
     forget_old_versions(graph, MANIFEST)
     fresh = local_place.open("dev")
     assert ids(fresh.snapshot()) == ["ann"]

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.names import TableKey
 from omnigraph.schema import SchemaIR, compile_schema, read_ir
 from omnigraph.schema.compiled.canonical import shape_hash, shape_of
-from omnigraph.schema.compiled.ir import Bound, SystemRole, table_key
+from omnigraph.schema.compiled.ir import Bound, SystemRole
 from omnigraph.schema.compiled.read_ir import MalformedSchemaError
 from omnigraph.schema.language.check import check_schema, read_schema
 from support.cases import Case, check_case, load_cases
@@ -59,7 +60,7 @@ def test_live_tables_are_the_nodes_and_edges() -> None:
     ir = compiled("interface Z {p: String} node A {} node B implements Z {} edge E: A -> B")
     found = [(t.table_key, t.type_id, t.table_incarnation_id) for t in ir.table_identities]
     assert found == [("node:A", 2, 7), ("node:B", 3, 8), ("edge:E", 4, 9)]
-    assert table_key("edge", "E") == "edge:E"
+    assert TableKey.of("edge", "E") == "edge:E"
 
 
 def test_the_hash_is_taken_over_compact_json_in_stored_order() -> None:

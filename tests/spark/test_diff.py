@@ -164,7 +164,7 @@ def test_only_fragments_that_differ_have_a_task(tmp_path: Path) -> None:
     graph.mutate('query d() { delete Doc where slug = "d7" }')
     pair = both(graph, start, ReadTarget.branch("main"))
     plan = plan_diff(*pair, Selection(), graph._repository.store.settings)
-    assert [table.owner.name for table in plan.tables] == ["Doc"]
+    assert [table.entity_type.name for table in plan.tables] == ["Doc"]
     read, moved = (task for task in plan.tasks)
     assert (len(read.after_ids), read.before_ids, read.moved) == (1, (), ())
     assert (moved.after_ids, moved.before_ids, len(moved.moved)) == ((), (), 1)

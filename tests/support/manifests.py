@@ -42,7 +42,9 @@ def entry(
     owner: str = "main",
 ) -> Entry:
     """A published version."""
-    return Entry(table_key, location, table_branch, table_version, seq, row_count=0, owner=owner)
+    return Entry(
+        table_key, location, table_branch, table_version, seq, row_count=0, owner_branch=owner
+    )
 
 
 def commit(

@@ -151,7 +151,7 @@ def check_heads(graph: Graph) -> None:
         snapshot = graph.snapshot_of(ReadTarget.branch(branch))
         for key, entry in snapshot.entries.items():
             assert snapshot.open(key).count() == entry.row_count
-            if entry.owner == snapshot.incarnation.text:
+            if entry.owner_branch == snapshot.incarnation.text:
                 head = datasets.head_version(entry.location, branch=entry.table_branch)
                 assert head == entry.table_version, f"{key}: manifest and head differ"
         commits = graph.list_commits(branch)

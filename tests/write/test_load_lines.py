@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.clock import SystemClock
-from omnigraph.schema import Catalog
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.load.input.decode import strict_batches
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.records import RecordSorter
-from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner, RowRules, judge_rows
+from omnigraph.write.load.rows.check_rows import ColumnBatch, RowRules, judge_rows
 from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from support.catalogs import named_catalog
@@ -56,7 +56,7 @@ class Heard:
     def end_batch(self) -> None:
         pass
 
-    def add(self, owner: Owner, batch: ColumnBatch) -> None:
+    def add(self, owner: EntityType, batch: ColumnBatch) -> None:
         columns = [
             *((one.column, one.errors, one.codes) for one in batch.columns.values()),
             *((ids.ids, ids.errors.messages) for ids in batch.ends.values()),

@@ -24,7 +24,8 @@ from omnigraph.errors import ConflictError, InvalidInputError, NotFoundError
 from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.history import History
-from omnigraph.schema import EdgeType, NodeType, read_ir
+from omnigraph.names import TableKey
+from omnigraph.schema import EntityType, read_ir
 from omnigraph.store.errors import DatasetVersionNotFoundError
 
 PAGE_CHANGES_DEFAULT: Final = 1_000
@@ -123,7 +124,7 @@ class _Type:
 
     @property
     def is_edge(self) -> bool:
-        return self.changes.pair.table_key.startswith("edge:")
+        return TableKey(self.changes.pair.table_key).is_edge
 
 
 def _typed(
@@ -131,7 +132,7 @@ def _typed(
 ) -> tuple[_Type, ...]:
     """Find the changes between two snapshots, and put them into their order."""
     found = [
-        _Type(changes, type_identity(after, changes.pair.owner), _items(changes, selection))
+        _Type(changes, type_identity(after, changes.pair.entity_type), _items(changes, selection))
         for changes in snapshot_changes(before, after, selection, refuse_new_types=refuse_new_types)
     ]
     return tuple(sorted(found, key=lambda one: (one.is_edge, one.type_id)))
@@ -204,7 +205,7 @@ def _told(
     changes = one.changes
     before = _images(one, items, is_before=True)
     after = _images(one, items, is_before=False)
-    kind, _, name = changes.pair.table_key.partition(":")
+    kind, name = TableKey(changes.pair.table_key).parts
     for entity_id, op, place in items:
         change: dict[str, Any] = {
             "kind": kind,
@@ -224,8 +225,8 @@ def _images(
 ) -> dict[tuple[Op, int], dict[str, Any]]:
     changes = one.changes
     handle = changes.before if is_before else changes.after
-    owner = changes.pair.owner_before if is_before else changes.pair.owner_after
-    if handle is None or owner is None:
+    entity_type = changes.pair.owner_before if is_before else changes.pair.owner_after
+    if handle is None or entity_type is None:
         return {}
     images: dict[tuple[Op, int], dict[str, Any]] = {}
     for op in (Op.UPDATE, Op.DELETE) if is_before else (Op.INSERT, Op.UPDATE):
@@ -233,15 +234,15 @@ def _images(
         if not places:
             continue
         refs = changes.rows.updated_before if is_before and op is Op.UPDATE else changes.of(op)
-        found = row_images(handle, refs.row_ids[places], owner)
+        found = row_images(handle, refs.row_ids[places], entity_type)
         images |= {(op, place): image for place, image in zip(places, found, strict=True)}
     return images
 
 
-def type_identity(snapshot: Snapshot, owner: NodeType | EdgeType) -> str:
+def type_identity(snapshot: Snapshot, entity_type: EntityType) -> str:
     """Return the opaque name of a type: it survives a rename, and not a new life of the type."""
     domain = read_ir(snapshot.schema.ir).schema_identity_domain
-    numbers = (owner.type_id or 0, owner.table_incarnation_id or 0)
+    numbers = (entity_type.type_id or 0, entity_type.table_incarnation_id or 0)
     content = b"\x1f".join([domain.encode(), *(struct.pack("<Q", number) for number in numbers)])
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
 

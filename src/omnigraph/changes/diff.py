@@ -25,7 +25,8 @@ from omnigraph.errors import ConflictError
 from omnigraph.manifest import Entry, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.snapshot import open_entry
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.names import TableKey
+from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, ScanRequest
 
@@ -60,21 +61,21 @@ class TypePair:
 
     before: Entry | None
     after: Entry | None
-    owner_before: NodeType | EdgeType | None
-    owner_after: NodeType | EdgeType | None
+    owner_before: EntityType | None
+    owner_after: EntityType | None
 
     @property
-    def owner(self) -> NodeType | EdgeType:
+    def entity_type(self) -> EntityType:
         """The type as the later side names it."""
-        owner = self.owner_after or self.owner_before
-        if owner is None:
+        entity_type = self.owner_after or self.owner_before
+        if entity_type is None:
             raise ValueError("a pair has at least one side")
-        return owner
+        return entity_type
 
     @property
     def table_key(self) -> str:
         """The key as the later side names it."""
-        return self.owner.table_key
+        return self.entity_type.table_key
 
     @property
     def is_same(self) -> bool:
@@ -109,7 +110,7 @@ class TypeChanges:
 
 def type_pairs(before: Snapshot, after: Snapshot) -> list[TypePair]:
     """Pair the types of two snapshots by identity: by key, edges first, older ones first."""
-    old, new = _owners(before), _owners(after)
+    old, new = _entity_types(before), _entity_types(after)
     nowhere = (None, None)
     pairs = []
     for location in old.keys() | new.keys():
@@ -155,10 +156,10 @@ def differing_bytes(before: Snapshot, after: Snapshot, selection: Selection) -> 
     )
 
 
-def _owners(snapshot: Snapshot) -> dict[str, tuple[Entry, NodeType | EdgeType]]:
+def _entity_types(snapshot: Snapshot) -> dict[str, tuple[Entry, EntityType]]:
     catalog = catalog_of(snapshot.schema)
-    owners: list[NodeType | EdgeType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
-    by_key = {owner.table_key: owner for owner in owners}
+    entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+    by_key = {entity_type.table_key: entity_type for entity_type in entity_types}
     return {
         entry.location: (entry, by_key[key])
         for key, entry in snapshot.entries.items()
@@ -171,15 +172,15 @@ def _require_same_columns(pair: TypePair, commit_id: str, *, refuse_new_types: b
     if pair.owner_before is None or pair.owner_after is None:
         entry = pair.after or pair.before
         if refuse_new_types and entry is not None and entry.row_count:
-            raise SchemaBoundaryError(commit_id, pair.owner.name)
+            raise SchemaBoundaryError(commit_id, pair.entity_type.name)
         return
     if _columns(pair.owner_before) != _columns(pair.owner_after):
-        raise SchemaBoundaryError(commit_id, pair.owner.name)
+        raise SchemaBoundaryError(commit_id, pair.entity_type.name)
 
 
-def _columns(owner: NodeType | EdgeType) -> frozenset[tuple[str, object, int | None]]:
+def _columns(entity_type: EntityType) -> frozenset[tuple[str, object, int | None]]:
     return frozenset(
-        (name, prop.prop_type, prop.property_id) for name, prop in owner.properties.items()
+        (name, prop.prop_type, prop.property_id) for name, prop in entity_type.properties.items()
     )
 
 
@@ -195,7 +196,10 @@ def handles_of(
 def _changes_of(pair: TypePair, before: Snapshot, after: Snapshot) -> TypeChanges:
     old, new = handles_of(pair, before, after)
     rows = table_changes(
-        old, new, columns=pair.owner.arrow_schema.names, blobs=pair.owner.blob_properties
+        old,
+        new,
+        columns=pair.entity_type.arrow_schema.names,
+        blobs=pair.entity_type.blob_properties,
     )
     return TypeChanges(pair, old, new, rows)
 
@@ -247,7 +251,7 @@ def _described(changes: TypeChanges, op: Op) -> list[dict[str, object]]:
     handle = changes.before if op is Op.DELETE else changes.after
     if not len(refs) or handle is None:
         return []
-    kind, _, type_name = changes.pair.table_key.partition(":")
+    kind, type_name = TableKey(changes.pair.table_key).parts
     versions = _versions(changes, op, refs)
     ends = _ends(handle, refs) if kind == "edge" else [None] * len(refs)
     shapes: list[dict[str, object]] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.changes.table_changes import Numbers
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store.blob_contents import with_blobs
 from omnigraph.store.datasets import DatasetHandle
@@ -16,27 +16,27 @@ from omnigraph.store.records import ROW_ID
 
 
 def row_images(
-    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
+    handle: DatasetHandle, row_ids: Numbers, entity_type: EntityType
 ) -> Iterator[dict[str, Any]]:
     """Yield the image of each row, in the order given."""
-    names = owner.arrow_schema.names
+    names = entity_type.arrow_schema.names
     wanted = pa.array(row_ids, pa.uint64())
     rows = handle.take(wanted, names).append_column(ROW_ID, wanted).combine_chunks()
     for batch in rows.to_batches():
-        for part in with_blobs(handle, batch, owner.blob_properties):
-            yield from _images(part, owner)
+        for part in with_blobs(handle, batch, entity_type.blob_properties):
+            yield from _images(part, entity_type)
 
 
-def _images(batch: pa.RecordBatch, owner: NodeType | EdgeType) -> Iterator[dict[str, Any]]:
+def _images(batch: pa.RecordBatch, entity_type: EntityType) -> Iterator[dict[str, Any]]:
     columns = {
         name: to_json_values(batch[name], prop.prop_type, JsonForm.EXPORT)
-        for name, prop in owner.properties.items()
+        for name, prop in entity_type.properties.items()
     }
     for row in range(batch.num_rows):
         image: dict[str, Any] = {
             "properties": {name: values[row] for name, values in columns.items()}
         }
-        if isinstance(owner, EdgeType):
+        if isinstance(entity_type, EdgeType):
             image["endpoints"] = {
                 "from": batch["src"][row].as_py(),
                 "to": batch["dst"][row].as_py(),

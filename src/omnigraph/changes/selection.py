@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
-from omnigraph.names import choice, one_of
+from omnigraph.names import TableKey, choice, one_of
 
 EntityKind: TypeAlias = Literal["node", "edge"]
 KINDS: Final[tuple[EntityKind, ...]] = ("node", "edge")
@@ -60,7 +60,7 @@ class Selection:
 
     def takes_type(self, table_key: str) -> bool:
         """Whether any change of a type is wanted."""
-        kind, _, name = table_key.partition(":")
+        kind, name = TableKey(table_key).parts
         is_kind = self.kinds is None or kind in self.kinds
         return is_kind and (self.types is None or name in self.types)
 

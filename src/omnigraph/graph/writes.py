@@ -13,7 +13,7 @@ from omnigraph.engine import (
 )
 from omnigraph.graph.core import GraphCore
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.names import BranchName, check_actor, check_commit_texts, check_id, choice
+from omnigraph.names import BranchName, TableKey, check_actor, check_commit_texts, check_id, choice
 from omnigraph.query import QueryText
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embedding.table import EmbeddingsTable
@@ -156,8 +156,10 @@ class WriteCalls(GraphCore):
         Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
         The other arguments are those of `load`.
         """
-        tables: dict[str, object] = {f"node:{name}": table for name, table in (nodes or {}).items()}
-        tables |= {f"edge:{name}": table for name, table in (edges or {}).items()}
+        tables: dict[str, object] = {
+            TableKey.node(name): table for name, table in (nodes or {}).items()
+        }
+        tables |= {TableKey.edge(name): table for name, table in (edges or {}).items()}
         return self.load(
             tables,
             mode=mode,

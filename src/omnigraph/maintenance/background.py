@@ -246,7 +246,7 @@ class BackgroundMaintenance:
         wants_indexes, is_small = is_quiet, True
         for key in keys:
             entry = entries.get(key)
-            if entry is None or entry.owner != incarnation.text:
+            if entry is None or entry.owner_branch != incarnation.text:
                 continue
             handle = datasets.open(
                 entry.location, branch=entry.table_branch, version=entry.table_version

@@ -45,6 +45,7 @@ from omnigraph.manifest.layout import (
     Incarnation,
 )
 from omnigraph.manifest.state import ManifestState
+from omnigraph.names import TableKey
 from omnigraph.recovery import Intent, Recovery
 from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.search.table_state import TableState
@@ -53,7 +54,7 @@ from omnigraph.search.topology.store import stale_topologies
 from omnigraph.store.errors import DatasetNotFoundError, RefNotFoundError
 from omnigraph.store.lance.layout import manifest_path
 from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
-from omnigraph.store.records import BranchInfo, CleanupRequest, DatasetVersion, VersionInfo
+from omnigraph.store.records import BranchInfo, CleanupRequest, VersionInfo
 from omnigraph.write.stage.staging_record import FOLDER as STAGING
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -342,10 +343,10 @@ class Cleanup:
         if not store.objects.list(TOPOLOGIES):
             return ()
         published = {
-            DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+            entry.at
             for state in states
             for key, entry in state.entries.items()
-            if key.startswith("edge:")
+            if TableKey(key).is_edge
         }
         live = [
             TableState.of(self._datasets.open(at.location, branch=at.branch, version=at.version))

@@ -15,7 +15,7 @@ from omnigraph.maintenance.indices import plan_indexes
 from omnigraph.manifest import Repository, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.recovery import Recovery, Verdict, find_broken_manifests
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 
 FRAGMENTS_MANY: Final = 64
 """More small fragments than this make reads slow."""
@@ -139,20 +139,22 @@ def _leftovers(repository: Repository) -> Iterator[Finding]:
 
 def _tables(snapshot: Snapshot, root: str) -> Iterator[Finding]:
     catalog = catalog_of(snapshot.schema)
-    owners: list[NodeType | EdgeType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+    entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
     optimize = f"omnigraph optimize {root}"
-    for owner in owners:
-        if owner.table_key not in snapshot.entries:
+    for entity_type in entity_types:
+        if entity_type.table_key not in snapshot.entries:
             continue
-        handle = snapshot.open(owner.table_key)
+        handle = snapshot.open(entity_type.table_key)
         small = sum(fragment.rows < _ROWS_SMALL for fragment in handle.fragments())
         if small > FRAGMENTS_MANY:
-            message = f"{owner.table_key} has {small} small fragments"
+            message = f"{entity_type.table_key} has {small} small fragments"
             yield Finding("fragments", Health.NOTE, message, optimize)
-        work = plan_indexes(handle, owner)
+        work = plan_indexes(handle, entity_type)
         if work.segments:
-            message = f"{owner.table_key} has rows that {len(work.segments)} indexes do not cover"
+            message = (
+                f"{entity_type.table_key} has rows that {len(work.segments)} indexes do not cover"
+            )
             yield Finding("indexes", Health.NOTE, message, optimize)
         for each in work.pending:
-            message = f"{owner.table_key}: no index on {each.property} yet: {each.reason}"
+            message = f"{entity_type.table_key}: no index on {each.property} yet: {each.reason}"
             yield Finding("indexes", Health.NOTE, message)

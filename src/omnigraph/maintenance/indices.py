@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.maintenance.workers import MaintenanceWorkers, SegmentPlan
-from omnigraph.schema import EdgeType, NodeType, Property
+from omnigraph.schema import EntityType, Property
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.filters import IsNull, Negation
 from omnigraph.store.records import (
@@ -94,7 +94,7 @@ class IndexWork:
 # -- what is declared ------------------------------------------------------------------------------
 
 
-def declared_indexes(declared: NodeType | EdgeType) -> tuple[IndexSpec, ...]:
+def declared_indexes(declared: EntityType) -> tuple[IndexSpec, ...]:
     """Return the indexes that a type wants, whatever is stored."""
     is_edge = hasattr(declared, "from_type")
     found: dict[tuple[str, IndexKind], IndexSpec] = {}
@@ -107,7 +107,7 @@ def declared_indexes(declared: NodeType | EdgeType) -> tuple[IndexSpec, ...]:
     return tuple(found.values())
 
 
-def _member_indexes(declared: NodeType | EdgeType) -> Iterator[IndexSpec]:
+def _member_indexes(declared: EntityType) -> Iterator[IndexSpec]:
     for members in (*declared.indices, *declared.unique_constraints):
         for name in members:
             prop = declared.properties.get(name)
@@ -115,7 +115,7 @@ def _member_indexes(declared: NodeType | EdgeType) -> Iterator[IndexSpec]:
                 yield _btree(name)
 
 
-def _single_indexes(declared: NodeType | EdgeType) -> Iterator[IndexSpec]:
+def _single_indexes(declared: EntityType) -> Iterator[IndexSpec]:
     for members in declared.indices:
         if len(members) == 1 and members[0] in declared.properties:
             yield from _property_indexes(declared.properties[members[0]])
@@ -150,9 +150,7 @@ def _btree(column: str) -> IndexSpec:
 # -- what is missing -------------------------------------------------------------------------------
 
 
-def plan_indexes(
-    handle: DatasetHandle, declared: NodeType | EdgeType, *, anew: bool = False
-) -> IndexWork:
+def plan_indexes(handle: DatasetHandle, declared: EntityType, *, anew: bool = False) -> IndexWork:
     """Compare what a type wants with what one dataset version has.
 
     An empty table wants nothing. Indexes that nobody declares any more go. `anew` replaces all of

@@ -256,7 +256,9 @@ class Maintenance:
                 "optimize",
                 CompactionOptions(),
                 self._workers,
-                wants=lambda entry: entry.table_key in sizes and entry.owner == incarnation.text,
+                wants=lambda entry: (
+                    entry.table_key in sizes and entry.owner_branch == incarnation.text
+                ),
                 with_indexes=with_indexes,
                 is_aside=True,
             ),
@@ -403,7 +405,7 @@ class Maintenance:
 
     def _head(self, incarnation: Incarnation, entry: Entry) -> int:
         """Return the head of a lineage; one of another branch may have gone on, rightly."""
-        if entry.owner != incarnation.text:
+        if entry.owner_branch != incarnation.text:
             return entry.table_version
         return self._datasets.head_version(entry.location, branch=entry.table_branch)
 

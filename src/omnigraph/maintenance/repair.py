@@ -214,7 +214,7 @@ class Repair:
         seen = tuple(
             _Seen(entry, entry.table_version, Drift.UNVERIFIABLE, is_voided=True, problem=problem)
             for entry in entries
-            if entry.owner == incarnation.text
+            if entry.owner_branch == incarnation.text
         )
         return _tables(incarnation, seen, confirm=confirm, force=False)
 
@@ -235,7 +235,7 @@ class Repair:
         }
         return tuple(
             self._look_at(entry, settled, pending)
-            if entry.owner == incarnation.text
+            if entry.owner_branch == incarnation.text
             else _Seen(entry, entry.table_version, Drift.NONE)
             for entry in state.entries.values()
         )

@@ -189,7 +189,7 @@ class _Line:
 
 def _version_of(published: PublishedEntry) -> DatasetVersion:
     entry = published.entry
-    return DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    return entry.at
 
 
 # -- the work --------------------------------------------------------------------------------------

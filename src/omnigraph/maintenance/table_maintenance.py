@@ -21,7 +21,8 @@ from omnigraph.maintenance.workers import MaintenanceWorkers
 from omnigraph.manifest import Entry
 from omnigraph.manifest.forks import write_base
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.names import TableKey
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import StaleBaseError, StorageError
 from omnigraph.store.records import (
@@ -67,23 +68,23 @@ class MaintenanceRequest:
     """Whether indexes are built anew, whatever is stored."""
 
 
-def declared_type(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
+def declared_type(catalog: Catalog, table_key: str) -> EntityType:
     """Return the type whose rows a table holds."""
-    kind, _, name = table_key.partition(":")
+    kind, name = TableKey(table_key).parts
     return catalog.node_types[name] if kind == "node" else catalog.edge_types[name]
 
 
 def prepare_table(
     datasets: DatasetStore,
     entry: Entry,
-    declared: NodeType | EdgeType,
+    declared: EntityType,
     request: MaintenanceRequest,
     *,
     workers: MaintenanceWorkers,
     earlier: TableMaintenance | None = None,
 ) -> TableMaintenance:
     """Rewrite and index what needs it; `earlier` is an attempt that the table has outrun."""
-    at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    at = entry.at
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
     plans_compaction = request.compaction is not None and bool(
         datasets.plan_compaction(at, request.compaction)
@@ -113,7 +114,7 @@ def prepare_table(
 
 def work_bytes(datasets: DatasetStore, entry: Entry, options: CompactionOptions) -> int:
     """Say how large the fragments are that maintenance would read, from manifests alone."""
-    at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    at = entry.at
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
     fragments, indexes = handle.fragments(), handle.indexes()
     wanted = {n for task in datasets.plan_compaction(at, options) for n in task.fragment_ids}
@@ -127,7 +128,7 @@ def work_bytes(datasets: DatasetStore, entry: Entry, options: CompactionOptions)
 
 def _compact(
     chain: _Chain,
-    declared: NodeType | EdgeType,
+    declared: EntityType,
     request: MaintenanceRequest,
     earlier: TableMaintenance | None,
 ) -> tuple[CompactionResult, ...]:

@@ -1,7 +1,7 @@
 """Lazy forks: a table is copied on the first write to it from a branch, and copied by name only.
 
-A branch owns an entry when the entry's `owner` is the branch's incarnation. The first write to any
-other entry cuts a fork of the dataset from exactly the published version, under the name
+A branch owns an entry when the entry's `owner_branch` is the branch's incarnation. The first write
+to any other entry cuts a fork of the dataset from exactly the published version, under the name
 `<branch>.<operation>`, which is never used twice. Until a publish names the fork, nothing refers to
 it; `cleanup` reclaims the fork of an operation that died.
 """
@@ -22,7 +22,7 @@ class WriteBase:
 
     base: DatasetVersion
     entry: Entry
-    owner: str
+    owner_branch: str
     is_fork: bool
 
     def entry_at(self, version: int, row_count: int) -> Entry:
@@ -32,7 +32,7 @@ class WriteBase:
             table_branch=self.base.branch,
             table_version=version,
             row_count=row_count,
-            owner=self.owner,
+            owner_branch=self.owner_branch,
         )
 
 
@@ -40,9 +40,9 @@ def write_base(
     datasets: DatasetStore, incarnation: Incarnation, entry: Entry, *, operation_id: str
 ) -> WriteBase:
     """Return where to stage a write, forking the dataset when the branch does not own it yet."""
-    if entry.owner == incarnation.text:
-        base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
-        return WriteBase(base, entry, entry.owner, is_fork=False)
+    if entry.owner_branch == incarnation.text:
+        base = entry.at
+        return WriteBase(base, entry, entry.owner_branch, is_fork=False)
     fork = datasets.create_branch(
         entry.location,
         f"{incarnation.branch}.{operation_id}",

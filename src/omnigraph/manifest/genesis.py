@@ -31,7 +31,7 @@ from omnigraph.manifest.rows import (
     rows_table,
 )
 from omnigraph.manifest.stamp import STAMP_KEY
-from omnigraph.names import INTERNAL_SCHEMA_VERSION, split_table_key
+from omnigraph.names import INTERNAL_SCHEMA_VERSION, TableKey
 from omnigraph.schema import CompiledSchema
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import DatasetExistsError
@@ -65,7 +65,7 @@ def create_graph(
     registrations = [
         Registration(
             table.table_key,
-            dataset_location(*split_table_key(table.table_key)),
+            dataset_location(*TableKey(table.table_key).parts),
             table.type_id,
             table.table_incarnation_id,
         )
@@ -135,11 +135,11 @@ def _first_entry(registration: Registration) -> Entry:
         table_version=FIRST_VERSION,
         seq=FIRST_VERSION,
         row_count=0,
-        owner=MAIN_INCARNATION.text,
+        owner_branch=MAIN_INCARNATION.text,
     )
 
 
 def _columns(schema: CompiledSchema, table_key: str) -> pa.Schema:
-    kind, name = split_table_key(table_key)
+    kind, name = TableKey(table_key).parts
     types = schema.catalog.node_types if kind == "node" else schema.catalog.edge_types
     return types[name].arrow_schema

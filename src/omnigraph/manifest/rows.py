@@ -25,6 +25,7 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
+from omnigraph.store.records import DatasetVersion
 from omnigraph.values import PRIMARY_KEY
 
 GRAPH_HEAD: Final = "graph_head"
@@ -91,8 +92,8 @@ class Registration:
 class Entry:
     """A published version of one dataset: what a reader opens.
 
-    `table_branch` is None for the dataset's main lineage, else the name of a fork. `owner` is the
-    branch incarnation that may write to this lineage.
+    `table_branch` is None for the dataset's main lineage, else the name of a fork. `owner_branch`
+    is the branch incarnation that may write to this lineage.
     """
 
     table_key: str
@@ -101,7 +102,12 @@ class Entry:
     table_version: int
     seq: int
     row_count: int
-    owner: str
+    owner_branch: str
+
+    @property
+    def at(self) -> DatasetVersion:
+        """The version to open."""
+        return DatasetVersion(self.location, self.table_branch, self.table_version)
 
     @property
     def state(self) -> tuple[str, str | None, int, int]:
@@ -117,7 +123,7 @@ class Entry:
         return ManifestRow(
             f"{self.table_key}${self.seq:0{_SEQ_DIGITS}d}",
             TABLE_VERSION,
-            {"owner": self.owner},
+            {"owner": self.owner_branch},
             location=self.location,
             table_key=self.table_key,
             table_version=self.table_version,

@@ -366,7 +366,7 @@ def _entry(row: Mapping[str, Any]) -> Entry:
         table_version=int(row["table_version"]),
         seq=seq_of(row["object_id"]),
         row_count=int(row["row_count"]),
-        owner=orjson.loads(row["metadata"])["owner"],
+        owner_branch=orjson.loads(row["metadata"])["owner"],
     )
 
 

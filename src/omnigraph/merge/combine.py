@@ -11,22 +11,22 @@ import pyarrow.compute as pc
 from omnigraph.changes.compare import Mask, differing_values
 from omnigraph.changes.table_changes import RowRefs
 from omnigraph.merge.parts import stored_rows
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
 
 
 def combined_rows(
-    sides: Sequence[tuple[DatasetHandle, RowRefs]], owner: NodeType | EdgeType
+    sides: Sequence[tuple[DatasetHandle, RowRefs]], entity_type: EntityType
 ) -> tuple[pa.Table, list[tuple[str, ...]]]:
     """Combine base, source and target of the same rows, given in this order.
 
     Returns the rows of which no property was changed by both sides to different values, and for
     every row the names of the properties of which one was.
     """
-    base, source, target = (_rows(handle, refs, owner) for handle, refs in sides)
+    base, source, target = (_rows(handle, refs, entity_type) for handle, refs in sides)
     columns: dict[str, pa.Array] = {}
     clashes: dict[str, Mask] = {}
-    for name in owner.arrow_schema.names:
+    for name in entity_type.arrow_schema.names:
         old, mine, theirs = base[name], source[name], target[name]
         is_mine = _differ(old, mine)
         clashes[name] = is_mine & _differ(old, theirs) & _differ(mine, theirs)
@@ -35,13 +35,13 @@ def combined_rows(
         tuple(name for name, mask in clashes.items() if mask[row]) for row in range(base.num_rows)
     ]
     is_clean = pa.array([not each for each in names], pa.bool_())
-    rows = pa.table(columns).cast(owner.arrow_schema).filter(is_clean)
+    rows = pa.table(columns).cast(entity_type.arrow_schema).filter(is_clean)
     return rows, names
 
 
-def _rows(handle: DatasetHandle, refs: RowRefs, owner: NodeType | EdgeType) -> pa.RecordBatch:
-    batches = list(stored_rows(handle, refs.row_ids, owner))
-    rows = pa.Table.from_batches(batches, owner.arrow_schema).combine_chunks()
+def _rows(handle: DatasetHandle, refs: RowRefs, entity_type: EntityType) -> pa.RecordBatch:
+    batches = list(stored_rows(handle, refs.row_ids, entity_type))
+    rows = pa.Table.from_batches(batches, entity_type.arrow_schema).combine_chunks()
     found: pa.RecordBatch = rows.to_batches()[0]
     return found
 

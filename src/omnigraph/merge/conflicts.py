@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from omnigraph.errors import ConflictError
+from omnigraph.names import TableKey
 from omnigraph.texts import shown
 
 _PREVIEWED: Final = 3
@@ -52,13 +53,13 @@ class Conflict:
         >>> row_conflict("node:Doc", ConflictKind.DIVERGENT_UPDATE, "d7").subject
         "node type 'Doc', entity id 'd7' (divergent_update)"
         """
-        entity_kind, _, type_name = self.table_key.partition(":")
+        entity_kind, type_name = TableKey(self.table_key).parts
         of_row = f", entity id '{self.entity_id}'" if self.entity_id is not None else ""
         return f"{entity_kind} type '{type_name}'{of_row} ({self.kind})"
 
     def to_json(self) -> dict[str, object]:
         """Return the conflict as programs see it."""
-        entity_kind, _, type_name = self.table_key.partition(":")
+        entity_kind, type_name = TableKey(self.table_key).parts
         return {
             "entity_kind": entity_kind,
             "type_name": type_name,

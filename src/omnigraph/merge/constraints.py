@@ -14,7 +14,8 @@ import pyarrow as pa
 from omnigraph.manifest import Snapshot
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.parts import Part, StoredPart, TableWork
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.names import TableKey
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.write.rules.validate import Validated, validate
 from omnigraph.write.rules.violations import ValidationError, Violation, ViolationLog
 from omnigraph.write.stage.columns import is_in
@@ -51,13 +52,13 @@ def check_constraints(
 
 
 def _delta(work: TableWork) -> TableDelta:
-    columns = _judged(work.owner)
+    columns = _judged(work.entity_type)
     rows = pa.concat_tables(
-        [_scalars(part, columns, work.owner) for part in (*work.inserted, *work.updated)]
-        or [_schema_of(work.owner, columns).empty_table()]
+        [_scalars(part, columns, work.entity_type) for part in (*work.inserted, *work.updated)]
+        or [_schema_of(work.entity_type, columns).empty_table()]
     )
     return TableDelta(
-        table_key=work.owner.table_key,
+        table_key=work.entity_type.table_key,
         mode=WriteMode.MERGE,
         rows=rows,
         deleted=work.deleted,
@@ -65,22 +66,22 @@ def _delta(work: TableWork) -> TableDelta:
     )
 
 
-def _judged(owner: NodeType | EdgeType) -> list[str]:
+def _judged(entity_type: EntityType) -> list[str]:
     """Return the columns that rules look at: all but vectors and blobs."""
     heavy = {
         name
-        for name, prop in owner.properties.items()
+        for name, prop in entity_type.properties.items()
         if prop.prop_type.scalar == "Blob" or pa.types.is_fixed_size_list(prop.arrow_field.type)
     }
-    return [name for name in owner.arrow_schema.names if name not in heavy]
+    return [name for name in entity_type.arrow_schema.names if name not in heavy]
 
 
-def _schema_of(owner: NodeType | EdgeType, columns: list[str]) -> pa.Schema:
-    return pa.schema([owner.arrow_schema.field(name) for name in columns])
+def _schema_of(entity_type: EntityType, columns: list[str]) -> pa.Schema:
+    return pa.schema([entity_type.arrow_schema.field(name) for name in columns])
 
 
-def _scalars(part: Part, columns: list[str], owner: NodeType | EdgeType) -> pa.Table:
-    schema = _schema_of(owner, columns)
+def _scalars(part: Part, columns: list[str], entity_type: EntityType) -> pa.Table:
+    schema = _schema_of(entity_type, columns)
     if isinstance(part, StoredPart):
         found = part.handle.take(pa.array(part.refs.row_ids, pa.uint64()), columns)
         return found.cast(schema)
@@ -113,7 +114,7 @@ def _orphans(
     }
     for type_name, end in sorted(left_behind):
         edge = catalog.edge_types[type_name]
-        node_key = f"node:{edge.from_type if end == 'src' else edge.to_type}"
+        node_key = TableKey.node(edge.from_type if end == "src" else edge.to_type)
         removed = delta.tables[node_key].deleted
         edges = stored.where(edge.table_key, end, removed, columns=("id", end))
         own = delta.tables.get(edge.table_key)
@@ -130,7 +131,7 @@ def _place(conflict: Conflict) -> tuple[bool, bool, str, int, str]:
     is_value = conflict.kind is ConflictKind.VALUE_CONSTRAINT_VIOLATION
     return (
         not is_value,
-        conflict.table_key.startswith("edge:"),
+        TableKey(conflict.table_key).is_edge,
         conflict.table_key,
         _ORDER.index(conflict.kind),
         conflict.entity_id or "",

@@ -22,7 +22,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.merge.conflicts import Conflict, row_conflict
 from omnigraph.merge.merger import Obstacles
 from omnigraph.merge.resolve import Take
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.schema import Catalog, EdgeType, EntityType
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.ids import derive_ids
 from omnigraph.store.datasets import DatasetHandle
@@ -47,11 +47,11 @@ class DecisionFileError(InvalidInputError):
 def conflict_lines(found: Obstacles) -> Iterator[str]:
     """Yield a line for everything that stands in the way, to be edited."""
     for each in found.clashes:
-        clash, handles, key = each.clash, each.handles, each.owner.table_key
+        clash, handles, key = each.clash, each.handles, each.entity_type.table_key
         sides = {
-            "base": _images(handles.base, clash.base, each.owner),
-            "source": _images(handles.source, clash.source, each.owner),
-            "target": _images(handles.target, clash.target, each.owner),
+            "base": _images(handles.base, clash.base, each.entity_type),
+            "source": _images(handles.source, clash.source, each.entity_type),
+            "target": _images(handles.target, clash.target, each.entity_type),
         }
         for place, entity_id in enumerate(clash.ids.to_pylist()):
             properties = clash.clashing_properties(place)
@@ -74,11 +74,11 @@ def _line(conflict: Conflict, images: Mapping[str, dict[str, Any] | None]) -> st
 
 
 def _images(
-    handle: DatasetHandle | None, refs: RowRefs | None, owner: NodeType | EdgeType
+    handle: DatasetHandle | None, refs: RowRefs | None, entity_type: EntityType
 ) -> list[dict[str, Any]]:
     if handle is None or refs is None:
         return []
-    return list(row_images(handle, refs.row_ids, owner))
+    return list(row_images(handle, refs.row_ids, entity_type))
 
 
 def read_decisions(
@@ -93,12 +93,14 @@ def read_decisions(
         shape = _read_shape(number, line)
         if _is_undecided_rule(shape):
             continue
-        owner, entity_id = _owner(number, shape, catalog), _id(number, shape)
-        key = (owner.table_key, entity_id)
-        if key in takes or any(entity_id in t["id"].to_pylist() for t in rows[owner.table_key]):
-            raise DecisionFileError(number, f"{owner.name} '{entity_id}' is decided twice")
+        entity_type, entity_id = _entity_type(number, shape, catalog), _id(number, shape)
+        key = (entity_type.table_key, entity_id)
+        if key in takes or any(
+            entity_id in t["id"].to_pylist() for t in rows[entity_type.table_key]
+        ):
+            raise DecisionFileError(number, f"{entity_type.name} '{entity_id}' is decided twice")
         if shape.get("data") is not None:
-            rows[owner.table_key].append(_row(number, owner, entity_id, shape))
+            rows[entity_type.table_key].append(_row(number, entity_type, entity_id, shape))
         elif shape.get("take") is not None:
             takes[key] = _take(number, shape["take"])
     return takes, {key: pa.concat_tables(found) for key, found in rows.items() if found}
@@ -128,9 +130,9 @@ def _id(number: int, shape: Mapping[str, Any]) -> str:
     return shape["id"]
 
 
-def _owner(number: int, shape: Mapping[str, Any], catalog: Catalog) -> NodeType | EdgeType:
+def _entity_type(number: int, shape: Mapping[str, Any], catalog: Catalog) -> EntityType:
     name, kind = str(shape["type"]), shape.get("entity_kind")
-    found: list[NodeType | EdgeType] = []
+    found: list[EntityType] = []
     if kind in (None, "node") and name in catalog.node_types:
         found.append(catalog.node_types[name])
     if kind in (None, "edge") and name in catalog.edge_types:
@@ -153,43 +155,43 @@ def _take(number: int, text: object) -> Take:
 
 
 def _row(
-    number: int, owner: NodeType | EdgeType, entity_id: str, shape: Mapping[str, Any]
+    number: int, entity_type: EntityType, entity_id: str, shape: Mapping[str, Any]
 ) -> pa.Table:
     """Turn the data of a line into a stored row."""
     data = shape["data"]
     if not isinstance(data, dict):
         raise DecisionFileError(number, "data must be an object of properties")
-    unknown = data.keys() - owner.properties.keys()
+    unknown = data.keys() - entity_type.properties.keys()
     if unknown:
-        raise DecisionFileError(number, f"{owner.name} has no property '{min(unknown)}'")
+        raise DecisionFileError(number, f"{entity_type.name} has no property '{min(unknown)}'")
     columns: dict[str, pa.Array] = {"id": pa.array([entity_id], pa.utf8())}
-    if isinstance(owner, EdgeType):
+    if isinstance(entity_type, EdgeType):
         for column, name in (("src", "from"), ("dst", "to")):
             if not isinstance(shape.get(name), str):
                 raise DecisionFileError(number, "an edge needs from and to beside its data")
             columns[column] = pa.array([shape[name]], pa.utf8())
-    for name, prop in owner.properties.items():
+    for name, prop in entity_type.properties.items():
         converted = convert_values([data.get(name)], prop.prop_type, name)
         problem = converted.row_errors.messages[0].as_py()
         if problem is not None:
             raise DecisionFileError(number, problem)
         columns[name] = converted.column
-    _require_key(number, owner, entity_id, columns)
-    ordered = [columns[name] for name in owner.arrow_schema.names]
-    return pa.Table.from_arrays(ordered, schema=owner.arrow_schema)
+    _require_key(number, entity_type, entity_id, columns)
+    ordered = [columns[name] for name in entity_type.arrow_schema.names]
+    return pa.Table.from_arrays(ordered, schema=entity_type.arrow_schema)
 
 
 def _require_key(
-    number: int, owner: NodeType | EdgeType, entity_id: str, columns: Mapping[str, pa.Array]
+    number: int, entity_type: EntityType, entity_id: str, columns: Mapping[str, pa.Array]
 ) -> None:
     """Refuse values of a key that would make another node."""
-    if isinstance(owner, EdgeType) or not owner.key:
+    if isinstance(entity_type, EdgeType) or not entity_type.key:
         return
-    members = [(name, columns[name]) for name in owner.key]
-    derived = derive_ids(members, type_name=owner.name)
+    members = [(name, columns[name]) for name in entity_type.key]
+    derived = derive_ids(members, type_name=entity_type.name)
     problem, found = derived.errors.messages[0].as_py(), derived.ids[0].as_py()
     if problem is not None:
         raise DecisionFileError(number, problem)
     if found != entity_id:
-        key = ", ".join(owner.key)
+        key = ", ".join(entity_type.key)
         raise DecisionFileError(number, f"{key} makes the id '{found}', not '{entity_id}'")

@@ -48,9 +48,10 @@ from omnigraph.merge.resolve import Decisions, require_conflicts, settle
 from omnigraph.merge.rows import Clash
 from omnigraph.merge.stage import stage_table
 from omnigraph.merge.workers import LocalMergeWorkers, MergeWorkers
+from omnigraph.names import TableKey
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.intent import Adoption
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.write.commit.committer import Committer, WriteJob
 from omnigraph.write.rules.validate import Validated
@@ -167,7 +168,7 @@ class MergeResult:
 class ClashImages:
     """Rows of one type that conflict, and the versions in which their images are."""
 
-    owner: NodeType | EdgeType
+    entity_type: EntityType
     handles: Handles
     clash: Clash
 
@@ -189,8 +190,8 @@ class _Sides:
     target: Snapshot
     catalog: Catalog
 
-    def owner(self, table_key: str) -> NodeType | EdgeType:
-        kind, _, name = table_key.partition(":")
+    def entity_type(self, table_key: str) -> EntityType:
+        kind, name = TableKey(table_key).parts
         return self.catalog.node_types[name] if kind == "node" else self.catalog.edge_types[name]
 
 
@@ -249,7 +250,7 @@ class Merger:
             return Obstacles()
         plan = _planned(job.sides, job.into, request.decisions, self._workers)
         clashes = tuple(
-            ClashImages(job.sides.owner(key), _handles(key, job.sides), clash)
+            ClashImages(job.sides.entity_type(key), _handles(key, job.sides), clash)
             for key, of_table in sorted(plan.clashes.items())
             for clash in of_table
         )
@@ -439,10 +440,10 @@ def _planned(
         )
         if len({entry.location for entry in (base, source, target) if entry is not None}) > 1:
             raise ReadSetConflictError(f"branch_merge_dataset_identity:{key}")
-        owner, handles = sides.owner(key), _handles(key, sides)
-        merged = workers.classify(owner, handles, target_is_base=_target_is_base(key, sides))
+        entity_type, handles = sides.entity_type(key), _handles(key, sides)
+        merged = workers.classify(entity_type, handles, target_is_base=_target_is_base(key, sides))
         clashes[key] = merged.clashes
-        settled = settle(merged, owner, handles, decisions)
+        settled = settle(merged, entity_type, handles, decisions)
         plan.resolved.update(settled.by_rule)
         if settled.remaining:
             plan.clashes[key] = settled.remaining
@@ -488,7 +489,7 @@ def _opened(snapshot: Snapshot, key: str) -> DatasetHandle | None:
 def _row_conflicts(clashes: Mapping[str, list[Clash]], sides: _Sides) -> list[Conflict]:
     """Return the conflicts of all rows: types without blobs first, each by type key and id."""
     found: list[Conflict] = []
-    for key in sorted(clashes, key=lambda key: (bool(sides.owner(key).blob_properties), key)):
+    for key in sorted(clashes, key=lambda key: (bool(sides.entity_type(key).blob_properties), key)):
         of_table = [
             row_conflict(key, clash.kind, entity_id, clash.clashing_properties(place))
             for clash in clashes[key]

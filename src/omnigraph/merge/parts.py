@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.changes.table_changes import Numbers, RowRefs
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.store.blob_contents import with_blobs
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, DatasetVersion
@@ -42,9 +42,9 @@ class StoredPart:
         """The ids of the rows."""
         return self.refs.ids
 
-    def batches(self, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
+    def batches(self, entity_type: EntityType) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the form in which they are written."""
-        yield from stored_batches(self.handle, self.refs.row_ids, owner)
+        yield from stored_batches(self.handle, self.refs.row_ids, entity_type)
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,13 @@ class GivenPart:
         column = self.rows["id"]
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
-    def batches(self, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
+    def batches(self, entity_type: EntityType) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the form in which they are written."""
-        yield from self.rows.select(owner.arrow_schema.names).cast(owner.arrow_schema).to_batches()
+        yield from (
+            self.rows.select(entity_type.arrow_schema.names)
+            .cast(entity_type.arrow_schema)
+            .to_batches()
+        )
 
 
 Part = StoredPart | GivenPart
@@ -71,7 +75,7 @@ Part = StoredPart | GivenPart
 class TableWork:
     """Everything that a merge writes to one table of the target."""
 
-    owner: NodeType | EdgeType
+    entity_type: EntityType
     inserted: tuple[Part, ...]
     updated: tuple[Part, ...]
     deleted: pa.Array
@@ -105,32 +109,32 @@ class RowTarget:
     """Where merged rows are written: the version that is added to, its type, and foreign blobs."""
 
     base: DatasetVersion
-    owner: NodeType | EdgeType
+    entity_type: EntityType
     external_blobs: ExternalBlobs
 
 
 def stored_batches(
-    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
+    handle: DatasetHandle, row_ids: Numbers, entity_type: EntityType
 ) -> Iterator[pa.RecordBatch]:
     """Fetch whole rows, a bounded number of bytes at once."""
     for some in _chunks(row_ids, _rows_per_batch(handle)):
-        yield from stored_rows(handle, some, owner)
+        yield from stored_rows(handle, some, entity_type)
 
 
 def stored_rows(
-    handle: DatasetHandle, row_ids: Numbers, owner: NodeType | EdgeType
+    handle: DatasetHandle, row_ids: Numbers, entity_type: EntityType
 ) -> Iterator[pa.RecordBatch]:
     """Fetch whole rows, blobs with their bytes, in the form in which they are written."""
-    names = owner.arrow_schema.names
+    names = entity_type.arrow_schema.names
     found = handle.take(pa.array(row_ids, pa.uint64()), names)
-    if not owner.blob_properties:
-        yield from found.cast(owner.arrow_schema).to_batches()
+    if not entity_type.blob_properties:
+        yield from found.cast(entity_type.arrow_schema).to_batches()
         return
     numbered = found.append_column(ROW_ID, pa.array(row_ids, pa.uint64())).combine_chunks()
     for batch in numbered.to_batches():
-        for part in with_blobs(handle, batch, owner.blob_properties):
+        for part in with_blobs(handle, batch, entity_type.blob_properties):
             arrays = [part[name] for name in names]
-            yield pa.RecordBatch.from_arrays(arrays, schema=owner.arrow_schema)
+            yield pa.RecordBatch.from_arrays(arrays, schema=entity_type.arrow_schema)
 
 
 def _chunks(numbers: Numbers, size: int) -> Iterator[Numbers]:

@@ -22,7 +22,7 @@ from omnigraph.merge.combine import combined_rows
 from omnigraph.merge.conflicts import ConflictKind
 from omnigraph.merge.parts import GivenPart, Handles, Part, StoredPart, TableWork
 from omnigraph.merge.rows import Clash, TableMerge
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
 
 _SHOWN_MAX: Final = 20
@@ -114,19 +114,19 @@ class Settled:
 
 
 def settle(
-    merge: TableMerge, owner: NodeType | EdgeType, handles: Handles, decisions: Decisions
+    merge: TableMerge, entity_type: EntityType, handles: Handles, decisions: Decisions
 ) -> Settled:
     """Settle what can be settled, and return what is written to the table."""
     work = _Work(handles)
     work.insert(handles.source, merge.inserted)
     work.update(handles.source, merge.updated)
     work.deleted.append(merge.deleted)
-    settled = Settled(TableWork(owner, (), (), pa.array([], pa.utf8())))
+    settled = Settled(TableWork(entity_type, (), (), pa.array([], pa.utf8())))
     for clash in merge.clashes:
-        rest = _given(clash, owner, decisions, work, settled)
-        rest = _taken(rest, _written_down(rest, owner, decisions), work, settled)
+        rest = _given(clash, entity_type, decisions, work, settled)
+        rest = _taken(rest, _written_down(rest, entity_type, decisions), work, settled)
         if decisions.strategy is Strategy.PROPERTY and rest.kind is ConflictKind.DIVERGENT_UPDATE:
-            rest = _combined(rest, owner, handles, work, settled)
+            rest = _combined(rest, entity_type, handles, work, settled)
         if decisions.prefer is not None:
             rest = _taken(rest, [Take(decisions.prefer)] * len(rest.ids), work, settled)
         if len(rest.ids):
@@ -134,7 +134,7 @@ def settle(
     return replace(
         settled,
         work=TableWork(
-            owner, tuple(work.inserted), tuple(work.updated), pa.concat_arrays(work.deleted)
+            entity_type, tuple(work.inserted), tuple(work.updated), pa.concat_arrays(work.deleted)
         ),
     )
 
@@ -170,12 +170,10 @@ def _parts(handle: DatasetHandle | None, refs: RowRefs) -> Iterator[Part]:
         yield StoredPart(handle, refs)
 
 
-def _written_down(
-    clash: Clash, owner: NodeType | EdgeType, decisions: Decisions
-) -> list[Take | None]:
+def _written_down(clash: Clash, entity_type: EntityType, decisions: Decisions) -> list[Take | None]:
     if not decisions.takes:
         return [None] * len(clash.ids)
-    key, takes = owner.table_key, decisions.takes
+    key, takes = entity_type.table_key, decisions.takes
     return [takes.get((key, entity_id)) for entity_id in clash.ids.to_pylist()]
 
 
@@ -201,13 +199,13 @@ def _taken(clash: Clash, takes: Sequence[Take | None], work: _Work, settled: Set
 
 def _given(
     clash: Clash,
-    owner: NodeType | EdgeType,
+    entity_type: EntityType,
     decisions: Decisions,
     work: _Work,
     settled: Settled,
 ) -> Clash:
     """Settle rows that were written by hand."""
-    rows = decisions.rows.get(owner.table_key)
+    rows = decisions.rows.get(entity_type.table_key)
     if rows is None:
         return clash
     wanted = set(rows["id"].to_pylist())
@@ -226,7 +224,7 @@ def _given(
 
 
 def _combined(
-    clash: Clash, owner: NodeType | EdgeType, handles: Handles, work: _Work, settled: Settled
+    clash: Clash, entity_type: EntityType, handles: Handles, work: _Work, settled: Settled
 ) -> Clash:
     """Settle updates of different properties of one row."""
     sides = (
@@ -235,7 +233,7 @@ def _combined(
         (handles.target, clash.target),
     )
     fetched = [(handle, refs) for handle, refs in sides if handle is not None and refs is not None]
-    rows, clashing = combined_rows(fetched, owner)
+    rows, clashing = combined_rows(fetched, entity_type)
     if rows.num_rows:
         work.updated.append(GivenPart(rows))
         _count(settled, "property", rows.num_rows)

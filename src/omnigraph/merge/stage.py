@@ -54,9 +54,9 @@ def stage_table(
     external_blobs: ExternalBlobs,
 ) -> TableWrite:
     """Write the files of a merge into one table, and stage them as one transaction."""
-    key = work.owner.table_key
+    key = work.entity_type.table_key
     base = write_base(datasets, incarnation, stored.entry(key), operation_id=operation_id)
-    target = RowTarget(base.base, work.owner, external_blobs)
+    target = RowTarget(base.base, work.entity_type, external_blobs)
     fragments: list[WrittenFragment] = []
     if any(len(part.ids) for part in work.inserted):
         fragments += workers.write(target, work.inserted)

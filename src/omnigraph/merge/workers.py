@@ -25,7 +25,7 @@ from omnigraph.changes.table_changes import (
 )
 from omnigraph.merge.parts import Handles, KeptRows, Part, RowTarget
 from omnigraph.merge.rows import Clash, Differ, TableMerge, three_way
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import ROW_ID, WrittenFragment
 
@@ -42,7 +42,7 @@ class MergeWorkers(Protocol):
         ...
 
     def classify(
-        self, owner: NodeType | EdgeType, handles: Handles, *, target_is_base: bool
+        self, entity_type: EntityType, handles: Handles, *, target_is_base: bool
     ) -> TableMerge:
         """Find what a merge does to one table, and what it cannot."""
         ...
@@ -62,27 +62,27 @@ class LocalMergeWorkers:
     name: str = "local"
 
     def classify(
-        self, owner: NodeType | EdgeType, handles: Handles, *, target_is_base: bool
+        self, entity_type: EntityType, handles: Handles, *, target_is_base: bool
     ) -> TableMerge:
         """Compare both sides with the base, then with each other."""
-        columns, blobs = owner.arrow_schema.names, owner.blob_properties
+        columns, blobs = entity_type.arrow_schema.names, entity_type.blob_properties
         mine = table_changes(handles.base, handles.source, columns=columns, blobs=blobs)
         theirs = RowChanges.none()
         if not target_is_base:
             theirs = table_changes(handles.base, handles.target, columns=columns, blobs=blobs)
-        return three_way(mine, theirs, differ_by(owner, handles))
+        return three_way(mine, theirs, differ_by(entity_type, handles))
 
     def write(
         self, target: RowTarget, parts: Sequence[Part], kept: KeptRows | None = None
     ) -> Sequence[WrittenFragment]:
         """Stream rows into fragments."""
-        batches = (batch for part in parts for batch in part.batches(target.owner))
+        batches = (batch for part in parts for batch in part.batches(target.entity_type))
         return write_batches(self.datasets, target, batches, kept)
 
 
-def differ_by(owner: NodeType | EdgeType, handles: Handles) -> Differ:
+def differ_by(entity_type: EntityType, handles: Handles) -> Differ:
     """Return how rows of the source are compared with rows of the target."""
-    columns, blobs = owner.arrow_schema.names, owner.blob_properties
+    columns, blobs = entity_type.arrow_schema.names, entity_type.blob_properties
 
     def differ(mine: RowRefs, theirs: RowRefs) -> Mask:
         source, target = handles.source, handles.target
@@ -100,7 +100,7 @@ def write_batches(
     kept: KeptRows | None,
 ) -> Sequence[WrittenFragment]:
     """Write batches of whole rows as uncommitted fragments, with all blobs as the graph's own."""
-    columns = target.owner.arrow_schema
+    columns = target.entity_type.arrow_schema
     owned = (part for batch in batches for part in _owned(batch, target))
     if kept is None:
         reader = pa.RecordBatchReader.from_batches(columns, owned)
@@ -113,7 +113,7 @@ def write_batches(
 def _owned(batch: pa.RecordBatch, target: RowTarget) -> Iterator[pa.RecordBatch]:
     names = [
         name
-        for name in target.owner.blob_properties
+        for name in target.entity_type.blob_properties
         if pc.struct_field(batch[name], "uri").null_count < batch.num_rows
     ]
     step = _EXTERNAL_ROWS_AT_ONCE if names else max(1, batch.num_rows)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
+from omnigraph.names import TableKey
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
     AntiJoin,
@@ -64,7 +65,6 @@ from omnigraph.read.rows import (
     distinct_rows,
     is_ascending,
 )
-from omnigraph.read.table_keys import node_key
 from omnigraph.search.coverage import IndexFacts
 from omnigraph.search.text.indexes import TextIndexes
 from omnigraph.search.topology.cache import Topologies
@@ -204,7 +204,7 @@ class _Run:
 
     def _ranked(self, scan: NodeScan, ranking: Ranking) -> list[pa.Array]:
         """Answer with the best nodes of a scan: a ranking says their order, ties included."""
-        plan, table_key = self.plan, node_key(scan.type_name)
+        plan, table_key = self.plan, TableKey.node(scan.type_name)
         self.context.guard.check()
         shown = describe(scan) if self.context.profile.is_on else ""
         with self.context.profile.operator(shown) as trace:
@@ -330,7 +330,7 @@ class _Run:
             found = ranked_scan(self.context, scan, ranking, _candidates(self.plan))
         else:
             found = scan_nodes(self.context, scan, self._prefetch(scan))
-        entities = Entities(node_key(scan.type_name), found)
+        entities = Entities(TableKey.node(scan.type_name), found)
         return cross_join(self.context.guard, rows, scan.variable, entities)
 
     def _prefetch(self, scan: NodeScan) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import (
     AntiJoin,
     Expand,
@@ -28,7 +29,6 @@ from omnigraph.read.operators.filter import stored_values
 from omnigraph.read.operators.predicates import conjuncts, push_down
 from omnigraph.read.planner import Statistics, estimated_fanout, estimated_nodes
 from omnigraph.read.profile import OperatorTrace
-from omnigraph.read.table_keys import node_key
 
 _FILTER_SHARE = 0.5
 
@@ -122,7 +122,7 @@ class _Explanation:
         columns = {stored_column(value) for value in stored_values(filters)}
         if not columns:
             return []
-        handle = self._context.tables.handle(node_key(type_name))
+        handle = self._context.tables.handle(TableKey.node(type_name))
         return [index.name for index in handle.indexes() if columns & set(index.columns)]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from omnigraph.names import TableKey
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
     AllOf,
@@ -38,7 +39,6 @@ from omnigraph.query.plan.plan import (
     TextMatch,
 )
 from omnigraph.query.plan.walk import predicate_variables
-from omnigraph.read.table_keys import edge_key, node_key
 
 EQUALITY_ROWS: Final = 10.0
 """Rows that an equality is expected to leave, at most; a hundredth of large types."""
@@ -61,11 +61,11 @@ class Statistics:
 
     def nodes(self, type_name: str) -> int:
         """Return how many nodes of a type there are."""
-        return self.row_count(node_key(type_name))
+        return self.row_count(TableKey.node(type_name))
 
     def edges(self, type_name: str) -> int:
         """Return how many edges of a type there are."""
-        return self.row_count(edge_key(type_name))
+        return self.row_count(TableKey.edge(type_name))
 
 
 # -- estimates ----------------------------------------------------------------------------------

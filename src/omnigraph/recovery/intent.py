@@ -128,7 +128,7 @@ class PlannedTable:
     fork_of: ForkOrigin | None = None
     confirmed_version: int | None = None
     row_count: int = 0
-    owner: str = "main"
+    owner_branch: str = "main"
 
     @property
     def is_created(self) -> bool:
@@ -149,7 +149,7 @@ class PlannedTable:
             table_version=self.post_commit_pin,
             seq=0,
             row_count=self.row_count,
-            owner=self.owner,
+            owner_branch=self.owner_branch,
         )
 
 
@@ -332,7 +332,7 @@ def _table_json(table: PlannedTable) -> dict[str, Any]:
         "post_commit_pin": table.post_commit_pin,
         "transaction_ids": list(table.transaction_ids),
         "row_count": table.row_count,
-        "owner": table.owner,
+        "owner": table.owner_branch,
     }
     if table.table_branch is not None:
         form["table_branch"] = table.table_branch
@@ -344,7 +344,11 @@ def _table_json(table: PlannedTable) -> dict[str, Any]:
 
 
 def _entry_json(entry: Entry | None) -> dict[str, Any] | None:
-    return None if entry is None else dict(vars(entry))
+    if entry is None:
+        return None
+    form = dict(vars(entry))
+    form["owner"] = form.pop("owner_branch")
+    return form
 
 
 def _commit_json(draft: CommitDraft) -> dict[str, Any]:
@@ -450,7 +454,7 @@ def _table(form: Members) -> PlannedTable:
         fork_of=None if fork is None else _fork(fork),
         confirmed_version=form.optional_number("confirmed_version"),
         row_count=form.number("row_count", 0),
-        owner=form.text("owner", "main"),
+        owner_branch=form.text("owner", "main"),
     )
 
 
@@ -485,7 +489,7 @@ def _entry(form: Members) -> Entry:
         table_version=form.number("table_version"),
         seq=form.number("seq"),
         row_count=form.number("row_count"),
-        owner=form.text("owner"),
+        owner_branch=form.text("owner"),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from omnigraph.names import split_table_key
+from omnigraph.names import TableKey
 from omnigraph.store.uri import is_clean_path
 
 _SHOWN_MAX: Final = 60
@@ -67,13 +67,11 @@ class Members:
         """Return the name of a lineage, or None where there is none."""
         return None if self.form.get(name) is None else self.path(name)
 
-    def table_key(self, name: str) -> str:
+    def table_key(self, name: str) -> TableKey:
         """Return the key of a table."""
-        found = self.text(name)
-        try:
-            split_table_key(found)
-        except ValueError:
-            raise self._error(name, "the key of a table", found) from None
+        found = TableKey(self.text(name))
+        if not found.is_valid:
+            raise self._error(name, "the key of a table", found)
         return found
 
     def texts(self, name: str) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def _completed_table(
     lineage = {"branch": table.table_branch}
     head = datasets.head_version(table.table_path, **lineage)
     row_count = datasets.open(table.table_path, **lineage, version=head).count()
-    return replace(table, entry=entry, row_count=row_count, owner=entry.owner)
+    return replace(table, entry=entry, row_count=row_count, owner_branch=entry.owner_branch)
 
 
 def observe(repository: Repository, intent: Intent) -> Facts:

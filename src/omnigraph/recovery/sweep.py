@@ -503,7 +503,7 @@ def _entry_seen(seen: TableFacts) -> Entry:
         table_branch=table.table_branch,
         table_version=seen.head or table.post_commit_pin,
         row_count=table.row_count,
-        owner=table.owner,
+        owner_branch=table.owner_branch,
     )
 
 

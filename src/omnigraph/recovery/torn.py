@@ -256,5 +256,5 @@ def _owned(state: ManifestState, incarnation: Incarnation) -> list[tuple[str, Li
     return [
         (key, (entry.location, entry.table_branch), entry.table_version)
         for key, entry in state.entries.items()
-        if entry.owner == incarnation.text
+        if entry.owner_branch == incarnation.text
     ]

@@ -8,7 +8,14 @@
 | stored schema | compiled schema, or a conflict | `open_contract` |
 """
 
-from omnigraph.schema.catalog import Catalog, EdgeType, InterfaceType, NodeType, Property
+from omnigraph.schema.catalog import (
+    Catalog,
+    EdgeType,
+    EntityType,
+    InterfaceType,
+    NodeType,
+    Property,
+)
 from omnigraph.schema.compile import (
     CompiledSchema,
     PlannedSchema,
@@ -29,6 +36,7 @@ __all__ = [
     "Catalog",
     "CompiledSchema",
     "EdgeType",
+    "EntityType",
     "IdentityResolutionError",
     "InterfaceType",
     "MigrationPlan",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.names import TypeKind
+from omnigraph.names import TableKey, TypeKind
 from omnigraph.values import PRIMARY_KEY, PropType
 
 Number = int | float
@@ -113,7 +114,7 @@ class NodeType:
     @property
     def table_key(self) -> str:
         """The name of the dataset in the manifest."""
-        return f"node:{self.name}"
+        return TableKey.node(self.name)
 
     @cached_property
     def blob_properties(self) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ class EdgeType:
     @property
     def table_key(self) -> str:
         """The name of the dataset in the manifest."""
-        return f"edge:{self.name}"
+        return TableKey.edge(self.name)
 
     @cached_property
     def blob_properties(self) -> tuple[str, ...]:
@@ -156,6 +157,10 @@ class EdgeType:
         """Columns of the dataset: `id`, `src`, `dst`, then the properties in name order."""
         ends = [pa.field(name, pa.utf8(), nullable=False) for name in ("src", "dst")]
         return pa.schema([_id_field(), *ends, *(p.arrow_field for p in self.properties.values())])
+
+
+EntityType: TypeAlias = NodeType | EdgeType
+"""A type that a graph has rows of."""
 
 
 @dataclass(frozen=True)

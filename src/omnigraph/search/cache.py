@@ -8,15 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from omnigraph.manifest.rows import Entry
-from omnigraph.store.records import DatasetVersion
-
 _Value = TypeVar("_Value")
-
-
-def published_version(entry: Entry) -> DatasetVersion:
-    """Return the version that an entry publishes; it never changes, so facts about it hold."""
-    return DatasetVersion(entry.location, entry.table_branch, entry.table_version)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.search.cache import BoundedCache, published_version
+from omnigraph.search.cache import BoundedCache
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import FragmentInfo, IndexInfo, IndexKind
 
@@ -108,7 +108,7 @@ class IndexFacts:
 
     def of(self, snapshot: Snapshot, table_key: str) -> TableIndexes:
         """Return the indexes of a table in a snapshot."""
-        key = published_version(snapshot.entry(table_key))
+        key = snapshot.entry(table_key).at
         known = self._known.get(key)
         if known is None:
             known = TableIndexes.of(snapshot.open(table_key))

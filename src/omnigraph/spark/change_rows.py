@@ -23,13 +23,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from omnigraph.changes.table_changes import RowChanges, RowRefs, table_changes
+from omnigraph.names import TableKey
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.spark.types import MOMENT, entity_schema, travelling_column
 from omnigraph.store import StoreSettings, open_store
 from omnigraph.store.records import DatasetVersion, ScanRequest
 
 if TYPE_CHECKING:
-    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.schema import EntityType
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
 
 ROWS_AT_ONCE: Final = 8_192
@@ -73,9 +74,9 @@ class FeedFrame:
         return cls(pa.schema([*_ANY_ENTITY, *CAUSE]))
 
     @classmethod
-    def of_type(cls, owner: NodeType | EdgeType, columns: tuple[str, ...]) -> FeedFrame:
+    def of_type(cls, entity_type: EntityType, columns: tuple[str, ...]) -> FeedFrame:
         """Return the frame of changes of one type."""
-        return cls(pa.schema([*entity_schema(owner, columns), *CAUSE]), columns)
+        return cls(pa.schema([*entity_schema(entity_type, columns), *CAUSE]), columns)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class ChangeSlice:
     """What one commit did to one type; a side that is None does not have the type."""
 
     commit: FeedCommit
-    owner: NodeType | EdgeType
+    entity_type: EntityType
     before: DatasetVersion | None
     after: DatasetVersion | None
     rows: int
@@ -129,14 +130,17 @@ def slice_rows(
     datasets: DatasetStore, one: ChangeSlice, frame: FeedFrame
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one slice."""
-    shape = _Shape(frame, one.owner, one.commit)
+    shape = _Shape(frame, one.entity_type, one.commit)
     after = _opened(datasets, one.after)
     if one.inserted_fragments is not None and after is not None:
         yield from _scanned(after, one.inserted_fragments, shape)
         return
     before = _opened(datasets, one.before)
     changes = table_changes(
-        before, after, columns=one.owner.arrow_schema.names, blobs=one.owner.blob_properties
+        before,
+        after,
+        columns=one.entity_type.arrow_schema.names,
+        blobs=one.entity_type.blob_properties,
     )
     yield from _compared(before, after, changes, shape)
 
@@ -229,20 +233,20 @@ class _Shape:
     """Makes rows of a frame out of rows of one type in one commit."""
 
     frame: FeedFrame
-    owner: NodeType | EdgeType
+    entity_type: EntityType
     commit: FeedCommit
 
     @property
     def plain(self) -> tuple[str, ...]:
         """The stored columns to read, but for blobs."""
-        wanted = self.frame.columns or tuple(self.owner.arrow_schema.names)
-        return tuple(name for name in wanted if name not in self.owner.blob_properties)
+        wanted = self.frame.columns or tuple(self.entity_type.arrow_schema.names)
+        return tuple(name for name in wanted if name not in self.entity_type.blob_properties)
 
     @property
     def blobs(self) -> tuple[str, ...]:
         """The blobs to read."""
         named = self.frame.columns or ()
-        return tuple(name for name in named if name in self.owner.blob_properties)
+        return tuple(name for name in named if name in self.entity_type.blob_properties)
 
     @property
     def rows_at_once(self) -> int:
@@ -252,7 +256,7 @@ class _Shape:
         """Return stored rows as a batch that travels."""
         fields = list(self.frame.schema)[: -len(CAUSE)]
         if self.frame.columns is None:
-            arrays = _any_entity(rows, self.owner)
+            arrays = _any_entity(rows, self.entity_type)
         else:
             arrays = [travelling_column(rows[field.name], field) for field in fields]
         same = partial(pa.repeat, size=rows.num_rows)
@@ -265,8 +269,8 @@ class _Shape:
         return pa.RecordBatch.from_arrays([*arrays, *cause], schema=self.frame.schema)
 
 
-def _any_entity(rows: pa.RecordBatch, owner: NodeType | EdgeType) -> list[pa.Array]:
-    kind, _, type_name = owner.table_key.partition(":")
+def _any_entity(rows: pa.RecordBatch, entity_type: EntityType) -> list[pa.Array]:
+    kind, type_name = TableKey(entity_type.table_key).parts
     count = rows.num_rows
     none = pa.nulls(count, pa.utf8())
     is_edge = kind == "edge"
@@ -276,14 +280,14 @@ def _any_entity(rows: pa.RecordBatch, owner: NodeType | EdgeType) -> list[pa.Arr
         rows["id"],
         rows["src"] if is_edge else none,
         rows["dst"] if is_edge else none,
-        pa.array(_properties(rows, owner), pa.utf8()),
+        pa.array(_properties(rows, entity_type), pa.utf8()),
     ]
 
 
-def _properties(rows: pa.RecordBatch, owner: NodeType | EdgeType) -> Iterable[str]:
-    names = [name for name in owner.properties if name not in owner.blob_properties]
+def _properties(rows: pa.RecordBatch, entity_type: EntityType) -> Iterable[str]:
+    names = [name for name in entity_type.properties if name not in entity_type.blob_properties]
     columns = [
-        to_json_values(rows[name], owner.properties[name].prop_type, JsonForm.EXPORT)
+        to_json_values(rows[name], entity_type.properties[name].prop_type, JsonForm.EXPORT)
         for name in names
     ]
     if not names:

@@ -81,10 +81,10 @@ def plan_diff(
         if not differing.rows:
             continue
         buckets = -(-differing.rows // bucket_rows)
-        type_id = type_identity(after, pair.owner)
+        type_id = type_identity(after, pair.entity_type)
         versions = (_version(pair.before), _version(pair.after))
         tasks += candidate_tasks(len(tables), differing)
-        tables.append(DiffTable(pair.owner, type_id, *versions, first, buckets))
+        tables.append(DiffTable(pair.entity_type, type_id, *versions, first, buckets))
         first += buckets
         size += differing.data_bytes
     return DiffPlan(settings, selection, tuple(tables), tuple(tasks), size)
@@ -124,7 +124,7 @@ def ordered_changes(frame: DataFrame) -> Iterator[dict[str, Any]]:
 def _version(entry: Entry | None) -> DatasetVersion | None:
     if entry is None:
         return None
-    return DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    return entry.at
 
 
 def candidate_tasks(table: int, differing: DifferingFragments) -> Iterator[CandidateTask]:

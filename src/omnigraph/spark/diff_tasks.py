@@ -28,6 +28,7 @@ from omnigraph.changes.table_changes import (
     one_sided,
     sorted_refs,
 )
+from omnigraph.names import TableKey
 from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.types import spark_schema
 from omnigraph.store import StoreSettings, open_store
@@ -36,7 +37,7 @@ from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ROW_UPDATED, DatasetVer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.schema import EntityType
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import FragmentInfo
 
@@ -75,7 +76,7 @@ CHANGES: Final = pa.schema(
 class DiffTable:
     """One type on both sides; a side that is None does not have it."""
 
-    owner: NodeType | EdgeType
+    entity_type: EntityType
     type_id: str
     before: DatasetVersion | None
     after: DatasetVersion | None
@@ -207,14 +208,14 @@ class CompareCandidates:
             opened_version(datasets, table.before),
             opened_version(datasets, table.after),
         )
-        owner = table.owner
+        entity_type = table.entity_type
         changes = compared_changes(
             before,
             after,
             refs_of(rows.filter(rows["is_before"])),
             refs_of(rows.filter(pc.invert(rows["is_before"]))),
-            columns=owner.arrow_schema.names,
-            blobs=owner.blob_properties,
+            columns=entity_type.arrow_schema.names,
+            blobs=entity_type.blob_properties,
         )
         known = rows.filter(pc.invert(rows["is_before"]))
         tell = _Teller(table, before, after, with_images=self.with_images)
@@ -274,7 +275,7 @@ class _Teller:
         shown = old if op is Op.DELETE else new
         handle = self.before if op is Op.DELETE else self.after
         count = len(shown)
-        kind, _, name = self.table.owner.table_key.partition(":")
+        kind, name = TableKey(self.table.entity_type.table_key).parts
         none = pa.nulls(count, pa.utf8())
         ends = (none, none)
         if kind == "edge" and handle is not None:
@@ -298,7 +299,7 @@ class _Teller:
     def _images(self, handle: DatasetHandle | None, refs: RowRefs, count: int) -> pa.Array:
         if not self.with_images or handle is None or not len(refs):
             return pa.nulls(count, pa.utf8())
-        images = row_images(handle, refs.row_ids, self.table.owner)
+        images = row_images(handle, refs.row_ids, self.table.entity_type)
         return pa.array([orjson.dumps(image).decode() for image in images], pa.utf8())
 
 

@@ -47,7 +47,7 @@ from omnigraph.write.stage.staging_record import DatasetBase, StagingRecords
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Repository, Snapshot
-    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.schema import EntityType
     from omnigraph.spark.jobs import JobRunner
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import DatasetVersion, WrittenFragment
@@ -86,7 +86,7 @@ class SparkMergeWorkers:
         return LocalMergeWorkers(self.datasets)
 
     def classify(
-        self, owner: NodeType | EdgeType, handles: Handles, *, target_is_base: bool
+        self, entity_type: EntityType, handles: Handles, *, target_is_base: bool
     ) -> TableMerge:
         """Decide about the rows of each bucket in one task."""
         differing = [differing_fragments(handles.base, handles.source)]
@@ -94,11 +94,11 @@ class SparkMergeWorkers:
             differing.append(differing_fragments(handles.base, handles.target))
         rows = sum(each.rows for each in differing)
         if rows <= self.tuning.rows_min:
-            return self._local.classify(owner, handles, target_is_base=target_is_base)
+            return self._local.classify(entity_type, handles, target_is_base=target_is_base)
         buckets = -(-rows // self.tuning.bucket_rows)
         versions = [_at(handles.source), _at(handles.target)]
         tables = tuple(
-            DiffTable(owner, "", _at(handles.base), versions[number], 0, buckets)
+            DiffTable(entity_type, "", _at(handles.base), versions[number], 0, buckets)
             for number in range(len(differing))
         )
         tasks = tuple(
@@ -108,7 +108,7 @@ class SparkMergeWorkers:
             "merge",
             ReadCandidates(self.files.settings, tables, tasks),
             buckets,
-            _Decide(self.files, owner, _Versions(_at(handles.base), *versions)),
+            _Decide(self.files, entity_type, _Versions(_at(handles.base), *versions)),
         )
         return joined(parts)
 
@@ -181,7 +181,7 @@ class _Decide:
     """Decides about the rows of one bucket."""
 
     files: SideFiles
-    owner: NodeType | EdgeType
+    entity_type: EntityType
     versions: _Versions
 
     def __call__(self, batches: Iterable[pa.RecordBatch], number: int) -> TableMerge:  # noqa: ARG002 - buckets need no names
@@ -194,7 +194,7 @@ class _Decide:
         )
         mine = self._changes(rows, _SOURCE, handles.base, handles.source)
         theirs = self._changes(rows, _TARGET, handles.base, handles.target)
-        return three_way(mine, theirs, differ_by(self.owner, handles))
+        return three_way(mine, theirs, differ_by(self.entity_type, handles))
 
     def _changes(
         self,
@@ -211,8 +211,8 @@ class _Decide:
             after,
             refs_of(of_side.filter(of_side["is_before"])),
             refs_of(of_side.filter(pc.invert(of_side["is_before"]))),
-            columns=self.owner.arrow_schema.names,
-            blobs=self.owner.blob_properties,
+            columns=self.entity_type.arrow_schema.names,
+            blobs=self.entity_type.blob_properties,
         )
 
 
@@ -241,5 +241,5 @@ class _Write:
         kept = None
         if "kept" in listed.column_names:
             kept = KeptRows(listed["id"].chunk(0), listed["kept"].to_numpy())
-        batches = stored_batches(handle, listed["row_id"].to_numpy(), self.target.owner)
+        batches = stored_batches(handle, listed["row_id"].to_numpy(), self.target.entity_type)
         return tuple(write_batches(datasets, self.target, batches, kept))

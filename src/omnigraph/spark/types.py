@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.schema import EntityType
 
 MOMENT: Final = pa.timestamp("us", tz="UTC")
 U64_DECIMAL: Final = pa.decimal128(20, 0)
@@ -85,21 +85,23 @@ _SCALARS: Final[dict[Scalar, pa.DataType]] = {
 }
 
 
-def entity_schema(owner: NodeType | EdgeType, columns: Iterable[str]) -> pa.Schema:
+def entity_schema(entity_type: EntityType, columns: Iterable[str]) -> pa.Schema:
     """Return the columns of a type as they travel, in the order in which they are named."""
-    fields = {field.name: field for field in owner.arrow_schema}
-    return pa.schema([_entity_field(owner, fields[name]) for name in columns])
+    fields = {field.name: field for field in entity_type.arrow_schema}
+    return pa.schema([_entity_field(entity_type, fields[name]) for name in columns])
 
 
-def _entity_field(owner: NodeType | EdgeType, stored: pa.Field) -> pa.Field:
-    prop = owner.properties.get(stored.name)
+def _entity_field(entity_type: EntityType, stored: pa.Field) -> pa.Field:
+    prop = entity_type.properties.get(stored.name)
     kind = pa.utf8() if prop is None else arrow_type(prop.prop_type)
     return pa.field(stored.name, kind, nullable=stored.nullable)
 
 
-def default_columns(owner: NodeType | EdgeType) -> tuple[str, ...]:
+def default_columns(entity_type: EntityType) -> tuple[str, ...]:
     """Return the columns that a read without `columns` has: all but the Blobs."""
-    return tuple(name for name in owner.arrow_schema.names if name not in owner.blob_properties)
+    return tuple(
+        name for name in entity_type.arrow_schema.names if name not in entity_type.blob_properties
+    )
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -28,14 +28,13 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, dataset_location
 from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.manifest.state import ManifestState
-from omnigraph.names import MAIN, BranchName, split_table_key
+from omnigraph.names import MAIN, BranchName, TableKey
 from omnigraph.recovery import Recovery, WriterKind
 from omnigraph.recovery.intent import Adoption
 from omnigraph.schema import (
     Catalog,
-    EdgeType,
+    EntityType,
     MigrationPlan,
-    NodeType,
     PlannedSchema,
     SourceText,
     compile_stored,
@@ -236,8 +235,8 @@ class SchemaApply:
             adopted=tuple(adopted),
         )
 
-    def _created(self, added: NodeType | EdgeType, operation_id: str) -> TableWrite:
-        location = dataset_location(*split_table_key(added.table_key), operation_id)
+    def _created(self, added: EntityType, operation_id: str) -> TableWrite:
+        location = dataset_location(*TableKey(added.table_key).parts, operation_id)
         staged = self._datasets.stage_create(location, added.arrow_schema)
         return TableWrite(added.table_key, (staged,), row_count=0, location=location)
 
@@ -295,7 +294,7 @@ class _Tables:
     """What a plan means for tables; `changed` and `dropped` are by accepted key."""
 
     changed: Mapping[str, TableChange]
-    added: tuple[NodeType | EdgeType, ...]
+    added: tuple[EntityType, ...]
     dropped: Mapping[str, Entry]
 
     @property
@@ -336,7 +335,7 @@ def _tables(planned: PlannedSchema, state: ManifestState) -> _Tables:
     )
 
 
-def _types(catalog: Catalog) -> tuple[NodeType | EdgeType, ...]:
+def _types(catalog: Catalog) -> tuple[EntityType, ...]:
     return (*catalog.node_types.values(), *catalog.edge_types.values())
 
 
@@ -344,7 +343,7 @@ def _renamed(change: TableChange) -> Adoption:
     return Adoption(change.entry, replace(change.entry, table_key=change.desired.table_key))
 
 
-def _registration(declared: NodeType | EdgeType, location: str) -> Registration:
+def _registration(declared: EntityType, location: str) -> Registration:
     if declared.type_id is None or declared.table_incarnation_id is None:
         raise ValueError(f"{declared.table_key} has no identity")
     return Registration(

@@ -7,7 +7,7 @@ import click
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.flags import ScopedCommand
 from omnigraph.cli.output import Output, json_option
-from omnigraph.names import INTERNAL_SCHEMA_VERSION
+from omnigraph.names import INTERNAL_SCHEMA_VERSION, TableKey
 
 
 @click.command("snapshot", cls=ScopedCommand)
@@ -21,7 +21,7 @@ def command(uri: str | None, branch: str, as_json: bool) -> None:
     snapshot = open_graph(uri, read_only=True).snapshot_of(ReadTarget.branch(branch))
     datasets = []
     for key, entry in snapshot.entries.items():
-        kind, _, name = key.partition(":")
+        kind, name = TableKey(key).parts
         datasets.append(
             {
                 "entity_kind": kind,

@@ -45,7 +45,7 @@ from omnigraph.query.plan.plan import (
     UpsertNode,
     Value,
 )
-from omnigraph.schema.catalog import EdgeType, NodeType
+from omnigraph.schema.catalog import EntityType, NodeType
 from omnigraph.syntax import Span
 from omnigraph.values import PropType, Scalar
 
@@ -68,7 +68,7 @@ def check_statement(context: Context, statement: Statement) -> PlannedStatement 
     return checker.delete(statement)
 
 
-def _target(context: Context, statement: Statement) -> NodeType | EdgeType | None:
+def _target(context: Context, statement: Statement) -> EntityType | None:
     """Find the type by its declared name, nodes first (T10)."""
     catalog, name = context.catalog, statement.type_name
     entity = catalog.node_types.get(name) or catalog.edge_types.get(name)
@@ -83,7 +83,7 @@ def _target(context: Context, statement: Statement) -> NodeType | EdgeType | Non
 @dataclass(frozen=True)
 class _StatementChecker:
     context: Context
-    entity: NodeType | EdgeType
+    entity: EntityType
 
     @property
     def kind(self) -> EntityKind:

@@ -9,7 +9,7 @@ from typing import Final
 from omnigraph.names import nearest_name
 from omnigraph.query.language.tree import Parameter
 from omnigraph.query.plan.plan import EntityKind
-from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
+from omnigraph.schema.catalog import Catalog, EntityType, Property
 from omnigraph.syntax import Diagnostic, Phase, SourceText, Span
 
 WILDCARD: Final = "_"
@@ -59,7 +59,7 @@ class Bound:
 
     name: str
     kind: EntityKind
-    entity: NodeType | EdgeType | None
+    entity: EntityType | None
     nullable: bool = False
     optional_level: int | None = None
 
@@ -100,7 +100,7 @@ class Scope:
             self._renamed,
         )
 
-    def introduce(self, name: str, kind: EntityKind, entity: NodeType | EdgeType | None) -> Bound:
+    def introduce(self, name: str, kind: EntityKind, entity: EntityType | None) -> Bound:
         """Add a variable that is new here."""
         plan_name = self.unique_name(name) if name in self.outside else name
         bound = Bound(plan_name, kind, entity)

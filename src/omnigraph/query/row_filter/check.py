@@ -34,7 +34,7 @@ from omnigraph.query.plan.plan import (
 )
 from omnigraph.query.row_filter import codes, tree
 from omnigraph.query.row_filter.parse import parse_row_filter
-from omnigraph.schema.catalog import EdgeType, NodeType
+from omnigraph.schema.catalog import EdgeType, EntityType
 from omnigraph.syntax import Diagnostic, Phase, SourceError, SourceText, Span
 from omnigraph.values import PropType, Scalar
 
@@ -48,7 +48,7 @@ _LISTED_MAX: Final = 12
 Stored = PropertyValue | EntityId | EndpointValue
 
 
-def compile_row_filter(text: str, owner: NodeType | EdgeType) -> Predicate:
+def compile_row_filter(text: str, entity_type: EntityType) -> Predicate:
     """Return the predicate of a filter over the columns of a type.
 
     Raises `SourceError` with everything that is wrong in the text.
@@ -59,7 +59,7 @@ def compile_row_filter(text: str, owner: NodeType | EdgeType) -> Predicate:
     '>='
     """
     source = SourceText(text, "<filter>")
-    check = _Check(owner, source)
+    check = _Check(entity_type, source)
     predicate = check.of(parse_row_filter(source))
     if check.problems:
         raise SourceError(check.problems)
@@ -70,7 +70,7 @@ def compile_row_filter(text: str, owner: NodeType | EdgeType) -> Predicate:
 class _Check:
     """One walk over a tree; problems are collected, and the predicate is used if there are none."""
 
-    owner: NodeType | EdgeType
+    entity_type: EntityType
     source: SourceText
     problems: list[Diagnostic] = field(default_factory=list)
 
@@ -157,16 +157,16 @@ class _Check:
         name = column.name
         if name == "id":
             return EntityId("")
-        if isinstance(self.owner, EdgeType) and name in ("src", "dst"):
+        if isinstance(self.entity_type, EdgeType) and name in ("src", "dst"):
             return EndpointValue("from" if name == "src" else "to")
-        prop = self.owner.properties.get(name)
+        prop = self.entity_type.properties.get(name)
         if prop is not None:
             return PropertyValue("", name, prop.prop_type)
-        known = list(self.owner.arrow_schema.names)
+        known = list(self.entity_type.arrow_schema.names)
         near = nearest_name(name, known)
         listed = ", ".join(f"`{one}`" for one in known[:_LISTED_MAX])
         more = ", …" if len(known) > _LISTED_MAX else ""
-        message = f"`{self.owner.name}` has no column `{name}` among {listed}{more}"
+        message = f"`{self.entity_type.name}` has no column `{name}` among {listed}{more}"
         hint = f"did you mean `{near}`?" if near else None
         self._note(codes.COLUMN_UNKNOWN, column.span, message, hint)
         return None

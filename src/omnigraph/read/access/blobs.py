@@ -18,7 +18,7 @@ from omnigraph.errors import CorruptError, InvalidInputError, NotFoundError
 from omnigraph.manifest import Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import nearest_name
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.store import DatasetHandle
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ROW_ID, ScanRequest
@@ -284,24 +284,24 @@ def _tag(snapshot: Snapshot, selector: BlobSelector, cell: str) -> str:
 
 def _property_number(catalog: Catalog, selector: BlobSelector) -> int | None:
     """Return the number of a Blob property, which survives renames."""
-    types: dict[str, NodeType | EdgeType] = dict(
+    types: dict[str, EntityType] = dict(
         catalog.node_types if selector.entity == "node" else catalog.edge_types
     )
-    owner = types.get(selector.type_name)
-    if owner is None:
+    entity_type = types.get(selector.type_name)
+    if entity_type is None:
         raise BlobSelectorError(
             f"there is no {selector.entity} type '{selector.type_name}'",
             _instead(selector.type_name, list(types)),
         )
-    if selector.property_name not in owner.blob_properties:
-        found = owner.properties.get(selector.property_name)
+    if selector.property_name not in entity_type.blob_properties:
+        found = entity_type.properties.get(selector.property_name)
         problem = "is no property" if found is None else f"is {found.prop_type}, not Blob"
         where = f"{selector.entity} type '{selector.type_name}'"
         raise BlobSelectorError(
             f"'{selector.property_name}' of {where} {problem}",
-            _instead(selector.property_name, list(owner.blob_properties)),
+            _instead(selector.property_name, list(entity_type.blob_properties)),
         )
-    return owner.properties[selector.property_name].property_id
+    return entity_type.properties[selector.property_name].property_id
 
 
 def _instead(name: str, known: list[str]) -> str:

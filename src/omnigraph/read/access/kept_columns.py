@@ -25,7 +25,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.rows import Entry
 from omnigraph.read.access.codes import Coded, coded
 from omnigraph.read.rows import NULL, RowIds
-from omnigraph.search.cache import BoundedCache, published_version
+from omnigraph.search.cache import BoundedCache
 
 MEMORY_MIB: Final = "OMNIGRAPH_READ_COLUMNS_MIB"
 MEMORY_MIB_DEFAULT: Final = 768
@@ -126,18 +126,18 @@ class KeptColumns:
 
     def numbers(self, entry: Entry) -> Numbers | None:
         """Return the row ids of a dataset version if they are in memory."""
-        found = self._kept.get(published_version(entry))
+        found = self._kept.get(entry.at)
         return found if isinstance(found, Numbers) else None
 
     def column(self, entry: Entry, name: str) -> pa.Array | None:
         """Return a column by ascending row id if it is in memory, and the row ids are."""
         if self.numbers(entry) is None:
             return None
-        return self._kept.get((published_version(entry), name))
+        return self._kept.get((entry.at, name))
 
     def codes(self, entry: Entry, name: str) -> Coded | None:
         """Return the codes of a kept column, for grouping; None when it is not kept."""
-        key = (published_version(entry), name, "codes")
+        key = (entry.at, name, "codes")
         found = self._kept.get(key)
         if isinstance(found, Coded):
             return found
@@ -153,7 +153,7 @@ class KeptColumns:
         if not self._bytes_max or entry.row_count > _ROWS_MAX:
             return False
         with self._lock:
-            counts = [self._count((published_version(entry), name)) for name in names]
+            counts = [self._count((entry.at, name)) for name in names]
         # Seldom, not each time: a column that cannot stay is not read again and again.
         return min(counts) % _FETCHES_PER_READ == self._fetches_min
 
@@ -164,7 +164,7 @@ class KeptColumns:
 
     def keep(self, entry: Entry, row_ids: RowIds, columns: Mapping[str, pa.Array]) -> None:
         """Keep whole columns of a dataset version, given by ascending row id."""
-        version = published_version(entry)
+        version = entry.at
         if self.numbers(entry) is None:
             # Shared by all queries from now on: nobody may change it.
             row_ids.setflags(write=False)

@@ -26,6 +26,7 @@ from functools import cached_property
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import Direction, Expand
 from omnigraph.read.access.adjacency import AccessPath, Hops, IndexedHops, TopologyHops
 from omnigraph.read.access.probes import SCAN_SHARE, Probes
@@ -33,9 +34,8 @@ from omnigraph.read.access.tables import TableReader
 from omnigraph.read.columns import SOURCE, TARGET
 from omnigraph.read.limits import Guard
 from omnigraph.read.profile import Profile
-from omnigraph.read.table_keys import edge_key, node_key
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.search.cache import BoundedCache, published_version
+from omnigraph.search.cache import BoundedCache
 from omnigraph.search.coverage import IndexFacts
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.store.records import DatasetVersion
@@ -193,9 +193,9 @@ class PathChooser:
         probes = Probes(
             self.tables,
             self.guard,
-            edge_key(expand.edge),
-            node_key(expand.source_type),
-            node_key(expand.target_type),
+            TableKey.edge(expand.edge),
+            TableKey.node(expand.source_type),
+            TableKey.node(expand.target_type),
             expand.direction,
             self.settings.scan_share,
         )
@@ -213,17 +213,17 @@ class PathChooser:
             hops=expand.max if expand.source_type == expand.target_type else 1,
             frontier=frontier,
             edges=self.tables.row_count(edge.table_key),
-            nodes=self.tables.row_count(node_key(expand.source_type)),
+            nodes=self.tables.row_count(TableKey.node(expand.source_type)),
             is_warm=self.topologies.is_at_hand(self.tables.snapshot, edge),
             is_extendable=self.topologies.has_base(self.tables.snapshot, edge),
             spent=self.spent.of(self._version(edge)),
         )
 
     def _version(self, edge: EdgeType) -> DatasetVersion:
-        return published_version(self.tables.snapshot.entry(edge.table_key))
+        return self.tables.snapshot.entry(edge.table_key).at
 
     def _is_covered(self, expand: Expand) -> bool:
-        indexes = self.indexes.of(self.tables.snapshot, edge_key(expand.edge))
+        indexes = self.indexes.of(self.tables.snapshot, TableKey.edge(expand.edge))
         columns = probed_columns(expand.direction)
         gaps = [gap for gap in map(indexes.btree, columns) if not gap.is_indexed]
         for gap in gaps:

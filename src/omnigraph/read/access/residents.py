@@ -21,7 +21,7 @@ import pyarrow as pa
 from omnigraph.read.access.kept_columns import key_memory
 from omnigraph.read.access.tables import TableReader
 from omnigraph.read.rows import RowIds
-from omnigraph.search.cache import BoundedCache, published_version
+from omnigraph.search.cache import BoundedCache
 
 LOOKUPS_MIN: Final = 4
 """Look-ups of one column before it is read as a whole."""
@@ -115,7 +115,7 @@ class ResidentColumns:
     def find(self, tables: TableReader, table_key: str, column: str, text: str) -> RowIds | None:
         """Return the rows that have this text, or None when the column is not resident."""
         entry = tables.snapshot.entry(table_key)
-        key = (published_version(entry), column)
+        key = (entry.at, column)
         kept = self._kept.get(key)
         if kept is None:
             if not self._is_due(key, entry.row_count):

@@ -29,7 +29,6 @@ from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import TextMatch
 from omnigraph.read.access.tables import TableReader
 from omnigraph.read.rows import RowIds, ascending_ids
-from omnigraph.search.cache import published_version
 from omnigraph.search.coverage import ColumnIndex, IndexFacts
 from omnigraph.search.text.edit_distance import within_edits
 from omnigraph.search.text.indexes import TextIndexes
@@ -181,7 +180,7 @@ class StoreTextMatcher:
     def _memory(self, table_key: str, column: str, background: ColumnIndex | None) -> TextIndex:
         """Return an index over all rows, or over those that a stored one does not cover."""
         return self.in_memory.of(
-            published_version(self.tables.snapshot.entry(table_key)),
+            self.tables.snapshot.entry(table_key).at,
             column,
             covers_all=background is None,
             read=lambda: self._texts(table_key, column, background),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import Expand
 from omnigraph.read.access.adjacency import Hops, LoopEnd, Pairs
 from omnigraph.read.context import Context
@@ -21,7 +22,6 @@ from omnigraph.read.rows import (
     repeats,
     slices,
 )
-from omnigraph.read.table_keys import edge_key, node_key
 
 
 def expand_rows(
@@ -53,7 +53,7 @@ def _targets_alone(context: Context, rows: RowTable, expand: Expand, hops: Hops)
         max_hops=expand.max,
         loop_end=loop_end,
     )
-    table_key = node_key(expand.target_type)
+    table_key = TableKey.node(expand.target_type)
     found = passing(context, expand.target, table_key, expand.target_filters, found)
     entities = Entities(table_key, found)
     if rows.count == 1:
@@ -64,10 +64,10 @@ def _targets_alone(context: Context, rows: RowTable, expand: Expand, hops: Hops)
 def _nothing(rows: RowTable, expand: Expand) -> RowTable:
     """Return no rows, without looking for edges."""
     none = np.empty(0, np.int64)
-    widened = rows.with_variable(expand.target, Entities(node_key(expand.target_type), none))
+    widened = rows.with_variable(expand.target, Entities(TableKey.node(expand.target_type), none))
     if expand.edge_variable is None:
         return widened
-    return widened.with_variable(expand.edge_variable, Entities(edge_key(expand.edge), none))
+    return widened.with_variable(expand.edge_variable, Entities(TableKey.edge(expand.edge), none))
 
 
 def close_cycle(context: Context, rows: RowTable, expand: Expand, known: str) -> RowTable:
@@ -104,7 +104,7 @@ def _filtered(context: Context, expand: Expand, pairs: Pairs) -> Pairs:
         return pairs
     distinct, inverse = distinct_ids(pairs.nodes)
     passed = passing(
-        context, expand.target, node_key(expand.target_type), expand.target_filters, distinct
+        context, expand.target, TableKey.node(expand.target_type), expand.target_filters, distinct
     )
     keep = np.isin(distinct, passed, assume_unique=True)[inverse]
     return Pairs(pairs.starts[keep], pairs.nodes[keep])
@@ -119,7 +119,7 @@ def _joined(
     context.guard.claim(f"the hop `{expand.edge}`", rows=int(wanted.sum()), cells=rows.width + 1)
     targets = pairs.nodes[slices(firsts[kinds], wanted)]
     return rows.at(repeats(wanted)).with_variable(
-        expand.target, Entities(node_key(expand.target_type), targets)
+        expand.target, Entities(TableKey.node(expand.target_type), targets)
     )
 
 
@@ -131,16 +131,16 @@ def _by_edge(context: Context, rows: RowTable, expand: Expand, hops: Hops) -> Ro
         passed = passing(
             context,
             expand.target,
-            node_key(expand.target_type),
+            TableKey.node(expand.target_type),
             expand.target_filters,
             ascending_ids(found.nodes),
         )
         keep = np.isin(found.nodes, passed)
     widened = rows.at(found.starts[keep]).with_variable(
-        expand.target, Entities(node_key(expand.target_type), found.nodes[keep])
+        expand.target, Entities(TableKey.node(expand.target_type), found.nodes[keep])
     )
     if expand.edge_variable is None:
         return widened
     return widened.with_variable(
-        expand.edge_variable, Entities(edge_key(expand.edge), found.edges[keep])
+        expand.edge_variable, Entities(TableKey.edge(expand.edge), found.edges[keep])
     )

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import (
     AggregateValue,
     EntityId,
@@ -37,7 +38,6 @@ from omnigraph.read.context import Context
 from omnigraph.read.operators.scan import scan_nodes
 from omnigraph.read.planner import turned
 from omnigraph.read.rows import NULL, RowIds, RowTable
-from omnigraph.read.table_keys import node_key
 from omnigraph.values import PropType, Scalar
 
 Counts = npt.NDArray[np.int64]
@@ -111,7 +111,7 @@ def fold_hop(context: Context, rows: RowTable, plan: ReadPlan) -> tuple[RowTable
         return None
     rows = rows.where(rows.row_ids(hop.source) != NULL)
     if hop.target_filters and rows.count * _FILTERED_SHARE_MAX < context.tables.row_count(
-        node_key(hop.source_type)
+        TableKey.node(hop.source_type)
     ):
         return None
     hops = context.adjacency.hops(hop, rows.count)
@@ -132,7 +132,7 @@ def _folded(
     allowed = _allowed(context, hop)
     counts = _counts(hops, hop, sources, allowed)
     names = _summed(plan, hop.target)
-    weights = {name: _weights(context, node_key(hop.target_type), name) for name in names}
+    weights = {name: _weights(context, TableKey.node(hop.target_type), name) for name in names}
     total = int(counts.sum())
     context.guard.check()
     if any(not is_exact_as_double(values, total) for values, _ in weights.values()):
@@ -164,7 +164,7 @@ def _allowed(context: Context, hop: Expand) -> RowIds | None:
     """Return the positions of the nodes that a hop may reach; None when it may reach all."""
     if not hop.target_filters:
         return None
-    table_key = node_key(hop.target_type)
+    table_key = TableKey.node(hop.target_type)
     scan = NodeScan(hop.target, hop.target_type, hop.target_filters)
     everything = context.tables.all_rows(table_key)
     return np.searchsorted(everything, scan_nodes(context, scan))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import AntiJoin, Expand, Filter, NodeScan, Operator, OptionalMatch
 from omnigraph.read.context import Context
 from omnigraph.read.operators.anti_join import ORDINAL, RunPipeline, tagged
@@ -15,7 +16,6 @@ from omnigraph.read.rows import (
     repeats,
     slices,
 )
-from omnigraph.read.table_keys import edge_key, node_key
 
 
 def optional_match(
@@ -52,11 +52,11 @@ def _table_keys(pipeline: tuple[Operator, ...]) -> dict[str, str]:
     for operator in pipeline:
         match operator:
             case NodeScan():
-                keys[operator.variable] = node_key(operator.type_name)
+                keys[operator.variable] = TableKey.node(operator.type_name)
             case Expand():
-                keys[operator.target] = node_key(operator.target_type)
+                keys[operator.target] = TableKey.node(operator.target_type)
                 if operator.edge_variable is not None:
-                    keys[operator.edge_variable] = edge_key(operator.edge)
+                    keys[operator.edge_variable] = TableKey.edge(operator.edge)
             case OptionalMatch():
                 keys |= _table_keys(operator.pipeline)
             case Filter() | AntiJoin():

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError, UnavailableError
+from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import (
     Bm25Ranking,
     NearestRanking,
@@ -28,7 +29,6 @@ from omnigraph.read.columns import ID
 from omnigraph.read.context import Context, ScoreMap
 from omnigraph.read.operators.scan import scan_nodes, split_filters
 from omnigraph.read.rows import NULL, RowIds, RowTable, ascending_ids
-from omnigraph.read.table_keys import node_key
 from omnigraph.search.text.fusion import fuse as fuse_rankings
 from omnigraph.store.filters import Filter
 from omnigraph.store.records import (
@@ -112,7 +112,7 @@ def ranked_scan(
     context: Context, scan: NodeScan, ranking: Ranking, candidates: int | None
 ) -> RowIds:
     """Return the best nodes that pass the filters of a scan, and remember their scores."""
-    table_key = node_key(scan.type_name)
+    table_key = TableKey.node(scan.type_name)
     split = split_filters(scan.filters, context.bindings)
     # Only the store can filter before it ranks; what it cannot say is answered with row ids.
     among = None if split.is_exact else scan_nodes(context, scan)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.names import TableKey
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
     Compare,
@@ -28,7 +29,6 @@ from omnigraph.read.context import Context
 from omnigraph.read.operators.filter import stored_values, true_rows
 from omnigraph.read.operators.predicates import conjuncts, push_down
 from omnigraph.read.rows import Entities, RowIds, RowTable
-from omnigraph.read.table_keys import node_key
 from omnigraph.store.filters import AllOf, Comparison, Filter
 from omnigraph.store.records import ROW_ID, ScanRequest
 
@@ -70,7 +70,7 @@ def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> Spli
 
 def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ()) -> RowIds:
     """Return the row ids of the nodes that pass the filters; keep `prefetch` columns for later."""
-    table_key = node_key(scan.type_name)
+    table_key = TableKey.node(scan.type_name)
     if not scan.filters and context.tables.keeps(table_key, prefetch):
         return context.tables.all_rows(table_key)
     resident = _resident_rows(context, scan)
@@ -84,7 +84,7 @@ def scan_columns(context: Context, scan: NodeScan, names: tuple[str, ...]) -> li
 
     Where the store applies all filters, what it yields is the answer.
     """
-    table_key = node_key(scan.type_name)
+    table_key = TableKey.node(scan.type_name)
     row_ids = _resident_rows(context, scan)
     if row_ids is None:
         split = split_filters(scan.filters, context.bindings)
@@ -109,7 +109,7 @@ def _resident_rows(context: Context, scan: NodeScan) -> RowIds | None:
         lookup = _text_lookup(predicate, context.bindings)
         if lookup is None:
             continue
-        table_key = node_key(scan.type_name)
+        table_key = TableKey.node(scan.type_name)
         found = context.residents.find(context.tables, table_key, *lookup)
         if found is not None:
             rest = tuple(other for other in predicates if other is not predicate)
@@ -147,7 +147,7 @@ def _text_matches(context: Context, table_key: str, texts: tuple[TextMatch, ...]
 def _scanned(
     context: Context, scan: NodeScan, split: SplitFilters, prefetch: tuple[str, ...]
 ) -> RowIds:
-    table_key = node_key(scan.type_name)
+    table_key = TableKey.node(scan.type_name)
     allowed = _text_matches(context, table_key, split.texts)
     if allowed is not None and not len(allowed):
         return allowed
@@ -198,7 +198,7 @@ def passing(
     if not predicates or not len(row_ids):
         return row_ids
     if len(row_ids) * _SCAN_SHARE_MAX > context.tables.row_count(table_key):
-        scan = NodeScan(variable, table_key.partition(":")[2], predicates)
+        scan = NodeScan(variable, TableKey(table_key).type_name, predicates)
         return np.intersect1d(scan_nodes(context, scan), row_ids, assume_unique=True)
     rows = RowTable(len(row_ids), {variable: Entities(table_key, row_ids)})
     return row_ids[true_rows(context, rows, predicates)]

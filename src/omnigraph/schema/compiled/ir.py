@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final, Literal
 
-from omnigraph.names import TypeKind
+from omnigraph.names import TableKey, TypeKind
 from omnigraph.schema.catalog import Cardinality, Note, Number
 from omnigraph.schema.compiled.jsonform import (
     JsonObject,
@@ -359,7 +359,7 @@ class SchemaIR:
     def table_identities(self) -> tuple[TableIdentity, ...]:
         """What the live registrations of the manifest must be."""
         return tuple(
-            TableIdentity(table_key(t.kind, t.name), t.type_id, t.table_incarnation_id)
+            TableIdentity(TableKey.of(t.kind, t.name), t.type_id, t.table_incarnation_id)
             for t in self.tables
         )
 
@@ -374,15 +374,6 @@ class SchemaIR:
         if kind == "interface":
             return self.interfaces
         return self.nodes if kind == "node" else self.edges
-
-
-def table_key(kind: TypeKind, name: str) -> str:
-    """Name a dataset as the manifest does.
-
-    >>> table_key("node", "Station")
-    'node:Station'
-    """
-    return f"{kind}:{name}"
 
 
 def _field_json(field: IrField) -> JsonObject:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.names import TYPE_KINDS, TypeKind
-from omnigraph.schema.compiled.ir import IrEdge, IrNode, IrType, SchemaIR, table_key
+from omnigraph.names import TYPE_KINDS, TableKey, TypeKind
+from omnigraph.schema.compiled.ir import IrEdge, IrNode, IrType, SchemaIR
 from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.schema.migration.constraints import constraint_steps
 from omnigraph.schema.migration.properties import PropertyPlanner
@@ -129,7 +129,7 @@ class _Planner:
             old = known.get(new.type_id)
             if old is None:
                 rows = None if self.row_counts is None else 0
-                price = _TypePrice(kind, table_key(kind, new.name), rows)("metadata")
+                price = _TypePrice(kind, TableKey.of(kind, new.name), rows)("metadata")
                 yield AddType(price, kind, new.name, new)
             else:
                 yield from self._changed_type(old, new)
@@ -138,7 +138,7 @@ class _Planner:
                 yield DropType(self._price(old)("destructive"), kind, old.name, self.mode)
 
     def _price(self, accepted: IrType) -> _TypePrice:
-        key = table_key(accepted.kind, accepted.name)
+        key = TableKey.of(accepted.kind, accepted.name)
         return _TypePrice(accepted.kind, key, (self.row_counts or {}).get(key))
 
     def _changed_type(self, old: IrType, new: IrType) -> Iterator[Step]:

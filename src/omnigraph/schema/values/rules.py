@@ -21,13 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.schema.catalog import CheckRule, EdgeType, NodeType, Number, RangeRule
+from omnigraph.schema.catalog import CheckRule, EntityType, NodeType, Number, RangeRule
 from omnigraph.schema.values import codes
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog, Mask, RowErrors, cut, first_errors
 
 
-def check_rules(owner: NodeType | EdgeType, columns: Mapping[str, pa.Array]) -> RowErrors:
+def check_rules(owner: EntityType, columns: Mapping[str, pa.Array]) -> RowErrors:
     """Check all value rules of a type over typed columns; a row keeps its first violation.
 
     Properties without a column are not checked. The order is: enums by property name, then

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
-from omnigraph.search.cache import BoundedCache, SingleFlight, published_version
+from omnigraph.search.cache import BoundedCache, SingleFlight
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.build import TopologyHandles, build_topology
 from omnigraph.search.topology.extend import extend_topology
@@ -125,7 +126,7 @@ class Topologies:
 
     def _state_of(self, snapshot: Snapshot, table_key: str) -> TableState:
         entry = snapshot.entry(table_key)
-        key = published_version(entry)
+        key = entry.at
         state = self._states.get(key)
         if state is None:
             state = TableState.of(snapshot.open(table_key))
@@ -134,4 +135,4 @@ class Topologies:
 
 
 def _table_keys(edge: EdgeType) -> tuple[str, str, str]:
-    return edge.table_key, f"node:{edge.from_type}", f"node:{edge.to_type}"
+    return edge.table_key, TableKey.node(edge.from_type), TableKey.node(edge.to_type)

@@ -159,7 +159,7 @@ class TableStage:
         fragments = self._new_fragments(staged, leaving)
         inserted = sum(fragment.rows for fragment in fragments)
         if self._mode is WriteMode.OVERWRITE:
-            schema = staged.owner.arrow_schema
+            schema = staged.entity_type.arrow_schema
             over = self._datasets.stage_overwrite(base.base, schema, fragments=fragments)
             return StagedTable(TableWrite(key, (over,), inserted, base), inserted)
         if not inserted and not matched.updated:
@@ -201,8 +201,8 @@ class TableStage:
         lost = np.zeros(len(counts), np.int64)
         for path in leaving:
             rows = self._run.dropped_rows([path])
-            owners = np.searchsorted(np.cumsum(counts), rows, side="right")
-            lost += np.bincount(owners, minlength=len(counts))
+            entity_types = np.searchsorted(np.cumsum(counts), rows, side="right")
+            lost += np.bincount(entity_types, minlength=len(counts))
         return lost
 
     def _rewrites(

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
-from omnigraph.spark.load.plan import FileTask, LinesSplit, Owner, ParquetSplit
+from omnigraph.spark.load.plan import FileTask, LinesSplit, ParquetSplit
 from omnigraph.spark.load.tasks import open_input
 from omnigraph.write.load.input.source import InputUnreadableError, files_of
 from omnigraph.write.load.input.tables import column_problems
@@ -31,7 +31,7 @@ from omnigraph.write.rules.violations import Violation
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.schema import Catalog
+    from omnigraph.schema import Catalog, EntityType
 
 ROWS_PER_TASK_MAX: Final = 1_000_000
 ROWS_PER_TASK_MIN: Final = 100_000
@@ -148,15 +148,15 @@ def plan_tables(
     """
     planning = _Planning(spark, parallelism, order_by)
     for name, source in sorted(tables.items()):
-        owner = _owner(name, catalog)
-        if owner is None:
+        entity_type = _entity_type(name, catalog)
+        if entity_type is None:
             planning.problems.append(_unknown_type(name, catalog))
         else:
-            planning.add(owner, source)
+            planning.add(entity_type, source)
     return planning.finish()
 
 
-def _owner(name: str, catalog: Catalog) -> Owner | None:
+def _entity_type(name: str, catalog: Catalog) -> EntityType | None:
     kind, _, plain = name.rpartition(":")
     if kind != "edge" and plain in catalog.node_types:
         return catalog.node_types[plain]
@@ -192,31 +192,31 @@ class _Planning:
             named=frozenset(self.named),
         )
 
-    def add(self, owner: Owner, source: Any) -> None:
-        self.named.add(owner.table_key)
-        target = self.nodes if owner.table_key.startswith("node:") else self.edges
+    def add(self, entity_type: EntityType, source: Any) -> None:
+        self.named.add(entity_type.table_key)
+        target = self.nodes if entity_type.table_key.startswith("node:") else self.edges
         if isinstance(source, Mapping):
-            spec = _checked_spec(owner, source)
+            spec = _checked_spec(entity_type, source)
         elif isinstance(source, str | os.PathLike):
             spec = {"path": os.fspath(source)}
         elif isinstance(source, list | tuple):
             spec = {"path": [os.fspath(path) for path in source]}
         else:
-            target.append(self._frame(owner, _frame(source, self.spark)))
+            target.append(self._frame(entity_type, _frame(source, self.spark)))
             return
         if _is_plain_parquet(spec):
-            target.extend(self._parquet(owner, spec["path"]))
+            target.extend(self._parquet(entity_type, spec["path"]))
         else:
-            target.append(self._frame(owner, _read(owner, spec, self.spark)))
+            target.append(self._frame(entity_type, _read(entity_type, spec, self.spark)))
 
-    def _frame(self, owner: Owner, frame: DataFrame) -> FrameSource:
+    def _frame(self, entity_type: EntityType, frame: DataFrame) -> FrameSource:
         self.frames += 1
         if self.order_by:
             frame = frame.orderBy(*self.order_by)
-        return FrameSource(owner.table_key, frame, self.frames * PARTITIONS_MAX)
+        return FrameSource(entity_type.table_key, frame, self.frames * PARTITIONS_MAX)
 
-    def _parquet(self, owner: Owner, path: str | list[str]) -> Iterator[FileTask]:
-        groups = list(self._row_groups(owner, path))
+    def _parquet(self, entity_type: EntityType, path: str | list[str]) -> Iterator[FileTask]:
+        groups = list(self._row_groups(entity_type, path))
         total = sum(rows for *_, rows in groups)
         per_task = max(-(-total // self.parallelism), ROWS_PER_TASK_MIN)
         per_task = min(per_task, ROWS_PER_TASK_MAX)
@@ -224,13 +224,13 @@ class _Planning:
         for group in groups:
             waiting.append(group)
             if sum(rows for *_, rows in waiting) >= per_task:
-                yield _parquet_task(owner, waiting)
+                yield _parquet_task(entity_type, waiting)
                 waiting = []
         if waiting:
-            yield _parquet_task(owner, waiting)
+            yield _parquet_task(entity_type, waiting)
 
     def _row_groups(
-        self, owner: Owner, path: str | list[str]
+        self, entity_type: EntityType, path: str | list[str]
     ) -> Iterator[tuple[int, str, int, int, int]]:
         paths = [path] if isinstance(path, str) else path
         for file in (file for one in paths for file in expand(one, (".parquet",))):
@@ -241,7 +241,7 @@ class _Planning:
             except (OSError, pa.ArrowInvalid) as error:
                 reason = f"cannot be read as parquet: {error}"
                 raise InputUnreadableError(file, reason) from error
-            problems = column_problems(owner, names)
+            problems = column_problems(entity_type, names)
             if problems:
                 self.problems += problems
                 return
@@ -255,7 +255,9 @@ class _Planning:
                 first += group.num_rows
 
 
-def _parquet_task(owner: Owner, groups: Sequence[tuple[int, str, int, int, int]]) -> FileTask:
+def _parquet_task(
+    entity_type: EntityType, groups: Sequence[tuple[int, str, int, int, int]]
+) -> FileTask:
     by_file: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
     for source, path, number, first, rows in groups:
         by_file.setdefault((source, path), []).append((number, first, rows))
@@ -269,7 +271,7 @@ def _parquet_task(owner: Owner, groups: Sequence[tuple[int, str, int, int, int]]
         )
         for (source, path), own in by_file.items()
     )
-    return FileTask(splits, owner.table_key)
+    return FileTask(splits, entity_type.table_key)
 
 
 def expand(path: str, suffixes: Sequence[str]) -> list[str]:
@@ -290,16 +292,16 @@ def expand(path: str, suffixes: Sequence[str]) -> list[str]:
 # -- DataFrames -----------------------------------------------------------------------------------
 
 
-def _checked_spec(owner: Owner, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_spec(entity_type: EntityType, spec: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(spec) - _SPEC_KEYS)
     if unknown:
         near = nearest_name(unknown[0], _SPEC_KEYS)
         hint = (
             f"; did you mean '{near}'?" if near else f": expected {', '.join(sorted(_SPEC_KEYS))}"
         )
-        raise SourceSpecError(owner.name, f"unknown entry '{unknown[0]}'{hint}")
+        raise SourceSpecError(entity_type.name, f"unknown entry '{unknown[0]}'{hint}")
     if ("path" in spec) == ("table" in spec):
-        raise SourceSpecError(owner.name, "expected one of 'path' and 'table'")
+        raise SourceSpecError(entity_type.name, "expected one of 'path' and 'table'")
     return dict(spec)
 
 
@@ -340,7 +342,7 @@ def _frame(source: Any, spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(source)
 
 
-def _read(owner: Owner, spec: Mapping[str, Any], spark: SparkSession) -> DataFrame:
+def _read(entity_type: EntityType, spec: Mapping[str, Any], spark: SparkSession) -> DataFrame:
     if "table" in spec:
         frame = spark.table(str(spec["table"]))
     else:
@@ -352,11 +354,13 @@ def _read(owner: Owner, spec: Mapping[str, Any], spark: SparkSession) -> DataFra
     expressions |= {end: spec[end] for end in ("src", "dst") if spec.get(end)}
     if not expressions:
         return frame
-    known = {*owner.properties, "id", "src", "dst", "from", "to"}
+    known = {*entity_type.properties, "id", "src", "dst", "from", "to"}
     for name in expressions:
         if name not in known:
             near = nearest_name(name, known)
             hint = f"; did you mean '{near}'?" if near else ""
-            raise SourceSpecError(owner.name, f"'map' names the unknown property '{name}'{hint}")
+            raise SourceSpecError(
+                entity_type.name, f"'map' names the unknown property '{name}'{hint}"
+            )
     quoted = [f"{expression} AS `{name}`" for name, expression in expressions.items()]
     return frame.selectExpr(*quoted)

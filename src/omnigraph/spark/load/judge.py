@@ -71,10 +71,10 @@ def loaded_types(
     found = {}
     for key, staged in types.items():
         destination = Destination(
-            bases, snapshot.entry(key), staged.owner.arrow_schema, is_overwrite
+            bases, snapshot.entry(key), staged.entity_type.arrow_schema, is_overwrite
         )
         loaded = LoadedType(
-            staged.owner, destination, hasher, room, may_stream=False, is_merge=False
+            staged.entity_type, destination, hasher, room, may_stream=False, is_merge=False
         )
         if staged.rows:
             rows = views.rows(staged).fragment_ids
@@ -86,9 +86,9 @@ def loaded_types(
 
 def _fill(loaded: LoadedType, staged: StagedType, places: InputPlaces) -> None:
     """Read the columns that rules look at; all rows are staged in one way."""
-    owner = staged.owner
-    ends = ("src", "dst") if isinstance(owner, EdgeType) else ()
-    members = (name for members in tuple_members(owner) for name in members)
+    entity_type = staged.entity_type
+    ends = ("src", "dst") if isinstance(entity_type, EdgeType) else ()
+    members = (name for members in tuple_members(entity_type) for name in members)
     columns = tuple(dict.fromkeys(("id", *ends, *members)))
     start = 0
     for batch in loaded.fresh.batches(columns):

@@ -143,9 +143,9 @@ class KeySet:
             yield self.parts[0], None
             return
         bounds = np.array([within.first for within in ranges(len(self.parts))], np.uint64)
-        owners = np.searchsorted(bounds, hashes, side="right") - 1
+        entity_types = np.searchsorted(bounds, hashes, side="right") - 1
         for number, part in enumerate(self.parts):
-            yield part, np.flatnonzero(owners == number)
+            yield part, np.flatnonzero(entity_types == number)
 
 
 class _Part:

@@ -21,7 +21,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.schema import NodeType
+from omnigraph.names import TableKey
+from omnigraph.schema import EntityType, NodeType
 from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load.plan import LoadContext
 from omnigraph.spark.load.run import DRIVER_ROWS_MAX, LoadRun
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from omnigraph.schema import Catalog
     from omnigraph.spark.jobs import JobRunner
     from omnigraph.spark.load.inputs import LoadPlan
-    from omnigraph.spark.load.plan import Owner
     from omnigraph.spark.load.stored_tasks import EndsTask
     from omnigraph.write.commit.committer import Committer
     from omnigraph.write.embed.row_embedder import RowEmbedder
@@ -142,32 +142,39 @@ class SparkLoader(Loader):
 
     def _context(self, load: PreparedLoad, plan: LoadPlan, snapshot: Snapshot) -> LoadContext:
         catalog = load.catalog
-        owners: list[Owner] = [*catalog.node_types.values(), *catalog.edge_types.values()]
-        written = [owner for owner in owners if plan.lines or owner.table_key in plan.named]
+        entity_types: list[EntityType] = [
+            *catalog.node_types.values(),
+            *catalog.edge_types.values(),
+        ]
+        written = [
+            entity_type
+            for entity_type in entity_types
+            if plan.lines or entity_type.table_key in plan.named
+        ]
         edges = [edge for edge in catalog.edge_types.values() if edge in written]
         return LoadContext(
             files=self._files,
             scheme=HashScheme(self._seed(), self._tuning.hash_bits),
             catalog=catalog,
             bases={
-                owner.table_key: load.bases.of(snapshot.entry(owner.table_key)).base
-                for owner in written
+                entity_type.table_key: load.bases.of(snapshot.entry(entity_type.table_key)).base
+                for entity_type in written
             },
             conversion=load.options.conversion,
             replaces=load.options.mode is WriteMode.OVERWRITE,
             external_blob_bases=load.options.external_blob_bases,
             keeps_rejected=load.options.on_error is OnError.QUARANTINE,
-            ends=frozenset(f"node:{name}" for edge in edges for _, name in edge_ends(edge)),
+            ends=frozenset(TableKey.node(name) for edge in edges for _, name in edge_ends(edge)),
             embed=self._embed_order(written, snapshot),
         )
 
-    def _embed_order(self, written: Sequence[Owner], snapshot: Snapshot) -> EmbedOrder | None:
+    def _embed_order(self, written: Sequence[EntityType], snapshot: Snapshot) -> EmbedOrder | None:
         if self._embedder is None:
             return None
         keys = [
-            owner.table_key
-            for owner in written
-            if isinstance(owner, NodeType) and owner.embed_sources
+            entity_type.table_key
+            for entity_type in written
+            if isinstance(entity_type, NodeType) and entity_type.embed_sources
         ]
         return order_for(self._embedder, {key: snapshot.entry(key) for key in keys})
 

@@ -34,10 +34,10 @@ class InputPlaces:
     def of(self, positions: Positions) -> Positions:
         """Tell positions as a reader of whole inputs would."""
         moved = positions.copy()
-        owners = positions >> _NUMBER_BITS
-        for source in np.unique(owners).tolist():
+        entity_types = positions >> _NUMBER_BITS
+        for source in np.unique(entity_types).tolist():
             number, before = self.sources[source]
-            moved[owners == source] += position_in(number, before) - position_in(source, 0)
+            moved[entity_types == source] += position_in(number, before) - position_in(source, 0)
         return moved
 
     def of_violation(self, violation: Violation) -> Violation:

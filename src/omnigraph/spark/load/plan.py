@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.names import TableKey
+from omnigraph.schema import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load.key_set import KeySet
@@ -24,7 +25,6 @@ from omnigraph.write.embed.tasks import EmbedOrder
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.rules.violations import ViolationLog
 
-Owner: TypeAlias = NodeType | EdgeType
 Positions: TypeAlias = npt.NDArray[np.int64]
 
 FRAME_SOURCE: Final = 1 << 22
@@ -87,27 +87,27 @@ class LoadContext:
     embed: EmbedOrder | None = None
     """Which vectors tasks make, if any."""
 
-    def owner(self, table_key: str) -> Owner:
+    def entity_type(self, table_key: str) -> EntityType:
         """Return the type of a table."""
-        kind, _, name = table_key.partition(":")
-        types: Mapping[str, Owner] = (
+        kind, name = TableKey(table_key).parts
+        types: Mapping[str, EntityType] = (
             self.catalog.node_types if kind == "node" else self.catalog.edge_types
         )
         return types[name]
 
 
-def unique_runs(owner: Owner) -> dict[str, tuple[str, ...]]:
+def unique_runs(entity_type: EntityType) -> dict[str, tuple[str, ...]]:
     """Name the tuples that rows must not share, without the key, whose tuple is the id."""
-    key = owner.key if isinstance(owner, NodeType) else ()
-    others = [members for members in unique_tuples(owner) if members != key]
+    key = entity_type.key if isinstance(entity_type, NodeType) else ()
+    others = [members for members in unique_tuples(entity_type) if members != key]
     return {f"unique-{number}": members for number, members in enumerate(others)}
 
 
-def has_cardinality(owner: Owner) -> bool:
+def has_cardinality(entity_type: EntityType) -> bool:
     """Whether edges of a type are counted."""
-    if not isinstance(owner, EdgeType):
+    if not isinstance(entity_type, EdgeType):
         return False
-    return owner.cardinality.min > 0 or owner.cardinality.max is not None
+    return entity_type.cardinality.min > 0 or entity_type.cardinality.max is not None
 
 
 @dataclass(frozen=True)

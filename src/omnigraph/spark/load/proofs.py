@@ -22,10 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.names import TableKey
+from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.spark.load.hash_runs import common, counted, hash_ranges, repeated
 from omnigraph.spark.load.key_set import KeySet, sorted_run
-from omnigraph.spark.load.plan import CARDINALITY, ID, Owner, has_cardinality, unique_runs
+from omnigraph.spark.load.plan import CARDINALITY, ID, has_cardinality, unique_runs
 from omnigraph.spark.load.run import LoadRun, StagedLoad, stored_slices
 from omnigraph.spark.load.stored_tasks import EndsTask, FoundTask, count_found, count_missing_ends
 from omnigraph.write.load.check.hashing import is_among
@@ -91,7 +92,7 @@ class Proofs:
 
     def _repeated(self) -> Iterator[Doubt]:
         for staged in self._types.values():
-            kinds = [*unique_runs(staged.owner)]
+            kinds = [*unique_runs(staged.entity_type)]
             if not staged.ids_are_new:
                 kinds.append(ID)
             for kind in kinds:
@@ -120,10 +121,10 @@ class Proofs:
     def _stored_kinds(self, staged: StagedType) -> dict[str, tuple[str, ...]]:
         if not self._snapshot.entry(staged.table_key).row_count or not staged.rows:
             return {}
-        kinds = unique_runs(staged.owner)
+        kinds = unique_runs(staged.entity_type)
         if self._mode is WriteMode.APPEND and not staged.ids_are_new and not _has_few(staged):
             kinds[ID] = ("id",)
-        if has_cardinality(staged.owner):
+        if has_cardinality(staged.entity_type):
             kinds[CARDINALITY] = ("src",)
         return kinds
 
@@ -154,10 +155,10 @@ class Proofs:
     def _ends(self) -> Iterator[Doubt]:
         later: dict[str, StagedType] = {}
         for key, staged in self._types.items():
-            if not isinstance(staged.owner, EdgeType):
+            if not isinstance(staged.entity_type, EdgeType):
                 continue
-            self._rest_on_ends(staged.owner)
-            if not self._were_probed(staged.owner):
+            self._rest_on_ends(staged.entity_type)
+            if not self._were_probed(staged.entity_type):
                 later[key] = staged
             elif any(part.missing.total for part in staged.parts):
                 yield Doubt(key, "endpoint")
@@ -165,7 +166,7 @@ class Proofs:
 
     def _were_probed(self, edge: EdgeType) -> bool:
         """Whether tasks have looked up all ends, among nodes that are still the same."""
-        keys = [f"node:{name}" for _, name in edge_ends(edge)]
+        keys = [TableKey.node(name) for _, name in edge_ends(edge)]
         return all(
             key in self._load.context.sets
             and self._snapshot.entry(key) == self._staged_on.entry(key)
@@ -173,14 +174,14 @@ class Proofs:
         )
 
     def _rest_on_ends(self, edge: EdgeType) -> None:
-        self.reads |= {f"node:{name}" for _, name in edge_ends(edge)} - self._types.keys()
+        self.reads |= {TableKey.node(name) for _, name in edge_ends(edge)} - self._types.keys()
 
     def _ends_in_fragments(self, types: Mapping[str, StagedType]) -> Iterator[Doubt]:
         """Look up the ends of edges that were staged before the nodes were known."""
         node_keys = {
-            f"node:{name}": None
+            TableKey.node(name): None
             for staged in types.values()
-            for _, name in edge_ends(_edge(staged.owner))
+            for _, name in edge_ends(_edge(staged.entity_type))
         }
         rows = sum(staged.rows for staged in types.values())
         if self._run.has_few_ends(rows, self._load, self._snapshot, node_keys):
@@ -188,7 +189,7 @@ class Proofs:
             return
         sets = self._run.node_sets(self._load, self._snapshot, list(node_keys))
         tasks = [
-            EndsTask(own, _ends_with_sets(_edge(staged.owner), sets))
+            EndsTask(own, _ends_with_sets(_edge(staged.entity_type), sets))
             for staged in types.values()
             for own in self._views.slices(staged)
         ]
@@ -214,7 +215,9 @@ class Proofs:
         columns = []
         for staged in types.values():
             names = [
-                end for end, name in edge_ends(_edge(staged.owner)) if f"node:{name}" == node_key
+                end
+                for end, name in edge_ends(_edge(staged.entity_type))
+                if TableKey.node(name) == node_key
             ]
             if names and staged.rows:
                 found = self._views.read(staged, tuple(names))
@@ -242,9 +245,9 @@ class Proofs:
         rows = 0
         for edge in catalog.edge_types.values():
             ends = {
-                end: f"node:{name}"
+                end: TableKey.node(name)
                 for end, name in edge_ends(edge)
-                if f"node:{name}" in self._types and edge.table_key not in self._types
+                if TableKey.node(name) in self._types and edge.table_key not in self._types
             }
             if not ends:
                 continue
@@ -262,7 +265,7 @@ class Proofs:
             if (
                 number
                 and self._cascades
-                and not _edge(self._load.context.owner(key)).cardinality.min
+                and not _edge(self._load.context.entity_type(key)).cardinality.min
             ):
                 self.orphaned.setdefault(key, []).append(task)
             elif number:
@@ -272,10 +275,10 @@ class Proofs:
 
     def _cardinalities(self, stored: Mapping[str, Mapping[str, list[str]]]) -> Iterator[Doubt]:
         for key, staged in self._types.items():
-            if has_cardinality(staged.owner) and staged.rows:
+            if has_cardinality(staged.entity_type) and staged.rows:
                 paths = stored.get(key, {}).get(CARDINALITY, [])
                 others = [self._files.read(path) for path in paths]
-                if not self._is_counted_well(_edge(staged.owner), staged, others):
+                if not self._is_counted_well(_edge(staged.entity_type), staged, others):
                     yield Doubt(key, CARDINALITY)
 
     def _is_counted_well(self, edge: EdgeType, staged: StagedType, others: list[pa.Table]) -> bool:
@@ -300,7 +303,7 @@ class Proofs:
         return True
 
     def _sources_collide(self, edge: EdgeType) -> bool:
-        key = f"node:{edge.from_type}"
+        key = TableKey.node(edge.from_type)
         known = self._run.node_sets(self._load, self._snapshot, [key])[key]
         return any(len(shared) for shared in known.shared_hashes())
 
@@ -318,11 +321,11 @@ def _spread(sources: np.ndarray, found: tuple[np.ndarray, np.ndarray]) -> np.nda
     return spread
 
 
-def _edge(owner: Owner) -> EdgeType:
-    if isinstance(owner, NodeType):
-        raise TypeError(f"{owner.name} is no edge type")
-    return owner
+def _edge(entity_type: EntityType) -> EdgeType:
+    if isinstance(entity_type, NodeType):
+        raise TypeError(f"{entity_type.name} is no edge type")
+    return entity_type
 
 
 def _ends_with_sets(edge: EdgeType, sets: Mapping[str, KeySet]) -> dict[str, KeySet]:
-    return {end: sets[f"node:{name}"] for end, name in edge_ends(edge)}
+    return {end: sets[TableKey.node(name)] for end, name in edge_ends(edge)}

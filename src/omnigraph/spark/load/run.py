@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from omnigraph.engine import EngineDeclinedError
+from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.spark.load.hash_runs import HASHES_MAX
 from omnigraph.spark.load.inputs import FrameSource, LoadPlan
@@ -76,7 +77,7 @@ class StagedLoad:
 
     def types(self) -> dict[str, StagedType]:
         """Return what was staged, by table."""
-        found = (self.staged.of(self.context.owner(key)) for key in self.staged.parts)
+        found = (self.staged.of(self.context.entity_type(key)) for key in self.staged.parts)
         return {staged.table_key: staged for staged in found if staged is not None}
 
 
@@ -143,7 +144,7 @@ class LoadRun:
         """Whether looking for the ends of so many edges costs less than a set of all nodes."""
         if edges is None or self._mode is WriteMode.OVERWRITE:
             return False
-        staged = [load.staged.of(load.context.owner(key)) for key in node_keys]
+        staged = [load.staged.of(load.context.entity_type(key)) for key in node_keys]
         here = edges + sum(found.rows for found in staged if found is not None)
         stored = sum(snapshot.entry(key).row_count for key in node_keys)
         return here < min(self._driver_rows_max, stored)
@@ -151,9 +152,9 @@ class LoadRun:
     def _ends_of(self, edge_keys: Iterable[str]) -> list[str]:
         found: dict[str, None] = {}
         for key in edge_keys:
-            owner = self._context.owner(key)
-            if isinstance(owner, EdgeType):
-                found |= {f"node:{name}": None for _, name in edge_ends(owner)}
+            entity_type = self._context.entity_type(key)
+            if isinstance(entity_type, EdgeType):
+                found |= {TableKey.node(name): None for _, name in edge_ends(entity_type)}
         return list(found)
 
     def _stage(
@@ -163,13 +164,15 @@ class LoadRun:
         self._take(load, self._staged_files(load.context, stage, tasks))
         for source in sources:
             if isinstance(source, FrameSource):
-                owner = load.context.owner(source.table_key)
-                names = column_problems(owner, source.frame.columns)
+                entity_type = load.context.entity_type(source.table_key)
+                names = column_problems(entity_type, source.frame.columns)
                 if names:
                     load.problems.extend(names)
                     continue
                 rows = partial(stage_batches, load.context, source.table_key, source.source)
-                self._take(load, self._jobs.rows(f"{stage}: {owner.name}", source.frame, rows))
+                self._take(
+                    load, self._jobs.rows(f"{stage}: {entity_type.name}", source.frame, rows)
+                )
 
     def _staged_files(
         self, context: LoadContext, stage: str, tasks: Sequence[FileTask]
@@ -204,7 +207,7 @@ class LoadRun:
         )
         sets = {}
         for key in table_keys:
-            staged = load.staged.of(load.context.owner(key))
+            staged = load.staged.of(load.context.entity_type(key))
             runs: list[tuple[str, int | None]] = [
                 (path, None) for path in stored.get(key, {}).get(ID, ())
             ]
@@ -269,7 +272,7 @@ class LoadRun:
 
     def _known_runs(self, entry: Entry) -> dict[str, list[str]]:
         """Return the runs of a published version that exist already; it never changes."""
-        at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+        at = entry.at
         return self._runs_of_stored.setdefault(at, {})
 
     def dropped_rows(self, paths: Sequence[str]) -> Places:
@@ -315,7 +318,7 @@ def stored_slices(snapshot: Snapshot, table_key: str) -> list[Slice]:
     entry = snapshot.entry(table_key)
     if not entry.row_count:
         return []
-    at = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    at = entry.at
     return slices(table_key, at, snapshot.open(table_key))
 
 

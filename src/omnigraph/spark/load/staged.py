@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.spark.load.plan import ID, Owner, StagedPart
+from omnigraph.schema import EntityType
+from omnigraph.spark.load.plan import ID, StagedPart
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.write.stage.columns import concatenated, flat
 
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 class StagedType:
     """All parts of one type."""
 
-    owner: Owner
+    entity_type: EntityType
     files: SideFiles
     parts: tuple[StagedPart, ...]
 
     @property
     def table_key(self) -> str:
         """The table that the rows go to."""
-        return self.owner.table_key
+        return self.entity_type.table_key
 
     @property
     def records(self) -> int:
@@ -81,10 +82,10 @@ class StagedType:
 
     def positions(self, rows: Positions) -> Positions:
         """Return where rows came from."""
-        owners = np.searchsorted(self.first_rows, rows, side="right") - 1
+        entity_types = np.searchsorted(self.first_rows, rows, side="right") - 1
         found = np.zeros(len(rows), np.int64)
-        for number in np.unique(owners).tolist():
-            own = owners == number
+        for number in np.unique(entity_types).tolist():
+            own = entity_types == number
             found[own] = self.parts[number].positions.at(rows[own] - self.first_rows[number])
         return found
 
@@ -101,9 +102,11 @@ class StagedGraph:
         for part in parts:
             self.parts.setdefault(part.table_key, []).append(part)
 
-    def of(self, owner: Owner) -> StagedType | None:
+    def of(self, entity_type: EntityType) -> StagedType | None:
         """Return what was staged of a type, in the order of the input."""
-        parts = self.parts.get(owner.table_key)
+        parts = self.parts.get(entity_type.table_key)
         if parts is None:
             return None
-        return StagedType(owner, self.files, tuple(sorted(parts, key=lambda part: part.order)))
+        return StagedType(
+            entity_type, self.files, tuple(sorted(parts, key=lambda part: part.order))
+        )

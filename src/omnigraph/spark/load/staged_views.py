@@ -71,7 +71,7 @@ class StagedViews:
         base = self._bases[staged.table_key]
         fragments = [fragment for part in staged.parts for fragment in part.fragments]
         if self._replaces:
-            schema = staged.owner.arrow_schema
+            schema = staged.entity_type.arrow_schema
             transaction = self._datasets.stage_overwrite(base, schema, fragments=fragments)
         else:
             transaction = self._datasets.stage_append(base, fragments=fragments)

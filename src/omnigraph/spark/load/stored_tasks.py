@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.schema import EntityType
 from omnigraph.schema.values.blobs import blob_column
 from omnigraph.spark.load.key_set import HashRange, KeySet, merged, numbered, sorted_run
-from omnigraph.spark.load.plan import CARDINALITY, ID, LoadContext, Owner
+from omnigraph.spark.load.plan import CARDINALITY, ID, LoadContext
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.values import BLOB_STORAGE
@@ -252,9 +253,9 @@ class StagedRows:
     def addresses(self, rows: Places) -> np.ndarray:
         """Return the addresses of rows, given by number."""
         firsts = np.array(self.first_rows, np.int64)
-        owners = np.searchsorted(firsts, rows, side="right") - 1
-        numbers = np.array(self.fragment_ids, np.uint64)[owners]
-        return (numbers << np.uint64(_OFFSET_BITS)) | (rows - firsts[owners]).astype(np.uint64)
+        slices = np.searchsorted(firsts, rows, side="right") - 1
+        numbers = np.array(self.fragment_ids, np.uint64)[slices]
+        return (numbers << np.uint64(_OFFSET_BITS)) | (rows - firsts[slices]).astype(np.uint64)
 
 
 @dataclass(frozen=True)
@@ -288,9 +289,9 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
     rows, row_ids, addresses = _hits(context, task)
     if not len(rows):
         return MatchOutcome((), (), None, 0, 0)
-    owner = context.owner(task.stored.table_key)
-    staged = _staged_rows(context, owner, task.staged, rows)
-    name = owner.table_key.replace(":", "-")
+    entity_type = context.entity_type(task.stored.table_key)
+    staged = _staged_rows(context, entity_type, task.staged, rows)
+    name = entity_type.table_key.replace(":", "-")
     matched = context.files.write(f"matched-{name}", pa.table({"row": np.sort(rows)}))
     handle = task.stored.open(context)
     changed: list[pa.RecordBatch] = []
@@ -300,19 +301,19 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
         own = slice(start, start + batch.num_rows)
         start += batch.num_rows
         differs, columns = compared(
-            owner, handle, batch, row_ids=row_ids[own], addresses=addresses[own]
+            entity_type, handle, batch, row_ids=row_ids[own], addresses=addresses[own]
         )
         if differs.any():
             mask = pa.array(differs)
             removed.append(pa.array(addresses[own][differs]))
             kept = [column.filter(mask) for column in columns]
             ids = pa.array(row_ids[own][differs])
-            schema = owner.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
+            schema = entity_type.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
             changed.append(pa.RecordBatch.from_arrays([*kept, ids], schema=schema))
     if not changed:
         return MatchOutcome((), (), matched, 0, len(rows))
     datasets = task_store(context.files).datasets
-    base = context.bases[owner.table_key]
+    base = context.bases[entity_type.table_key]
     fragments = datasets.write_fragments(base, pa.Table.from_batches(changed), row_id_column=ROW_ID)
     deletions = datasets.write_deletions(base, pa.concat_arrays(removed))
     count = sum(batch.num_rows for batch in changed)
@@ -335,7 +336,9 @@ def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np
     return rows, ids, addresses
 
 
-def _staged_rows(context: LoadContext, owner: Owner, staged: StagedRows, rows: Places) -> pa.Table:
+def _staged_rows(
+    context: LoadContext, entity_type: EntityType, staged: StagedRows, rows: Places
+) -> pa.Table:
     """Read whole staged rows, in the order given."""
     order = np.argsort(rows)
     addresses = staged.addresses(rows[order])
@@ -346,39 +349,43 @@ def _staged_rows(context: LoadContext, owner: Owner, staged: StagedRows, rows: P
             addresses, [fragment << _OFFSET_BITS, (fragment + 1) << _OFFSET_BITS]
         )
         offsets = (addresses[low:high] & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        rows_of = Slice(owner.table_key, staged.at, (int(fragment),))
-        parts.append(_rows_at(context, owner, rows_of, offsets))
+        rows_of = Slice(entity_type.table_key, staged.at, (int(fragment),))
+        parts.append(_rows_at(context, entity_type, rows_of, offsets))
     together = pa.concat_tables(parts)
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return together.take(pa.array(back))
 
 
-def _rows_at(context: LoadContext, owner: Owner, rows: Slice, offsets: Places) -> pa.Table:
+def _rows_at(
+    context: LoadContext, entity_type: EntityType, rows: Slice, offsets: Places
+) -> pa.Table:
     """Read rows of one fragment that has no deletions, by ascending offset."""
     kept = []
     start = 0
-    for batch in whole_rows(context, owner, rows):
+    for batch in whole_rows(context, entity_type, rows):
         low, high = np.searchsorted(offsets, [start, start + batch.num_rows])
         if high > low:
             kept.append(batch.take(pa.array(offsets[low:high] - start)))
         start += batch.num_rows
-    return pa.Table.from_batches(kept, owner.arrow_schema)
+    return pa.Table.from_batches(kept, entity_type.arrow_schema)
 
 
-def whole_rows(context: LoadContext, owner: Owner, rows: Slice) -> Iterator[pa.RecordBatch]:
+def whole_rows(
+    context: LoadContext, entity_type: EntityType, rows: Slice
+) -> Iterator[pa.RecordBatch]:
     """Read all columns, in row order, in the form in which they are written."""
     request = ScanRequest(
-        columns=tuple(owner.arrow_schema.names),
+        columns=tuple(entity_type.arrow_schema.names),
         fragment_ids=rows.fragment_ids,
-        blobs_as_bytes=bool(owner.blob_properties),
+        blobs_as_bytes=bool(entity_type.blob_properties),
     )
     for batch in rows.open(context).scan(request):
         columns = [
-            _as_blobs(batch[name]) if name in owner.blob_properties else batch[name]
-            for name in owner.arrow_schema.names
+            _as_blobs(batch[name]) if name in entity_type.blob_properties else batch[name]
+            for name in entity_type.arrow_schema.names
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=owner.arrow_schema)
+        yield pa.RecordBatch.from_arrays(columns, schema=entity_type.arrow_schema)
 
 
 def _as_blobs(column: pa.Array) -> pa.Array:
@@ -405,13 +412,13 @@ def rewrite_staged(
 ) -> tuple[WrittenFragment, ...]:
     """Write the rows that stay; return their fragments, none if no row stays."""
     del number
-    owner = context.owner(task.rows.table_key)
+    entity_type = context.entity_type(task.rows.table_key)
     end = task.first_row + task.row_count
     leaving = dropped_rows(context, task.dropped, first=task.first_row, end=end)
 
     def staying() -> Iterator[pa.RecordBatch]:
         start = task.first_row
-        for batch in whole_rows(context, owner, task.rows):
+        for batch in whole_rows(context, entity_type, task.rows):
             low, high = np.searchsorted(leaving, [start, start + batch.num_rows])
             mask = np.ones(batch.num_rows, np.bool_)
             mask[leaving[low:high] - start] = False
@@ -427,9 +434,9 @@ def rewrite_staged(
         yield first
         yield from batches
 
-    reader = pa.RecordBatchReader.from_batches(owner.arrow_schema, everything())
+    reader = pa.RecordBatchReader.from_batches(entity_type.arrow_schema, everything())
     return task_store(context.files).datasets.write_fragments(
-        context.bases[owner.table_key],
+        context.bases[entity_type.table_key],
         reader,
-        replacing_schema=owner.arrow_schema if context.replaces else None,
+        replacing_schema=entity_type.arrow_schema if context.replaces else None,
     )

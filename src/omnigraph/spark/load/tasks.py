@@ -21,7 +21,8 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from omnigraph.clock import SystemClock
-from omnigraph.schema import EdgeType
+from omnigraph.names import TableKey
+from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.load.key_set import sorted_run
 from omnigraph.spark.load.plan import (
@@ -32,7 +33,6 @@ from omnigraph.spark.load.plan import (
     FileTask,
     LinesSplit,
     LoadContext,
-    Owner,
     ParquetSplit,
     Split,
     StagedPart,
@@ -71,7 +71,7 @@ def stage_files(context: LoadContext, task: FileTask, number: int) -> TaskOutcom
     try:
         if task.table_key is None:
             return _stage_lines(context, task, number)
-        return _stage_parquet(context, context.owner(task.table_key), task, number)
+        return _stage_parquet(context, context.entity_type(task.table_key), task, number)
     except _UnreadableError as error:
         return TaskOutcome((), ViolationLog(), unreadable=(error.path, error.reason))
     except VectorsFailedError as failed:
@@ -86,15 +86,15 @@ def stage_batches(
     number: int,
 ) -> TaskOutcome:
     """Stage the rows that Spark hands over; they have no numbers that mean anything outside."""
-    owner = context.owner(table_key)
+    entity_type = context.entity_type(table_key)
 
     def columns() -> Iterator[ColumnBatch]:
         row = position_in(FRAME_SOURCE + source + number, 1)
         for batch in _whole_batches(batches):
-            yield column_batch(owner, batch, row)
+            yield column_batch(entity_type, batch, row)
             row += batch.num_rows
 
-    stage = TypeStage(context, owner)
+    stage = TypeStage(context, entity_type)
     try:
         part = stage.write(columns(), number)
     except VectorsFailedError as failed:
@@ -128,22 +128,26 @@ def open_input(path: str) -> pa.NativeFile:
     return system.open_input_file(inside)
 
 
-def _stage_parquet(context: LoadContext, owner: Owner, task: FileTask, number: int) -> TaskOutcome:
-    stage = TypeStage(context, owner)
+def _stage_parquet(
+    context: LoadContext, entity_type: EntityType, task: FileTask, number: int
+) -> TaskOutcome:
+    stage = TypeStage(context, entity_type)
     batches = chain.from_iterable(
-        _parquet_batches(owner, split) for split in task.splits if isinstance(split, ParquetSplit)
+        _parquet_batches(entity_type, split)
+        for split in task.splits
+        if isinstance(split, ParquetSplit)
     )
     part = stage.write(batches, number)
     return _outcome(context, (part,), stage.rejects)
 
 
-def _parquet_batches(owner: Owner, split: ParquetSplit) -> Iterator[ColumnBatch]:
+def _parquet_batches(entity_type: EntityType, split: ParquetSplit) -> Iterator[ColumnBatch]:
     try:
         with pq.ParquetFile(open_input(split.path)) as file:
             for group, first in zip(split.groups, split.first_rows, strict=True):
                 row = position_in(split.source, first)
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group]):
-                    yield column_batch(owner, batch, row)
+                    yield column_batch(entity_type, batch, row)
                     row += batch.num_rows
     except (OSError, pa.ArrowInvalid) as error:
         raise _UnreadableError(split.path, error) from error
@@ -209,11 +213,11 @@ class Rejects:
         known = self._refused.setdefault(violation.position or 0, (record, []))
         known[1].append(violation)
 
-    def take(self, owner: Owner, batch: ColumnBatch, judged: JudgedRows) -> None:
+    def take(self, entity_type: EntityType, batch: ColumnBatch, judged: JudgedRows) -> None:
         """Take the bad rows of a batch."""
         self.log.absorb(judged.log)
         if judged.spellings is not None:
-            self.respelled.add(owner.table_key)
+            self.respelled.add(entity_type.table_key)
         rows = np.flatnonzero(judged.bad).tolist()
         self.bad_records += len(rows)
         if not self.keeps_records or not rows:
@@ -223,7 +227,7 @@ class Rejects:
             by_position.setdefault(violation.position or 0, []).append(violation)
         for row in rows:
             found = by_position[batch.positions[row].as_py()]
-            self.kept.append((owner.table_key, batch.record(row), found))
+            self.kept.append((entity_type.table_key, batch.record(row), found))
 
     def end_batch(self) -> None:
         """Settle the records that were refused since the last time."""
@@ -265,12 +269,12 @@ class _RecordSink:
         del name
         return 1
 
-    def add(self, owner: Owner, batch: ColumnBatch) -> None:
+    def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:
         """Take rows of one type."""
-        if owner.table_key not in self.waiting:
-            stage = TypeStage(self._context, owner, self.rejects)
-            self.waiting[owner.table_key] = (stage, [])
-        self.waiting[owner.table_key][1].append(batch)
+        if entity_type.table_key not in self.waiting:
+            stage = TypeStage(self._context, entity_type, self.rejects)
+            self.waiting[entity_type.table_key] = (stage, [])
+        self.waiting[entity_type.table_key][1].append(batch)
 
     def refuse(self, violation: Violation, record: object) -> None:
         """Take a record that is no row."""
@@ -318,15 +322,17 @@ def _rest_of_line(file: pa.NativeFile) -> bytes:
 class TypeStage:
     """Judges and writes the rows of one type in one task."""
 
-    def __init__(self, context: LoadContext, owner: Owner, rejects: Rejects | None = None) -> None:
+    def __init__(
+        self, context: LoadContext, entity_type: EntityType, rejects: Rejects | None = None
+    ) -> None:
         self.rejects = rejects or Rejects(keeps_records=context.keeps_rejected)
         self._context = context
-        self._owner = owner
+        self._entity_type = entity_type
         storage_options = context.files.settings.storage_options
         external = ExternalBlobs(context.external_blob_bases, storage_options)
-        self._vectors = stage_vectors(context, owner)
+        self._vectors = stage_vectors(context, entity_type)
         self._rules = RowRules(
-            owner,
+            entity_type,
             context.conversion,
             external,
             copies_external=not context.replaces,
@@ -343,15 +349,15 @@ class TypeStage:
         self._rows = 0
         self._hashes: dict[str, list[Hashes]] = {}
         self._valid: dict[str, list[Mask]] = {}
-        self._is_end = owner.table_key in context.ends
-        self._tuples = unique_runs(owner)
-        self._counts_sources = has_cardinality(owner)
+        self._is_end = entity_type.table_key in context.ends
+        self._tuples = unique_runs(entity_type)
+        self._counts_sources = has_cardinality(entity_type)
         self._ends = self._probed_ends()
 
     def _probed_ends(self) -> tuple[tuple[str, str], ...]:
-        if not isinstance(self._owner, EdgeType):
+        if not isinstance(self._entity_type, EdgeType):
             return ()
-        ends = [(end, f"node:{name}") for end, name in edge_ends(self._owner)]
+        ends = [(end, TableKey.node(name)) for end, name in edge_ends(self._entity_type)]
         return tuple((end, key) for end, key in ends if key in self._context.sets)
 
     def write(self, batches: Iterator[ColumnBatch], order: int) -> StagedPart:
@@ -360,16 +366,16 @@ class TypeStage:
         first = next(good, None)
         fragments: tuple[WrittenFragment, ...] = ()
         if first is not None:
-            schema = self._owner.arrow_schema
+            schema = self._entity_type.arrow_schema
             reader = pa.RecordBatchReader.from_batches(schema, chain([first], good))
             fragments = task_store(self._context.files).datasets.write_fragments(
-                self._context.bases[self._owner.table_key],
+                self._context.bases[self._entity_type.table_key],
                 reader,
                 replacing_schema=schema if self._context.replaces else None,
             )
         positions = [part.to_numpy() for part in self._positions]
         return StagedPart(
-            table_key=self._owner.table_key,
+            table_key=self._entity_type.table_key,
             order=order,
             records=self._records,
             fragments=fragments,
@@ -385,7 +391,7 @@ class TypeStage:
         judged = judge_rows(self._rules, batch, self._clock)
         if self._vectors is not None and judged.rows.num_rows:
             judged = replace(judged, rows=self._vectors.fill(judged.rows))
-        self.rejects.take(self._owner, batch, judged)
+        self.rejects.take(self._entity_type, batch, judged)
         self._ids_are_new &= judged.ids_are_new
         self._positions.append(judged.positions)
         if judged.rows.num_rows:
@@ -411,7 +417,7 @@ class TypeStage:
             self._hashes.setdefault(CARDINALITY, []).append(scheme.texts(rows["src"]))
 
     def _probe(self, rows: pa.RecordBatch, positions: pa.Array) -> None:
-        edge = self._owner
+        edge = self._entity_type
         if not isinstance(edge, EdgeType):
             return
         for end, node_key in self._ends:
@@ -440,7 +446,7 @@ class TypeStage:
                 rows = np.flatnonzero(np.concatenate(self._valid[name]))
                 order = rows[np.argsort(hashes[rows])]
                 run = pa.table({"hash": hashes[order], "row": order})
-            written[name] = files.write(f"{name}-{_safe(self._owner.table_key)}", run)
+            written[name] = files.write(f"{name}-{_safe(self._entity_type.table_key)}", run)
         return written
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.schema import NodeType
+from omnigraph.schema import EntityType, NodeType
 from omnigraph.spark.load.vector_cache import SharedVectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.errors import StorageError
@@ -21,7 +21,7 @@ from omnigraph.write.embed.row_embedder import EmbedNotes
 from omnigraph.write.embed.tasks import EmbedOrder
 
 if TYPE_CHECKING:
-    from omnigraph.spark.load.plan import LoadContext, Owner
+    from omnigraph.spark.load.plan import LoadContext
     from omnigraph.spark.load.side_files import SideFiles
 
 _NOTES: Final = pa.schema(
@@ -75,11 +75,15 @@ class StageVectors:
         return self._files.write("embedded", together)
 
 
-def stage_vectors(context: LoadContext, owner: Owner) -> StageVectors | None:
+def stage_vectors(context: LoadContext, entity_type: EntityType) -> StageVectors | None:
     """Return what fills the vectors of a type; None for types that have none to fill."""
-    if context.embed is None or not isinstance(owner, NodeType) or not owner.embed_sources:
+    if (
+        context.embed is None
+        or not isinstance(entity_type, NodeType)
+        or not entity_type.embed_sources
+    ):
         return None
-    return StageVectors(context, owner, context.embed)
+    return StageVectors(context, entity_type, context.embed)
 
 
 def _tables(notes: EmbedNotes) -> Iterator[pa.Table]:

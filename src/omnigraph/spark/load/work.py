@@ -111,19 +111,19 @@ class SparkWork:
             return
         content = self._context.files.read_bytes(path)
         for key, record, violations in decode_rejected(path, content):
-            owner = None if key is None else self._context.owner(key)
+            entity_type = None if key is None else self._context.entity_type(key)
             found = [
                 self._places.of_violation(violation).located(self._places.inputs)
                 for violation in violations
             ]
-            quarantine.add(owner, record, found)
+            quarantine.add(entity_type, record, found)
 
     def vector_notes(self) -> Iterator[EmbedNotes]:
         """Say which vectors the tasks have made, part by part."""
         for staged in self._staged.types().values():
             for part in staged.parts:
                 if part.embedded is not None:
-                    yield from notes_in(self._context.files, part.embedded, staged.owner.name)
+                    yield from notes_in(self._context.files, part.embedded, staged.entity_type.name)
 
     # -- judging ----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.names import check_actor, check_commit_texts
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.spark.source.options import (
     SourceOptionError,
@@ -130,8 +130,8 @@ def write_target(
     refuse_options(options, "a write", _READ_ONLY)
     check_actor(options["actor"])
     check_commit_texts(message=options["message"])
-    owner = find_type(open_pinned(pin), kind, name)
-    problems = [problem.message for problem in column_problems(owner, schema.fieldNames())]
+    entity_type = find_type(open_pinned(pin), kind, name)
+    problems = [problem.message for problem in column_problems(entity_type, schema.fieldNames())]
     if problems:
         raise SourceOptionError(kind, f"does not fit the frame: {'; '.join(problems)}")
     return WriteTarget(
@@ -140,7 +140,7 @@ def write_target(
         kind=kind,
         name=name,
         mode=_mode(options, overwrite=overwrite),
-        moments=_moments(owner, schema),
+        moments=_moments(entity_type, schema),
         actor_id=options["actor"],
         message=options["message"],
         commit_tag=options["commitTag"],
@@ -172,13 +172,13 @@ def _durability(options: SourceOptions) -> Durability:
     return "full"
 
 
-def _moments(owner: NodeType | EdgeType, schema: StructType) -> tuple[str, ...]:
+def _moments(entity_type: EntityType, schema: StructType) -> tuple[str, ...]:
     return tuple(
         field.name
         for field in schema.fields
         if field.dataType.typeName() in ("timestamp", "timestamp_ntz")
-        and field.name in owner.properties
-        and owner.properties[field.name].prop_type.scalar is Scalar.DATETIME
+        and field.name in entity_type.properties
+        and entity_type.properties[field.name].prop_type.scalar is Scalar.DATETIME
     )
 
 

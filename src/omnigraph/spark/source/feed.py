@@ -24,7 +24,7 @@ from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.snapshot import open_entry
-from omnigraph.names import nearest_name
+from omnigraph.names import TableKey, nearest_name
 from omnigraph.spark.change_rows import (
     CAUSE,
     ChangeSlice,
@@ -50,7 +50,7 @@ from omnigraph.store.records import DatasetVersion
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, GraphCommit, Snapshot
     from omnigraph.manifest.history import History
-    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.schema import EntityType
     from omnigraph.store.records import FragmentInfo
 
 EARLIEST: Final = "earliest"
@@ -82,20 +82,20 @@ def plan_feed(options: SourceOptions, pin: Pin) -> FeedScan:
     if subject is None:
         refuse_options(options, "readChangeFeed without `node` or `edge`", ("columns",))
         return FeedScan(pin, FeedFrame.of_all())
-    owner = find_type(snapshot, *subject)
-    frame = FeedFrame.of_type(owner, _columns(options, owner))
-    return FeedScan(pin, frame, subject, snapshot.entry(owner.table_key).location)
+    entity_type = find_type(snapshot, *subject)
+    frame = FeedFrame.of_type(entity_type, _columns(options, entity_type))
+    return FeedScan(pin, frame, subject, snapshot.entry(entity_type.table_key).location)
 
 
-def _columns(options: SourceOptions, owner: NodeType | EdgeType) -> tuple[str, ...]:
-    columns = column_names(options) or default_columns(owner)
-    known = owner.arrow_schema.names
+def _columns(options: SourceOptions, entity_type: EntityType) -> tuple[str, ...]:
+    columns = column_names(options) or default_columns(entity_type)
+    known = entity_type.arrow_schema.names
     taken = {field.name for field in CAUSE}
     for column in columns:
         if column not in known:
             near = nearest_name(column, known)
             hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
-            problem = f"names no column of `{owner.name}`: `{column}`; {hint}"
+            problem = f"names no column of `{entity_type.name}`: `{column}`; {hint}"
             raise SourceOptionError("columns", problem)
         if column in taken:
             problem = f"must leave out `{column}`: the change feed has a column of that name"
@@ -205,12 +205,14 @@ def snapshot_slices(
 ) -> Iterator[ChangeSlice]:
     """Yield everything that a snapshot holds, as inserts: what a stream begins with."""
     catalog = catalog_of(snapshot.schema)
-    owners: list[NodeType | EdgeType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
-    for owner in sorted(owners, key=lambda one: (one.table_key.startswith("edge:"), one.table_key)):
-        entry = snapshot.entries.get(owner.table_key)
+    entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+    for entity_type in sorted(
+        entity_types, key=lambda one: (TableKey(one.table_key).is_edge, one.table_key)
+    ):
+        entry = snapshot.entries.get(entity_type.table_key)
         if entry is not None and scan.takes(entry):
             fragments = open_entry(snapshot.datasets, entry).fragments()
-            yield from _inserts(_told(commit), owner, entry, fragments)
+            yield from _inserts(_told(commit), entity_type, entry, fragments)
 
 
 def _slices(scan: FeedScan, history: History, commit: GraphCommit) -> list[ChangeSlice]:
@@ -219,7 +221,7 @@ def _slices(scan: FeedScan, history: History, commit: GraphCommit) -> list[Chang
     before = history.snapshot_of_commit(commit.parent_commit_id)
     after = history.snapshot_of_commit(commit.graph_commit_id)
     pairs = list(changed_pairs(before, after, refuse_new_types=True))
-    pairs.sort(key=lambda pair: (pair.table_key.startswith("edge:"), pair.table_key))
+    pairs.sort(key=lambda pair: (TableKey(pair.table_key).is_edge, pair.table_key))
     return [
         one
         for pair in pairs
@@ -233,28 +235,28 @@ def _slices_of(
 ) -> Iterator[ChangeSlice]:
     differing = differing_fragments(*handles_of(pair, before, after))
     if pair.after is not None and differing.are_only_added:
-        yield from _inserts(commit, pair.owner, pair.after, differing.only_after)
+        yield from _inserts(commit, pair.entity_type, pair.after, differing.only_after)
         return
     versions = (_version(pair.before), _version(pair.after))
-    yield ChangeSlice(commit, pair.owner, *versions, differing.rows)
+    yield ChangeSlice(commit, pair.entity_type, *versions, differing.rows)
 
 
 def _inserts(
     commit: FeedCommit,
-    owner: NodeType | EdgeType,
+    entity_type: EntityType,
     entry: Entry,
     added: Sequence[FragmentInfo],
 ) -> Iterator[ChangeSlice]:
     rows_of = {one.fragment_id: one.rows for one in added if one.rows}
     for group in grouped_by_rows([one for one in added if one.rows]):
         rows = sum(rows_of[fragment_id] for fragment_id in group)
-        yield ChangeSlice(commit, owner, None, _version(entry), rows, group)
+        yield ChangeSlice(commit, entity_type, None, _version(entry), rows, group)
 
 
 def _version(entry: Entry | None) -> DatasetVersion | None:
     if entry is None:
         return None
-    return DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+    return entry.at
 
 
 def _told(commit: GraphCommit) -> FeedCommit:

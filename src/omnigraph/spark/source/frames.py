@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.manifest import Snapshot
-    from omnigraph.schema import EdgeType, NodeType
+    from omnigraph.schema import EdgeType, EntityType
     from omnigraph.store import StoreSettings
 FORMAT: Final = "omnigraph"
 
@@ -128,11 +128,13 @@ def _frame(
     if columns is not None:
         options["columns"] = ",".join(columns)
     root = pinned.settings.root.uri
-    owner = find_type(pinned.snapshot, kind, name)
+    entity_type = find_type(pinned.snapshot, kind, name)
     # Whatever is wrong is raised here with its own type; from a worker it would come as text.
-    table_scan(pinned.snapshot, owner, pinned.settings, read_options(options | {"path": root}))
+    table_scan(
+        pinned.snapshot, entity_type, pinned.settings, read_options(options | {"path": root})
+    )
     if where is not None:
-        compile_row_filter(where, owner)
+        compile_row_filter(where, entity_type)
         options["filter"] = where
     return spark.read.format(FORMAT).options(**options).load(root)
 
@@ -148,7 +150,7 @@ def _type_named(snapshot: Snapshot, name: str) -> tuple[str, str]:
 
 
 def _edge_type(snapshot: Snapshot, name: str) -> EdgeType:
-    found: NodeType | EdgeType = find_type(snapshot, "edge", name)
+    found: EntityType = find_type(snapshot, "edge", name)
     return catalog_of(snapshot.schema).edge_types[found.name]
 
 

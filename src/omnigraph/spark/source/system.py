@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from omnigraph.names import TableKey
 from omnigraph.spark.source.options import (
     SourceOptionError,
     SourceOptions,
@@ -137,8 +138,8 @@ def _datasets(pin: Pin) -> list[dict[str, Any]]:
     entries = sorted(open_pinned(pin).entries.items())
     return [
         {
-            "entity_kind": key.partition(":")[0],
-            "type_name": key.partition(":")[2],
+            "entity_kind": TableKey(key).kind,
+            "type_name": TableKey(key).type_name,
             "dataset_path": entry.location,
             "published_dataset_version": entry.table_version,
             "native_dataset_branch": entry.table_branch,

@@ -21,7 +21,7 @@ from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import TypeNotFoundError
 from omnigraph.names import nearest_name
 from omnigraph.query.row_filter import SourceError, compile_row_filter
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.spark.source.options import (
     SourceOptionError,
     SourceOptions,
@@ -33,7 +33,7 @@ from omnigraph.spark.source.scan import Pin, TablePlan, TableScan
 from omnigraph.spark.types import default_columns, entity_schema
 from omnigraph.store import StoreSettings
 from omnigraph.store.filters import filter_columns
-from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, FragmentInfo, ScanRequest
+from omnigraph.store.records import ROW_ADDRESS, FragmentInfo, ScanRequest
 from omnigraph.write.mutate.predicates import constant_condition
 
 if TYPE_CHECKING:
@@ -56,43 +56,43 @@ def plan_table(kind: str, name: str, pin: Pin, options: SourceOptions) -> TableP
     return TablePlan(scan, partitions(handle, scan, together))
 
 
-def find_type(snapshot: Snapshot, kind: str, name: str) -> NodeType | EdgeType:
+def find_type(snapshot: Snapshot, kind: str, name: str) -> EntityType:
     """Return a type of the snapshot's schema."""
     catalog = catalog_of(snapshot.schema)
     known = catalog.node_types if kind == "node" else catalog.edge_types
-    owner: NodeType | EdgeType | None = known.get(name)
-    if owner is None:
+    entity_type: EntityType | None = known.get(name)
+    if entity_type is None:
         near = nearest_name(name, known)
         hint = f"did you mean `{near}`?" if near else f"there are {', '.join(sorted(known))}"
         raise SourceOptionError(kind, f"names no {kind} type of this graph: `{name}`; {hint}")
-    if owner.table_key not in snapshot.entries:
-        raise TypeNotFoundError(owner.table_key, snapshot.manifest_version)
-    return owner
+    if entity_type.table_key not in snapshot.entries:
+        raise TypeNotFoundError(entity_type.table_key, snapshot.manifest_version)
+    return entity_type
 
 
 def table_scan(
-    snapshot: Snapshot, owner: NodeType | EdgeType, settings: StoreSettings, options: SourceOptions
+    snapshot: Snapshot, entity_type: EntityType, settings: StoreSettings, options: SourceOptions
 ) -> TableScan:
     """Check columns and filter, and return what tasks read."""
-    columns = column_names(options) or default_columns(owner)
-    known = owner.arrow_schema.names
+    columns = column_names(options) or default_columns(entity_type)
+    known = entity_type.arrow_schema.names
     for column in columns:
         if column not in known:
             near = nearest_name(column, known)
             hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
             raise SourceOptionError(
-                "columns", f"names no column of `{owner.name}`: `{column}`; {hint}"
+                "columns", f"names no column of `{entity_type.name}`: `{column}`; {hint}"
             )
     text = options["filter"]
-    entry = snapshot.entry(owner.table_key)
+    entry = snapshot.entry(entity_type.table_key)
     scan = TableScan(
         settings=settings,
-        at=DatasetVersion(entry.location, entry.table_branch, entry.table_version),
+        at=entry.at,
         columns=columns,
-        schema=entity_schema(owner, columns),
-        has_blobs=bool(set(columns) & set(owner.blob_properties)),
+        schema=entity_schema(entity_type, columns),
+        has_blobs=bool(set(columns) & set(entity_type.blob_properties)),
     )
-    return scan if text is None else _filtered(scan, _predicate(text, owner))
+    return scan if text is None else _filtered(scan, _predicate(text, entity_type))
 
 
 def _filtered(scan: TableScan, predicate: Predicate) -> TableScan:
@@ -105,9 +105,9 @@ def _filtered(scan: TableScan, predicate: Predicate) -> TableScan:
     return replace(scan, row_filter=pushed, rest=predicate, rest_columns=tuple(sorted(seen)))
 
 
-def _predicate(text: str, owner: NodeType | EdgeType) -> Predicate:
+def _predicate(text: str, entity_type: EntityType) -> Predicate:
     try:
-        return compile_row_filter(text, owner)
+        return compile_row_filter(text, entity_type)
     except SourceError as error:
         # Spark shows the message of an error and nothing else: the place belongs into it.
         raise SourceOptionError("filter", f"cannot be read:\n{error.render()}") from error

@@ -105,7 +105,7 @@ class TableWrite:
     row_count: int
     base: WriteBase | None = None
     location: str = ""
-    owner: str = "main"
+    owner_branch: str = "main"
 
     @property
     def expected(self) -> Entry | None:
@@ -134,7 +134,7 @@ class TableWrite:
                 ForkOrigin(base.entry.table_branch, base.base.version) if base and fork else None
             ),
             row_count=self.row_count,
-            owner=base.owner if base else self.owner,
+            owner_branch=base.owner_branch if base else self.owner_branch,
         )
 
     def published(self) -> Entry:

@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, NodeType
 from omnigraph.schema.catalog import EmbedSource
 from omnigraph.search.embedding.client import EmbeddingClient
@@ -219,7 +220,7 @@ class RowEmbedder:
             return delta
         tables = dict(delta.tables)
         for key, table in delta.tables.items():
-            node = catalog.node_types.get(key.removeprefix("node:"))
+            node = catalog.node_types.get(TableKey(key).type_name)
             if node is not None and node.embed_sources and table.rows.num_rows:
                 tables[key] = replace(table, rows=self.fill(node, table.rows, stored))
         return GraphDelta(tables)

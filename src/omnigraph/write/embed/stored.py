@@ -20,7 +20,7 @@ from omnigraph.manifest import CommitDraft, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.names import nearest_name
+from omnigraph.names import TableKey, nearest_name
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog, NodeType
 from omnigraph.schema.catalog import EmbedSource
@@ -219,7 +219,7 @@ class StoredEmbedding:
         delta: GraphDelta,
         commit: GraphCommit | None,
     ) -> EmbedResult:
-        counts = {key.removeprefix("node:"): t.rows.num_rows for key, t in delta.tables.items()}
+        counts = {TableKey(key).type_name: t.rows.num_rows for key, t in delta.tables.items()}
         chosen = [node.name for node in _chosen(catalog, request.types)]
         return EmbedResult(
             branch=str(request.incarnation.branch),

@@ -8,37 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeAlias
 
 import orjson
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.values import PropType, Scalar
-
-Owner: TypeAlias = NodeType | EdgeType
 
 _AS_TEXT = frozenset({Scalar.DATETIME, Scalar.BLOB})
 
 
-def write_csv(path: Path, owner: Owner, batches: Iterable[pa.RecordBatch]) -> int:
+def write_csv(path: Path, entity_type: EntityType, batches: Iterable[pa.RecordBatch]) -> int:
     """Write a header and all rows; return how many there were."""
-    schema = _csv_schema(owner)
+    schema = _csv_schema(entity_type)
     rows = 0
     with pc.CSVWriter(path, schema) as writer:
         for batch in batches:
-            columns = [_csv_column(batch[name], owner, name) for name in schema.names]
+            columns = [_csv_column(batch[name], entity_type, name) for name in schema.names]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             rows += batch.num_rows
     return rows
 
 
-def _csv_schema(owner: Owner) -> pa.Schema:
+def _csv_schema(entity_type: EntityType) -> pa.Schema:
     fields = []
-    for stored in owner.arrow_schema:
-        prop = owner.properties.get(stored.name)
+    for stored in entity_type.arrow_schema:
+        prop = entity_type.properties.get(stored.name)
         is_text = prop is None or _is_text(prop.prop_type)
         fields.append(pa.field(stored.name, pa.utf8() if is_text else stored.type))
     return pa.schema(fields)
@@ -48,8 +45,8 @@ def _is_text(prop_type: PropType) -> bool:
     return prop_type.is_list or prop_type.is_vector or prop_type.scalar in _AS_TEXT
 
 
-def _csv_column(column: pa.Array, owner: Owner, name: str) -> pa.Array:
-    prop = owner.properties.get(name)
+def _csv_column(column: pa.Array, entity_type: EntityType, name: str) -> pa.Array:
+    prop = entity_type.properties.get(name)
     if prop is None or not _is_text(prop.prop_type):
         return column
     form = JsonForm.EXPORT if prop.prop_type.scalar is Scalar.BLOB else JsonForm.RESULT

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
@@ -30,16 +30,14 @@ import pyarrow.parquet as pq
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import Snapshot
 from omnigraph.manifest.catalogs import catalog_of
-from omnigraph.names import nearest_name
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.names import TableKey, nearest_name
+from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store import DatasetHandle, DatasetStore
 from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
 from omnigraph.store.records import ROW_ID, DatasetVersion, ScanRequest
 from omnigraph.values import BLOB_STORAGE, PropType, Scalar
 from omnigraph.write.export.csv_rows import write_csv
-
-Owner: TypeAlias = NodeType | EdgeType
 
 PART_ROWS: Final = 1_000_000
 """Small fragments share a file; the size of a full one."""
@@ -87,7 +85,7 @@ class ExportTargetError(InvalidInputError):
 class ExportTask:
     """One file to be written: picklable, so that any worker can do it."""
 
-    owner: Owner
+    entity_type: EntityType
     at: DatasetVersion
     fragment_ids: tuple[int, ...]
     path: str
@@ -150,7 +148,7 @@ class ExportResult:
 def _by_type(files: Iterable[ExportedFile]) -> list[dict[str, object]]:
     shapes: dict[str, dict[str, Any]] = {}
     for file in files:
-        kind, _, name = file.table_key.partition(":")
+        kind, name = TableKey(file.table_key).parts
         empty = {"entity_kind": kind, "type_name": name, "entities": 0, "bytes": 0, "files": []}
         shape = shapes.setdefault(file.table_key, empty)
         shape["entities"] += file.rows
@@ -162,21 +160,27 @@ def _by_type(files: Iterable[ExportedFile]) -> list[dict[str, object]]:
 # -- what ------------------------------------------------------------------------------------------
 
 
-def exported_types(snapshot: Snapshot, names: Sequence[str] = ()) -> list[Owner]:
+def exported_types(snapshot: Snapshot, names: Sequence[str] = ()) -> list[EntityType]:
     """Return the types to export by key, edges before nodes; without names all of them."""
     catalog = catalog_of(snapshot.schema)
-    owners: list[Owner] = [*catalog.edge_types.values(), *catalog.node_types.values()]
-    known = {owner.table_key: owner for owner in owners if owner.table_key in snapshot.entries}
+    entity_types: list[EntityType] = [*catalog.edge_types.values(), *catalog.node_types.values()]
+    known = {
+        entity_type.table_key: entity_type
+        for entity_type in entity_types
+        if entity_type.table_key in snapshot.entries
+    }
     if not names:
         return [known[key] for key in sorted(known)]
     chosen = {key for name in names for key in _keys_of(name, known)}
     return [known[key] for key in sorted(chosen)]
 
 
-def _keys_of(name: str, known: dict[str, Owner]) -> list[str]:
-    found = [key for key, owner in known.items() if name in (key, owner.name)]
+def _keys_of(name: str, known: dict[str, EntityType]) -> list[str]:
+    found = [key for key, entity_type in known.items() if name in (key, entity_type.name)]
     if not found:
-        raise UnknownExportTypeError(name, sorted(owner.name for owner in known.values()))
+        raise UnknownExportTypeError(
+            name, sorted(entity_type.name for entity_type in known.values())
+        )
     return found
 
 
@@ -191,10 +195,10 @@ def plan_export(
     folder = Path(out).absolute()
     tasks: list[ExportTask] = []
     stored = 0
-    for owner in exported_types(snapshot, types):
-        handle = snapshot.open(owner.table_key)
+    for entity_type in exported_types(snapshot, types):
+        handle = snapshot.open(entity_type.table_key)
         stored += sum(fragment.data_bytes for fragment in handle.fragments())
-        tasks += _tasks_of(owner, handle, folder, export_format)
+        tasks += _tasks_of(entity_type, handle, folder, export_format)
     return ExportPlan(
         out=folder,
         format=export_format,
@@ -207,12 +211,12 @@ def plan_export(
 
 
 def _tasks_of(
-    owner: Owner, handle: DatasetHandle, out: Path, export_format: ExportFormat
+    entity_type: EntityType, handle: DatasetHandle, out: Path, export_format: ExportFormat
 ) -> Iterator[ExportTask]:
-    kind = "edges" if isinstance(owner, EdgeType) else "nodes"
+    kind = "edges" if isinstance(entity_type, EdgeType) else "nodes"
     for number, group in enumerate(_groups(handle)):
-        path = out / kind / owner.name / f"part-{number:05d}.{export_format}"
-        yield ExportTask(owner, handle.at, group, str(path), export_format)
+        path = out / kind / entity_type.name / f"part-{number:05d}.{export_format}"
+        yield ExportTask(entity_type, handle.at, group, str(path), export_format)
 
 
 def _groups(handle: DatasetHandle) -> list[tuple[int, ...]]:
@@ -267,37 +271,39 @@ def write_part(task: ExportTask, datasets: DatasetStore) -> ExportedFile:
     """Write one file."""
     at = task.at
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
-    batches = _stored_rows(task.owner, handle, task.fragment_ids) if task.fragment_ids else iter(())
+    batches = (
+        _stored_rows(task.entity_type, handle, task.fragment_ids) if task.fragment_ids else iter(())
+    )
     target = Path(task.path)
     target.parent.mkdir(parents=True, exist_ok=True)
     # Two attempts of one task may run at once: each has a file of its own until it is whole.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         if task.format is ExportFormat.PARQUET:
-            rows = _write_parquet(unfinished, task.owner, batches)
+            rows = _write_parquet(unfinished, task.entity_type, batches)
         elif task.format is ExportFormat.CSV:
-            rows = write_csv(unfinished, task.owner, batches)
+            rows = write_csv(unfinished, task.entity_type, batches)
         else:
-            rows = _write_lines(unfinished, task.owner, batches)
+            rows = _write_lines(unfinished, task.entity_type, batches)
         size = unfinished.stat().st_size
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
-    return ExportedFile(task.owner.table_key, task.path, rows, size)
+    return ExportedFile(task.entity_type.table_key, task.path, rows, size)
 
 
-def _write_lines(path: Path, owner: Owner, batches: Iterable[pa.RecordBatch]) -> int:
+def _write_lines(path: Path, entity_type: EntityType, batches: Iterable[pa.RecordBatch]) -> int:
     rows = 0
     with path.open("wb") as file:
         for batch in batches:
-            file.writelines(entity_lines(owner, batch))
+            file.writelines(entity_lines(entity_type, batch))
             rows += batch.num_rows
     return rows
 
 
-def _write_parquet(path: Path, owner: Owner, batches: Iterable[pa.RecordBatch]) -> int:
+def _write_parquet(path: Path, entity_type: EntityType, batches: Iterable[pa.RecordBatch]) -> int:
     rows = 0
-    schema = parquet_schema(owner)
+    schema = parquet_schema(entity_type)
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch in batches:
             columns = [_parquet_column(batch[field.name], field) for field in schema]
@@ -320,20 +326,20 @@ def stream_lines(
     snapshot: Snapshot, types: Sequence[str] = (), *, kinds: Collection[str] = ("node", "edge")
 ) -> Iterator[bytes]:
     """Yield every entity as one line of JSON: by type key, edges first, then by id."""
-    for owner in exported_types(snapshot, types):
-        if owner.table_key.partition(":")[0] not in kinds:
+    for entity_type in exported_types(snapshot, types):
+        if TableKey(entity_type.table_key).kind not in kinds:
             continue
-        handle = snapshot.open(owner.table_key)
-        for batch in _ordered_rows(owner, handle):
-            yield from entity_lines(owner, batch)
+        handle = snapshot.open(entity_type.table_key)
+        for batch in _ordered_rows(entity_type, handle):
+            yield from entity_lines(entity_type, batch)
 
 
 def _stored_rows(
-    owner: Owner, handle: DatasetHandle, fragment_ids: tuple[int, ...]
+    entity_type: EntityType, handle: DatasetHandle, fragment_ids: tuple[int, ...]
 ) -> Iterator[pa.RecordBatch]:
-    blobs = owner.blob_properties
+    blobs = entity_type.blob_properties
     request = ScanRequest(
-        columns=tuple(owner.arrow_schema.names),
+        columns=tuple(entity_type.arrow_schema.names),
         with_row_id=bool(blobs),
         fragment_ids=fragment_ids,
         batch_rows=BLOB_BATCH_ROWS if blobs else _ROW_GROUP_ROWS,
@@ -342,50 +348,50 @@ def _stored_rows(
         yield from with_blobs(handle, batch, blobs) if blobs else [batch]
 
 
-def _ordered_rows(owner: Owner, handle: DatasetHandle) -> Iterator[pa.RecordBatch]:
+def _ordered_rows(entity_type: EntityType, handle: DatasetHandle) -> Iterator[pa.RecordBatch]:
     """Yield rows by id; ids and row numbers of a whole type are held at once."""
     ids = handle.scan(ScanRequest(columns=("id",), with_row_id=True)).read_all()
     order = ids.take(pc.sort_indices(ids["id"]))[ROW_ID]
-    names = list(owner.arrow_schema.names)
-    rows = BLOB_BATCH_ROWS if owner.blob_properties else _STREAM_ROWS
+    names = list(entity_type.arrow_schema.names)
+    rows = BLOB_BATCH_ROWS if entity_type.blob_properties else _STREAM_ROWS
     for start in range(0, len(order), rows):
         numbers = order.slice(start, rows).combine_chunks()
         batch = handle.take(numbers, names).combine_chunks().to_batches()[0]
-        if not owner.blob_properties:
+        if not entity_type.blob_properties:
             yield batch
             continue
         numbered = batch.append_column(ROW_ID, numbers.cast(pa.uint64()))
-        yield from with_blobs(handle, numbered, owner.blob_properties)
+        yield from with_blobs(handle, numbered, entity_type.blob_properties)
 
 
-def entity_lines(owner: Owner, batch: pa.RecordBatch) -> Iterator[bytes]:
+def entity_lines(entity_type: EntityType, batch: pa.RecordBatch) -> Iterator[bytes]:
     """Yield one line of JSON per row."""
-    names = ["id", *owner.properties]
+    names = ["id", *entity_type.properties]
     columns: list[list[Any]] = [batch["id"].to_pylist()]
     columns += [
         to_json_values(batch[name], prop.prop_type, JsonForm.EXPORT)
-        for name, prop in owner.properties.items()
+        for name, prop in entity_type.properties.items()
     ]
     rows = zip(*columns, strict=True)
     data = (dict(zip(names, row, strict=True)) for row in rows)
-    if isinstance(owner, NodeType):
+    if isinstance(entity_type, NodeType):
         for entity in data:
-            yield orjson.dumps({"type": owner.name, "data": entity}) + b"\n"
+            yield orjson.dumps({"type": entity_type.name, "data": entity}) + b"\n"
         return
     ends = zip(batch["src"].to_pylist(), batch["dst"].to_pylist(), data, strict=True)
     for source, target, entity in ends:
-        shape = {"edge": owner.name, "from": source, "to": target, "data": entity}
+        shape = {"edge": entity_type.name, "from": source, "to": target, "data": entity}
         yield orjson.dumps(shape) + b"\n"
 
 
-def parquet_schema(owner: Owner) -> pa.Schema:
+def parquet_schema(entity_type: EntityType) -> pa.Schema:
     """Return the columns of a type in parquet files: types that every reader knows.
 
     U32 is a 64-bit integer and U64 a decimal, as Spark sees them too.
     """
     fields = []
-    for stored in owner.arrow_schema:
-        prop = owner.properties.get(stored.name)
+    for stored in entity_type.arrow_schema:
+        prop = entity_type.properties.get(stored.name)
         kind = pa.utf8() if prop is None else _parquet_type(prop.prop_type)
         fields.append(pa.field(stored.name, kind, nullable=stored.nullable))
     return pa.schema(fields)

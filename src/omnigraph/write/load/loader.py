@@ -38,7 +38,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import Requirements, Revalidate, is_only_maintenance, mismatch
 from omnigraph.manifest.state import ManifestState
-from omnigraph.names import MAIN, BranchName
+from omnigraph.names import MAIN, BranchName, TableKey
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog
 from omnigraph.write.commit.attempts import attempts
@@ -424,7 +424,7 @@ class PreparedLoad:
     def removed(self) -> dict[str, int]:
         """Say how many stored edges go with their nodes, by type."""
         return {
-            key.removeprefix("edge:"): staged.removed
+            TableKey(key).type_name: staged.removed
             for key, staged in self.staged.items()
             if staged.removed
         }
@@ -475,7 +475,7 @@ def _branch_of(options: LoadOptions) -> str:
 
 
 def _nodes_first(table_key: str) -> tuple[bool, str]:
-    return not table_key.startswith("node:"), table_key
+    return TableKey(table_key).is_edge, table_key
 
 
 def _of_kind(counts: Mapping[str, TypeCounts], prefix: str) -> dict[str, TypeCounts]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.manifest.forks import WriteBase
-from omnigraph.schema import NodeType
+from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values.equality import equal_rows
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.store.blob_contents import blob_slices
@@ -31,7 +31,6 @@ from omnigraph.write.commit.committer import TableWrite
 from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
 from omnigraph.write.load.check.findings import live_rows
 from omnigraph.write.load.check.hashing import Hashes, Pairs
-from omnigraph.write.load.rows.check_rows import Owner
 from omnigraph.write.load.rows.parts import TableBases
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat, slabs, to_mask
@@ -319,7 +318,7 @@ class _Changes:
                 continue
             given = batch.take(pa.array(own.rows - start))
             differs, columns = compared(
-                self._loaded.owner,
+                self._loaded.entity_type,
                 self._handle,
                 given,
                 row_ids=own.row_ids,
@@ -335,7 +334,7 @@ class _Changes:
 
 
 def compared(
-    owner: Owner,
+    entity_type: EntityType,
     handle: DatasetHandle,
     given: pa.RecordBatch,
     *,
@@ -348,7 +347,7 @@ def compared(
     """
     columns = dict(zip(given.schema.names, given.columns, strict=True))
     same: Mask = np.ones(given.num_rows, np.bool_)
-    embedded = _embedded(owner)
+    embedded = _embedded(entity_type)
     if embedded:
         names = list(dict.fromkeys([*embedded, *embedded.values()]))
         stored = handle.take(pa.array(row_ids), columns=names)
@@ -359,9 +358,11 @@ def compared(
             columns[target] = _chosen(derived, before[target], given[target])
             equal[target] |= derived
         same &= np.logical_and.reduce(list(equal.values()))
-    for names in _by_cost(given, {"id", *embedded, *embedded.values(), *owner.blob_properties}):
+    for names in _by_cost(
+        given, {"id", *embedded, *embedded.values(), *entity_type.blob_properties}
+    ):
         _compare(handle, given.select(names), row_ids=row_ids, same=same)
-    for name in owner.blob_properties:
+    for name in entity_type.blob_properties:
         same &= _equal_blobs(
             handle, name, given[name], row_ids=row_ids, addresses=addresses, asked=same
         )
@@ -417,11 +418,11 @@ def _equal_blobs(
     return equal
 
 
-def _embedded(owner: Owner) -> dict[str, str]:
+def _embedded(entity_type: EntityType) -> dict[str, str]:
     """Return the properties that the graph fills by itself, and the texts that they come from."""
-    if not isinstance(owner, NodeType):
+    if not isinstance(entity_type, NodeType):
         return {}
-    return {target: note.source for target, note in owner.embed_sources.items()}
+    return {target: note.source for target, note in entity_type.embed_sources.items()}
 
 
 def _chosen(mask: Mask, first: pa.Array, second: pa.Array) -> pa.Array:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest import Snapshot
+from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.csr import build_csr
@@ -58,10 +59,10 @@ def persist_topologies(
 def _topology(
     loaded: LoadedType, whole: Mapping[str, LoadedType], snapshot: Snapshot
 ) -> Topology | None:
-    edge = loaded.owner
+    edge = loaded.entity_type
     if not isinstance(edge, EdgeType):
         return None
-    keys = (edge.table_key, f"node:{edge.from_type}", f"node:{edge.to_type}")
+    keys = (edge.table_key, TableKey.node(edge.from_type), TableKey.node(edge.to_type))
     starts, ends = loaded.take_end_rows("src"), loaded.take_end_rows("dst")
     if any(key not in whole for key in keys) or starts is None or ends is None:
         return None

@@ -24,6 +24,7 @@ from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedE
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import Revalidate, is_only_maintenance, mismatch, require_head
 from omnigraph.manifest.state import ManifestState
+from omnigraph.names import TableKey
 from omnigraph.query import (
     MutationPlan,
     QueryDecl,
@@ -252,10 +253,10 @@ def _announce(delta: GraphDelta, catalog: Catalog, stored: StoredRows) -> None:
         if not table.ids_are_new:
             stored.announce(key, table.rows["id"])
         stored.announce(key, table.deleted)
-        kind, _, name = key.partition(":")
+        kind, name = TableKey(key).parts
         if kind == "edge":
             for end, node_type in edge_ends(catalog.edge_types[name]):
-                node_key = f"node:{node_type}"
+                node_key = TableKey.node(node_type)
                 written = delta.tables.get(node_key)
                 ends = distinct(table.rows[end])
                 stored.announce(
@@ -293,7 +294,7 @@ def _revalidation(validated: Validated, change: _Change) -> Revalidate:
         try:
             validated.revalidate(state, moved)
         except ValidationError as error:
-            edges = sorted(key for key in moved if key.startswith("edge:"))
+            edges = sorted(key for key in moved if TableKey(key).is_edge)
             if not edges:
                 raise
             raise mismatch(state, edges[0], validated.reads[edges[0]]) from error

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.manifest import Entry, Snapshot
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.store.blob_contents import blob_contents
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ScanRequest
@@ -68,7 +68,7 @@ class Matches:
 class TableStaging:
     """The pending rows and removed ids of one table."""
 
-    def __init__(self, entity: NodeType | EdgeType, snapshot: Snapshot) -> None:
+    def __init__(self, entity: EntityType, snapshot: Snapshot) -> None:
         self.entity = entity
         self._snapshot = snapshot
         self._chunks: list[pa.Table] = []
@@ -276,7 +276,7 @@ class MutationStaging:
             if table.is_decisive
         }
 
-    def _of(self, entity: NodeType | EdgeType) -> TableStaging:
+    def _of(self, entity: EntityType) -> TableStaging:
         key = entity.table_key
         if key not in self._tables:
             self._tables[key] = TableStaging(entity, self._snapshot)

@@ -20,7 +20,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.check.cast import stored_number
 from omnigraph.query.plan.plan import AssignedValue, ConstantValue
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.values import PropType, Scalar
 from omnigraph.write.stage.external_blobs import ExternalBlobs
@@ -180,7 +180,7 @@ class AssignedColumns:
         )
 
 
-def complete_row(entity: NodeType | EdgeType, given: Mapping[str, pa.Array]) -> pa.Table:
+def complete_row(entity: EntityType, given: Mapping[str, pa.Array]) -> pa.Table:
     """Return one row with all stored columns; what was not given is null."""
     return pa.Table.from_arrays(
         [

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
@@ -62,7 +63,7 @@ def _count(edge: EdgeType, delta: TableDelta, judgement: Judgement) -> SourceCou
     changed = concatenated(delta.rows["id"], delta.deleted)
     former = _former_sources(edge, delta, changed, judgement)
     sources = pc.unique(concatenated(written, former))
-    sources = without(sources, removed_ids(f"node:{edge.from_type}", judgement))
+    sources = without(sources, removed_ids(TableKey.node(edge.from_type), judgement))
     stored = judgement.stored.where(edge.table_key, "src", sources, columns=("id", "src"))
     staying = stored.filter(pa.array(~is_in(stored["id"], changed)))["src"]
     return _counts(sources, [written, flat(staying)])

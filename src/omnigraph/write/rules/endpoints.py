@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
@@ -34,7 +35,7 @@ def check_endpoints(edge: EdgeType, judgement: Judgement) -> None:
     if delta is None or not delta.rows.num_rows:
         return
     for end, node_type in edge_ends(edge):
-        missing = _missing(distinct(delta.rows[end]), f"node:{node_type}", judgement)
+        missing = _missing(distinct(delta.rows[end]), TableKey.node(node_type), judgement)
         if len(missing):
             _add_missing(edge, end, missing, judgement)
 
@@ -44,7 +45,7 @@ def check_orphans(edge: EdgeType, judgement: Judgement) -> None:
     if judgement.is_overwritten(edge.table_key):
         return
     for end, node_type in edge_ends(edge):
-        removed = removed_ids(f"node:{node_type}", judgement)
+        removed = removed_ids(TableKey.node(node_type), judgement)
         if len(removed):
             judgement.rest_on(edge.table_key)
             if judgement.stored.row_count(edge.table_key):
@@ -53,7 +54,7 @@ def check_orphans(edge: EdgeType, judgement: Judgement) -> None:
 
 def rest_on_edges_of_removed(edge: EdgeType, judgement: Judgement) -> None:
     """Remember that no other edges than those seen may end in a node that goes."""
-    if any(len(removed_ids(f"node:{name}", judgement)) for _, name in edge_ends(edge)):
+    if any(len(removed_ids(TableKey.node(name), judgement)) for _, name in edge_ends(edge)):
         judgement.rest_on(edge.table_key)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.ids import spell
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
@@ -23,46 +23,48 @@ from omnigraph.write.stage.columns import flat, is_in, repeated, tuple_codes
 from omnigraph.write.stage.delta import TableDelta
 
 
-def unique_tuples(owner: NodeType | EdgeType) -> tuple[tuple[str, ...], ...]:
+def unique_tuples(entity_type: EntityType) -> tuple[tuple[str, ...], ...]:
     """Return the member names of every tuple that rows must not share, the key's first."""
-    key = (owner.key,) if isinstance(owner, NodeType) and owner.key else ()
-    return key + tuple(members for members in owner.unique_constraints if members not in key)
+    key = (entity_type.key,) if isinstance(entity_type, NodeType) and entity_type.key else ()
+    return key + tuple(members for members in entity_type.unique_constraints if members not in key)
 
 
-def judged_columns(owner: NodeType | EdgeType) -> tuple[str, ...]:
+def judged_columns(entity_type: EntityType) -> tuple[str, ...]:
     """Return the columns that rules across rows look at."""
-    ends = ("src", "dst") if isinstance(owner, EdgeType) else ()
-    members = sorted({name for members in unique_tuples(owner) for name in members} - set(ends))
+    ends = ("src", "dst") if isinstance(entity_type, EdgeType) else ()
+    members = sorted(
+        {name for members in unique_tuples(entity_type) for name in members} - set(ends)
+    )
     return ("id", *ends, *members)
 
 
-def check_unique(owner: NodeType | EdgeType, judgement: Judgement) -> None:
+def check_unique(entity_type: EntityType, judgement: Judgement) -> None:
     """Check all tuples of one type."""
-    delta = judgement.of(owner.table_key)
+    delta = judgement.of(entity_type.table_key)
     if delta is None or not delta.rows.num_rows:
         return
-    is_keyed = isinstance(owner, NodeType) and bool(owner.key)
-    for number, members in enumerate(unique_tuples(owner)):
+    is_keyed = isinstance(entity_type, NodeType) and bool(entity_type.key)
+    for number, members in enumerate(unique_tuples(entity_type)):
         is_key = is_keyed and number == 0
-        _check_input(owner, members, delta, judgement.log, is_key=is_key)
-        if not is_key and not judgement.is_overwritten(owner.table_key):
-            _check_stored(owner, members, delta, judgement)
+        _check_input(entity_type, members, delta, judgement.log, is_key=is_key)
+        if not is_key and not judgement.is_overwritten(entity_type.table_key):
+            _check_stored(entity_type, members, delta, judgement)
 
 
 def check_rows_apart(
-    owner: NodeType | EdgeType,
+    entity_type: EntityType,
     rows: pa.Table,
     log: ViolationLog,
     *,
     positions: pa.Array | None = None,
 ) -> None:
     """Check the `@unique` tuples of rows among each other, such as those of one update."""
-    for members in owner.unique_constraints:
-        _check_apart(owner, members, _Records(rows, positions), log, is_key=False)
+    for members in entity_type.unique_constraints:
+        _check_apart(entity_type, members, _Records(rows, positions), log, is_key=False)
 
 
 def _check_input(
-    owner: NodeType | EdgeType,
+    entity_type: EntityType,
     members: tuple[str, ...],
     delta: TableDelta,
     log: ViolationLog,
@@ -76,7 +78,7 @@ def _check_input(
     else:
         # One row per id, and the id is the spelling of the key: nothing can repeat.
         return
-    _check_apart(owner, members, found, log, is_key=is_key)
+    _check_apart(entity_type, members, found, log, is_key=is_key)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class _Records:
 
 
 def _check_apart(
-    owner: NodeType | EdgeType,
+    entity_type: EntityType,
     members: tuple[str, ...],
     records: _Records,
     log: ViolationLog,
@@ -107,7 +109,7 @@ def _check_apart(
     for row, holder in zip(shown, first.tolist(), strict=False):
         log.add(
             unique_violation(
-                owner,
+                entity_type,
                 members,
                 [spell(flat(records.rows[name].slice(row, 1)))[0].as_py() for name in members],
                 held_by=(ids[holder].as_py(), ids[row].as_py()),
@@ -119,9 +121,9 @@ def _check_apart(
 
 
 def _check_stored(
-    owner: NodeType | EdgeType, members: tuple[str, ...], delta: TableDelta, judgement: Judgement
+    entity_type: EntityType, members: tuple[str, ...], delta: TableDelta, judgement: Judgement
 ) -> None:
-    if not judgement.stored.row_count(owner.table_key):
+    if not judgement.stored.row_count(entity_type.table_key):
         return
     wanted = _spelled(delta.rows, members)
     holders = _holders(members, delta, judgement)
@@ -131,7 +133,7 @@ def _check_stored(
     for row, holder in shown:
         judgement.log.add(
             unique_violation(
-                owner,
+                entity_type,
                 members,
                 [wanted[name][row].as_py() for name in members],
                 held_by=(holders["id"][holder].as_py(), delta.rows["id"][row].as_py()),
@@ -187,7 +189,7 @@ def matching_rows(
 
 
 def unique_violation(
-    owner: NodeType | EdgeType,
+    entity_type: EntityType,
     members: tuple[str, ...],
     values: list[str],
     *,
@@ -203,12 +205,12 @@ def unique_violation(
     first, second = (cut(holder) for holder in held_by)
     return Violation(
         position=position,
-        type=owner.name,
+        type=entity_type.name,
         property=", ".join(members),
         value=value,
         rule=rule,
         code=codes.NOT_UNIQUE,
-        message=f"@unique violation on {owner.name}.{subject}: value '{value}' held by"
+        message=f"@unique violation on {entity_type.name}.{subject}: value '{value}' held by"
         f" '{first}' and '{second}'{where}",
-        table_key=owner.table_key,
+        table_key=entity_type.table_key,
     )

@@ -19,7 +19,8 @@ import numpy as np
 
 from omnigraph.manifest import Entry, Snapshot
 from omnigraph.manifest.state import ManifestState
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.names import TableKey
+from omnigraph.schema import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.write.rules.cardinality import check_cardinality
 from omnigraph.write.rules.endpoints import (
     check_endpoints,
@@ -74,18 +75,18 @@ def validate(
         delta, catalog, stored or StoredRows(snapshot), operation, log or ViolationLog()
     )
     value_violations(delta, catalog, judgement.log)
-    for owner in _by_name(catalog):
-        check_unique(owner, judgement)
-        if isinstance(owner, EdgeType):
-            check_endpoints(owner, judgement)
+    for entity_type in _by_name(catalog):
+        check_unique(entity_type, judgement)
+        if isinstance(entity_type, EdgeType):
+            check_endpoints(entity_type, judgement)
             if operation == "load":
-                check_orphans(owner, judgement)
+                check_orphans(entity_type, judgement)
             else:
-                rest_on_edges_of_removed(owner, judgement)
-            check_cardinality(owner, judgement)
+                rest_on_edges_of_removed(entity_type, judgement)
+            check_cardinality(entity_type, judgement)
     judgement.log.require_clean(place)
-    for owner in _by_name(catalog):
-        _require_new_ids(owner, judgement)
+    for entity_type in _by_name(catalog):
+        _require_new_ids(entity_type, judgement)
 
     def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
         again = Snapshot(snapshot.incarnation, state, snapshot.datasets)
@@ -98,34 +99,34 @@ def validate(
 
 def value_violations(delta: GraphDelta, catalog: Catalog, log: ViolationLog) -> None:
     """Check the rules of single values over all rows of a change."""
-    for owner in _by_name(catalog):
-        table = delta.tables.get(owner.table_key)
+    for entity_type in _by_name(catalog):
+        table = delta.tables.get(entity_type.table_key)
         if table is not None:
-            check_values(owner, table.rows, table.positions, log)
+            check_values(entity_type, table.rows, table.positions, log)
 
 
 def _judge_again(judgement: Judgement, moved: frozenset[str]) -> None:
     """Run the rules that rest on tables which have moved."""
-    for owner in _by_name(judgement.catalog):
-        if not isinstance(owner, EdgeType):
+    for entity_type in _by_name(judgement.catalog):
+        if not isinstance(entity_type, EdgeType):
             continue
-        if any(f"node:{name}" in moved for _, name in edge_ends(owner)):
-            check_endpoints(owner, judgement)
-        if owner.table_key in moved:
-            check_orphans(owner, judgement)
+        if any(TableKey.node(name) in moved for _, name in edge_ends(entity_type)):
+            check_endpoints(entity_type, judgement)
+        if entity_type.table_key in moved:
+            check_orphans(entity_type, judgement)
 
 
-def _by_name(catalog: Catalog) -> list[NodeType | EdgeType]:
-    owners: list[NodeType | EdgeType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
-    return sorted(owners, key=lambda owner: (owner.name, owner.table_key))
+def _by_name(catalog: Catalog) -> list[EntityType]:
+    entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+    return sorted(entity_types, key=lambda entity_type: (entity_type.name, entity_type.table_key))
 
 
-def _require_new_ids(owner: NodeType | EdgeType, judgement: Judgement) -> None:
+def _require_new_ids(entity_type: EntityType, judgement: Judgement) -> None:
     """Refuse to insert an id twice; which ids may be stored depends on the mode."""
-    delta = judgement.of(owner.table_key)
+    delta = judgement.of(entity_type.table_key)
     if delta is None or delta.ids_are_new or delta.mode is WriteMode.MERGE:
         return
-    is_keyed = isinstance(owner, NodeType) and bool(owner.key)
+    is_keyed = isinstance(entity_type, NodeType) and bool(entity_type.key)
     if not is_keyed:
         # A repeated key was a violation already.
         again, _ = repeated([delta.rows["id"]])
@@ -133,7 +134,7 @@ def _require_new_ids(owner: NodeType | EdgeType, judgement: Judgement) -> None:
             first = delta.rows["id"][again[0]].as_py()
             raise _key_conflict(delta, first, len(again), is_stored=False)
     if delta.mode is WriteMode.APPEND:
-        stored = np.flatnonzero(judgement.stored.contains(owner.table_key, delta.rows["id"]))
+        stored = np.flatnonzero(judgement.stored.contains(entity_type.table_key, delta.rows["id"]))
         if len(stored):
             first = delta.rows["id"][stored[0]].as_py()
             raise _key_conflict(delta, first, len(stored), is_stored=True)
@@ -142,6 +143,6 @@ def _require_new_ids(owner: NodeType | EdgeType, judgement: Judgement) -> None:
 def _key_conflict(
     delta: TableDelta, entity_id: str, total: int, *, is_stored: bool
 ) -> KeyConflictError:
-    kind, _, type_name = delta.table_key.partition(":")
+    kind, type_name = TableKey(delta.table_key).parts
     first = KeyConflict(kind, type_name, entity_id, is_stored=is_stored)
     return KeyConflictError(first, total=total)

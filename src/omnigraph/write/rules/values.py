@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.row_errors import RowErrors, cut
 from omnigraph.schema.values.rules import check_enum, check_pattern, check_range
@@ -30,46 +30,48 @@ class RuleFindings:
     errors: RowErrors
 
 
-def has_value_rules(owner: NodeType | EdgeType) -> bool:
+def has_value_rules(entity_type: EntityType) -> bool:
     """Whether a type has rules for single values at all."""
-    if any(prop.prop_type.enum_values is not None for prop in owner.properties.values()):
+    if any(prop.prop_type.enum_values is not None for prop in entity_type.properties.values()):
         return True
-    return isinstance(owner, NodeType) and bool(owner.range_constraints or owner.check_constraints)
+    return isinstance(entity_type, NodeType) and bool(
+        entity_type.range_constraints or entity_type.check_constraints
+    )
 
 
-def check_batch(owner: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[RuleFindings]:
+def check_batch(entity_type: EntityType, batch: pa.RecordBatch) -> Iterator[RuleFindings]:
     """Check the value rules of a type over one batch of stored columns."""
-    for name, prop in owner.properties.items():
+    for name, prop in entity_type.properties.items():
         values = prop.prop_type.enum_values
         if values is not None:
-            errors = check_enum(flat(batch[name]), values, type_name=owner.name, name=name)
+            errors = check_enum(flat(batch[name]), values, type_name=entity_type.name, name=name)
             yield RuleFindings("enum", name, errors)
-    if not isinstance(owner, NodeType):
+    if not isinstance(entity_type, NodeType):
         return
-    for limits in owner.range_constraints:
-        errors = check_range(flat(batch[limits.property]), limits, type_name=owner.name)
+    for limits in entity_type.range_constraints:
+        errors = check_range(flat(batch[limits.property]), limits, type_name=entity_type.name)
         yield RuleFindings("range", limits.property, errors)
-    for check in owner.check_constraints:
-        errors = check_pattern(flat(batch[check.property]), check, type_name=owner.name)
+    for check in entity_type.check_constraints:
+        errors = check_pattern(flat(batch[check.property]), check, type_name=entity_type.name)
         yield RuleFindings("check", check.property, errors)
 
 
 def check_values(
-    owner: NodeType | EdgeType, rows: pa.Table, positions: pa.Array | None, log: ViolationLog
+    entity_type: EntityType, rows: pa.Table, positions: pa.Array | None, log: ViolationLog
 ) -> None:
     """Check the value rules of a type over all rows that are written."""
-    if not has_value_rules(owner):
+    if not has_value_rules(entity_type):
         return
     start = 0
     for batch in rows.to_batches():
-        for found in check_batch(owner, batch):
+        for found in check_batch(entity_type, batch):
             if not found.errors.is_clean:
                 own = None if positions is None else positions.slice(start, batch.num_rows)
                 add_row_errors(
                     log,
                     found.errors,
-                    type_name=owner.name,
-                    table_key=owner.table_key,
+                    type_name=entity_type.name,
+                    table_key=entity_type.table_key,
                     name=found.property,
                     rule=found.rule,
                     positions=own,

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.manifest import Entry
-from omnigraph.schema import EdgeType, NodeType, Property
+from omnigraph.schema import EntityType, Property
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
@@ -30,8 +30,8 @@ from omnigraph.values import Scalar
 class TableChange:
     """A type that both schemas have, under whatever names, and its published entry."""
 
-    accepted: NodeType | EdgeType
-    desired: NodeType | EdgeType
+    accepted: EntityType
+    desired: EntityType
     entry: Entry
 
     @property

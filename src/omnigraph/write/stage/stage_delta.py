@@ -27,9 +27,10 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.manifest import Repository, Snapshot
 from omnigraph.manifest.forks import WriteBase, write_base
 from omnigraph.manifest.layout import Incarnation
+from omnigraph.names import TableKey
 from omnigraph.store import DatasetStore, Store
 from omnigraph.store.objects.protocol import ObjectStore
-from omnigraph.store.records import ROW_ID, DatasetVersion, StagedTransaction, WrittenFragment
+from omnigraph.store.records import ROW_ID, StagedTransaction, WrittenFragment
 from omnigraph.write.commit.committer import TableWrite
 from omnigraph.write.stage.columns import Mask, concatenated
 from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
@@ -89,8 +90,8 @@ def prestage_new_rows(
     for key, table in delta.tables.items():
         entry = snapshot.entry(key)
         # A table that the branch does not own is forked first, which is more than unnamed files.
-        if _is_likely_new(table) and entry.owner == incarnation.text:
-            base = DatasetVersion(entry.location, entry.table_branch, entry.table_version)
+        if _is_likely_new(table) and entry.owner_branch == incarnation.text:
+            base = entry.at
             write = partial(store.datasets.write_fragments, base, table.rows)
             started[key, base.location, base.branch] = store.background.start(write)
     try:
@@ -123,7 +124,7 @@ class _Work:
 
 
 def _nodes_first(item: tuple[str, TableDelta]) -> tuple[bool, str]:
-    return not item[0].startswith("node:"), item[0]
+    return TableKey(item[0]).is_edge, item[0]
 
 
 def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:

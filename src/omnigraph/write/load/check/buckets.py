@@ -105,11 +105,11 @@ class Buckets:
             return
         columns = [np.concatenate(parts) for parts in zip(*self._waiting, strict=True)]
         self._waiting, self._waiting_rows = [], 0
-        owners = bucket_of(columns[0])
+        entity_types = bucket_of(columns[0])
         begins = np.zeros(BUCKETS + 1, np.int64)
-        np.cumsum(np.bincount(owners, minlength=BUCKETS), out=begins[1:])
+        np.cumsum(np.bincount(entity_types, minlength=BUCKETS), out=begins[1:])
         # Numbers of one byte are sorted by counting them.
-        order = np.argsort(owners.astype(np.uint8), kind="stable")
+        order = np.argsort(entity_types.astype(np.uint8), kind="stable")
         if self._file is None:
             self._file = self._room.open_file()
         at = self._file.seek(0, SEEK_END) // _NUMBER_BYTES

@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.manifest import Entry
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.names import TableKey
+from omnigraph.schema import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.schema.values.ids import spell
 from omnigraph.write.load.check.cardinality import check_cardinality
 from omnigraph.write.load.check.endpoints import check_ends, check_orphans
@@ -36,7 +37,6 @@ from omnigraph.write.load.check.findings import (
 from omnigraph.write.load.check.hashes import HashPart, StoredHashes
 from omnigraph.write.load.check.hashing import NO_HASH, Hashes, distinct_hashes, is_among
 from omnigraph.write.load.check.repeats import fold, repeats
-from omnigraph.write.load.rows.check_rows import Owner
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.endpoints import edge_ends
@@ -73,22 +73,22 @@ class LoadJudge:
 
     def run(self) -> Findings:
         """Check everything."""
-        for owner in _by_name(self._catalog):
-            loaded = self._types.get(owner.table_key)
+        for entity_type in _by_name(self._catalog):
+            loaded = self._types.get(entity_type.table_key)
             if loaded is not None:
                 self._check_repeated_ids(loaded)
                 for number in range(len(loaded.tuples)):
                     self._check_apart(loaded, number)
                     self._check_stored_tuples(loaded, number)
-            if isinstance(owner, EdgeType):
+            if isinstance(entity_type, EdgeType):
                 if loaded is not None:
-                    check_ends(owner, loaded, self._scope)
-                check_orphans(owner, self._scope)
+                    check_ends(entity_type, loaded, self._scope)
+                check_orphans(entity_type, self._scope)
                 if loaded is not None:
-                    check_cardinality(owner, loaded, self._scope)
+                    check_cardinality(entity_type, loaded, self._scope)
         if self._terms.mode is WriteMode.APPEND:
-            for owner in _by_name(self._catalog):
-                loaded = self._types.get(owner.table_key)
+            for entity_type in _by_name(self._catalog):
+                loaded = self._types.get(entity_type.table_key)
                 if loaded is not None:
                     self._check_stored_ids(loaded)
         self._scope.forget()
@@ -96,14 +96,16 @@ class LoadJudge:
 
     def run_again(self, moved: frozenset[str]) -> Findings:
         """Check the rules that rest on tables which have moved."""
-        for owner in _by_name(self._catalog):
-            if not isinstance(owner, EdgeType):
+        for entity_type in _by_name(self._catalog):
+            if not isinstance(entity_type, EdgeType):
                 continue
-            loaded = self._types.get(owner.table_key)
-            if loaded is not None and any(f"node:{name}" in moved for _, name in edge_ends(owner)):
-                check_ends(owner, loaded, self._scope)
-            if owner.table_key in moved:
-                check_orphans(owner, self._scope)
+            loaded = self._types.get(entity_type.table_key)
+            if loaded is not None and any(
+                TableKey.node(name) in moved for _, name in edge_ends(entity_type)
+            ):
+                check_ends(entity_type, loaded, self._scope)
+            if entity_type.table_key in moved:
+                check_orphans(entity_type, self._scope)
         self._scope.forget()
         return self.findings
 
@@ -117,8 +119,8 @@ class LoadJudge:
             found.add(again.rows, again.first)
         if not found.total:
             return
-        if loaded.is_keyed and isinstance(loaded.owner, NodeType):
-            self._add_tuples(loaded, loaded.owner.key, found, rule="key")
+        if loaded.is_keyed and isinstance(loaded.entity_type, NodeType):
+            self._add_tuples(loaded, loaded.entity_type.key, found, rule="key")
         else:
             rows, first = found.columns()
             self._add_conflicts(loaded, rows, total=found.total, first_rows=first)
@@ -155,17 +157,17 @@ class LoadJudge:
         """Note ids that cannot be inserted."""
         is_stored = first_rows is None
         findings = self.findings
-        kind = "node" if isinstance(loaded.owner, NodeType) else "edge"
+        kind = "node" if isinstance(loaded.entity_type, NodeType) else "edge"
         shown = rows if self._terms.sets_aside else rows[: findings.conflicts.room]
         ids = loaded.pick(shown, ("id",))["id"].to_pylist()
         positions = loaded.positions(shown)
         firsts = None if first_rows is None else loaded.positions(first_rows[: len(shown)])
         for n, (row, entity_id) in enumerate(zip(shown.tolist(), ids, strict=True)):
-            conflict = KeyConflict(kind, loaded.owner.name, entity_id, is_stored=is_stored)
+            conflict = KeyConflict(kind, loaded.entity_type.name, entity_id, is_stored=is_stored)
             where = "" if firsts is None else self._scope.both(firsts[n], positions[n])
             violation = Violation(
                 position=positions[n],
-                type=loaded.owner.name,
+                type=loaded.entity_type.name,
                 property="id",
                 value=entity_id,
                 rule="key_conflict",
@@ -206,7 +208,7 @@ class LoadJudge:
         places = np.searchsorted(both, again).tolist(), np.searchsorted(both, first).tolist()
         for n, (row, holder) in enumerate(zip(*places, strict=True)):
             violation = unique_violation(
-                loaded.owner,
+                loaded.entity_type,
                 members,
                 [texts[row] for texts in spelled],
                 held_by=(ids[holder], ids[row]),
@@ -254,7 +256,7 @@ class LoadJudge:
         positions = loaded.positions(rows[[row for row, _ in shown]]) if shown else []
         for (row, holder), position in zip(shown, positions, strict=True):
             violation = unique_violation(
-                loaded.owner,
+                loaded.entity_type,
                 members,
                 [texts[row] for texts in spelled],
                 held_by=(holder_ids[holder], ids[row]),
@@ -306,6 +308,6 @@ def _spelled(rows: pa.Table, members: tuple[str, ...]) -> list[list[str]]:
     return [spell(flat(rows[name])).to_pylist() for name in members]
 
 
-def _by_name(catalog: Catalog) -> list[Owner]:
-    owners: list[Owner] = [*catalog.node_types.values(), *catalog.edge_types.values()]
-    return sorted(owners, key=lambda owner: (owner.name, owner.table_key))
+def _by_name(catalog: Catalog) -> list[EntityType]:
+    entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
+    return sorted(entity_types, key=lambda entity_type: (entity_type.name, entity_type.table_key))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.store.records import ROW_ADDRESS
 from omnigraph.write.load.check.findings import FirstRows, LoadScope
@@ -25,7 +26,7 @@ def check_ends(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> None:
     """Check that both ends of every written edge will be there."""
     findings = scope.findings
     for end, node_type in edge_ends(edge):
-        missing = _rows_without_node(loaded, end, f"node:{node_type}", scope)
+        missing = _rows_without_node(loaded, end, TableKey.node(node_type), scope)
         shown = missing.rows()
         texts = loaded.pick(shown, (end,))[end].to_pylist()
         positions = loaded.positions(shown)
@@ -81,7 +82,7 @@ def check_orphans(edge: EdgeType, scope: LoadScope) -> None:
         return
     removed: list[Hashes] = []
     for end, node_type in edge_ends(edge):
-        nodes = scope.types.get(f"node:{node_type}")
+        nodes = scope.types.get(TableKey.node(node_type))
         if nodes is None or not scope.is_overwritten(nodes.table_key):
             continue
         scope.rest_on(edge.table_key)
@@ -131,7 +132,7 @@ def _cascade(edge: EdgeType, removed: Hashes, scope: LoadScope) -> None:
         return
     handle = scope.stored.snapshot.open(edge.table_key)
     sources = flat(handle.take_addresses(pa.array(removed), columns=["src"])["src"]).unique()
-    nodes = scope.types.get(f"node:{edge.from_type}")
+    nodes = scope.types.get(TableKey.node(edge.from_type))
     if nodes is not None:
         stays = nodes.lookup().rows_of(nodes.hasher.pairs(sources)) >= 0
         sources = sources.filter(pa.array(stays))

@@ -133,8 +133,8 @@ class HashPart:
         """Return those of some hashes that belong to this part."""
         if self.buckets is None:
             return hashes
-        owners = bucket_of(hashes)
-        return hashes[(owners >= self.within.start) & (owners < self.within.stop)]
+        entity_types = bucket_of(hashes)
+        return hashes[(entity_types >= self.within.start) & (entity_types < self.within.stop)]
 
     def repeated(self) -> Hashes:
         """Return the hashes that more than one row has, sorted."""
@@ -234,9 +234,9 @@ class RowLookup:
         if not self.is_divided:
             return self._index().rows_of(wanted)
         found = np.full(len(wanted), -1, np.int64)
-        owners = bucket_of(wanted.first)
+        entity_types = bucket_of(wanted.first)
         for within, index in self._indexes():
-            own = (owners >= within.start) & (owners < within.stop)
+            own = (entity_types >= within.start) & (entity_types < within.stop)
             if own.any():
                 found[own] = index().rows_of(wanted.filter(own))
         return found

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from omnigraph.schema import Catalog, EdgeType
+from omnigraph.schema import Catalog, EdgeType, EntityType
 from omnigraph.schema.catalog import Property
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.arrow import convert_arrow
@@ -43,7 +43,7 @@ from omnigraph.values import PropType, Scalar
 from omnigraph.write.load.input.decode import strict_batches
 from omnigraph.write.load.input.records import RecordSorter
 from omnigraph.write.load.input.sink import LoadSink
-from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
+from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.stage.columns import Integers
 
 _HEADER: Final = re.compile(rb'\{"(type|edge)": ?"([A-Za-z0-9_]+)"')
@@ -86,31 +86,31 @@ class LineReader:
                 self._sink.end_batch()
             return
         self.blocks_plain += 1
-        for owner, batch in found:
-            self._sink.add(owner, batch)
+        for entity_type, batch in found:
+            self._sink.add(entity_type, batch)
         self._sink.end_batch()
 
-    def _plain(self, text: bytes, first: int) -> list[tuple[Owner, ColumnBatch]] | None:
+    def _plain(self, text: bytes, first: int) -> list[tuple[EntityType, ColumnBatch]] | None:
         lines = _lines(text)
         if lines is None:
             return None
-        by_owner: dict[str, tuple[Owner, list[Integers]]] = {}
+        by_entity_type: dict[str, tuple[EntityType, list[Integers]]] = {}
         for header, numbers in _by_header(lines):
-            owner = None if header is None else self._owner(header)
-            if owner is None:
+            entity_type = None if header is None else self._entity_type(header)
+            if entity_type is None:
                 return None
             # One type may be spelled in several ways; its rows stay in the order of the lines.
-            by_owner.setdefault(owner.table_key, (owner, []))[1].append(numbers)
+            by_entity_type.setdefault(entity_type.table_key, (entity_type, []))[1].append(numbers)
         found = []
-        for owner, parts in by_owner.values():
+        for entity_type, parts in by_entity_type.values():
             numbers = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
-            batch = _columns(owner, lines, numbers, first)
+            batch = _columns(entity_type, lines, numbers, first)
             if batch is None:
                 return None
-            found.append((owner, batch))
+            found.append((entity_type, batch))
         return found
 
-    def _owner(self, header: re.Match[bytes]) -> Owner | None:
+    def _entity_type(self, header: re.Match[bytes]) -> EntityType | None:
         kind, name = header[1], header[2].decode()
         if kind == b"type":
             return self._catalog.node_types.get(name)
@@ -201,9 +201,11 @@ def _by_header(lines: _Lines) -> Iterator[tuple[re.Match[bytes] | None, Integers
 # -- columns --------------------------------------------------------------------------------------
 
 
-def _columns(owner: Owner, lines: _Lines, numbers: Integers, first: int) -> ColumnBatch | None:
+def _columns(
+    entity_type: EntityType, lines: _Lines, numbers: Integers, first: int
+) -> ColumnBatch | None:
     """Parse lines of one type; None if anything about them is not plain."""
-    table = _parsed(owner, lines.only(numbers))
+    table = _parsed(entity_type, lines.only(numbers))
     if table is None or table.num_rows != len(numbers):
         return None
     data = _one(table["data"])
@@ -213,12 +215,12 @@ def _columns(owner: Owner, lines: _Lines, numbers: Integers, first: int) -> Colu
     if any(column.null_count for column in ends.values()):
         return None
     columns: dict[str, Converted] = {}
-    for name, prop in owner.properties.items():
+    for name, prop in entity_type.properties.items():
         converted = _converted(pc.struct_field(data, name), prop)
         if converted is None:
             return None
         columns[name] = converted
-    given = pc.struct_field(data, "id") if "id" not in owner.properties else None
+    given = pc.struct_field(data, "id") if "id" not in entity_type.properties else None
     return ColumnBatch(
         columns=columns,
         positions=pa.array(numbers + first),
@@ -229,8 +231,8 @@ def _columns(owner: Owner, lines: _Lines, numbers: Integers, first: int) -> Colu
     )
 
 
-def _parsed(owner: Owner, text: bytes | pa.Buffer) -> pa.Table | None:
-    schema = _json_schema(owner)
+def _parsed(entity_type: EntityType, text: bytes | pa.Buffer) -> pa.Table | None:
+    schema = _json_schema(entity_type)
     if schema is None:
         return None
     try:
@@ -245,16 +247,16 @@ def _parsed(owner: Owner, text: bytes | pa.Buffer) -> pa.Table | None:
         return None
 
 
-def _json_schema(owner: Owner) -> pa.Schema | None:
+def _json_schema(entity_type: EntityType) -> pa.Schema | None:
     """Return the columns of the records of a type; None for types that JSON spells in many ways."""
-    kinds = {name: _json_type(prop.prop_type) for name, prop in owner.properties.items()}
+    kinds = {name: _json_type(prop.prop_type) for name, prop in entity_type.properties.items()}
     members = [pa.field(name, kind) for name, kind in kinds.items() if kind is not None]
     if len(members) < len(kinds):
         return None
     if "id" not in kinds:
         members.append(pa.field("id", pa.utf8()))
     data = pa.field("data", pa.struct(members))
-    if isinstance(owner, EdgeType):
+    if isinstance(entity_type, EdgeType):
         names = ("edge", "from", "to")
         return pa.schema([*(pa.field(name, pa.utf8()) for name in names), data])
     return pa.schema([pa.field("type", pa.utf8()), data])

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.names import LANCE_COLUMNS, nearest_name
-from omnigraph.schema import Catalog, EdgeType
+from omnigraph.schema import Catalog, EdgeType, EntityType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.convert import convert_values, member_values
 from omnigraph.schema.values.converted import ConversionMode
@@ -28,7 +28,7 @@ from omnigraph.schema.values.row_errors import ErrorLog, json_text, no_errors
 from omnigraph.schema.values.scalars import text_column
 from omnigraph.write.load.input.decode import NOTHING, data_of
 from omnigraph.write.load.input.sink import LoadSink
-from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
+from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import Violation
 
@@ -57,21 +57,23 @@ class RecordSorter:
     def take(self, decoded: Decoded) -> None:
         """Sort one batch."""
         records, positions = self._objects(decoded)
-        by_owner: dict[str, tuple[Owner, list[Sequence[int]]]] = {}
+        by_entity_type: dict[str, tuple[EntityType, list[Sequence[int]]]] = {}
         for shape, alike in _grouped(list(map(tuple, records))):
             for kind, name, places in self._named(records, shape, alike, positions):
-                owner = self._lookup(kind, name)
-                if owner is None:
+                entity_type = self._lookup(kind, name)
+                if entity_type is None:
                     message = self._unknown_type(kind, name)
                     refused = _pick(records, places)
                     self._refuse(
                         _pick(positions, places), refused, codes.UNKNOWN_TYPE, "envelope", message
                     )
                 else:
-                    by_owner.setdefault(owner.table_key, (owner, []))[1].append(places)
-        for owner, parts in by_owner.values():
+                    by_entity_type.setdefault(entity_type.table_key, (entity_type, []))[1].append(
+                        places
+                    )
+        for entity_type, parts in by_entity_type.values():
             places = parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts))
-            self._add(owner, _pick(records, places), _pick(positions, places))
+            self._add(entity_type, _pick(records, places), _pick(positions, places))
 
     # -- envelopes --------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class RecordSorter:
             refused = _pick(records, places)
             self._refuse(_pick(positions, places), refused, codes.ENVELOPE, "envelope", message)
 
-    def _lookup(self, kind: str, name: str) -> Owner | None:
+    def _lookup(self, kind: str, name: str) -> EntityType | None:
         if kind == "node":
             return self._catalog.node_types.get(name)
         return self._catalog.lookup_edge(name)
@@ -134,19 +136,21 @@ class RecordSorter:
 
     # -- data -------------------------------------------------------------------------------------
 
-    def _add(self, owner: Owner, records: Sequence[Record], positions: Sequence[int]) -> None:
+    def _add(
+        self, entity_type: EntityType, records: Sequence[Record], positions: Sequence[int]
+    ) -> None:
         data = data_of(records)
         if set(map(type, data)) != {dict}:
-            records, data, positions = self._with_objects(owner, records, data, positions)
+            records, data, positions = self._with_objects(entity_type, records, data, positions)
         names = set(chain.from_iterable(data))
-        if self._is_strict and not names <= owner.properties.keys() | {"id"}:
-            records, data, positions = self._with_known_names(owner, records, data, positions)
+        if self._is_strict and not names <= entity_type.properties.keys() | {"id"}:
+            records, data, positions = self._with_known_names(entity_type, records, data, positions)
         if records:
-            self._sink.add(owner, self._columns(owner, records, data, positions, names))
+            self._sink.add(entity_type, self._columns(entity_type, records, data, positions, names))
 
     def _with_objects(
         self,
-        owner: Owner,
+        entity_type: EntityType,
         records: Sequence[Record],
         data: list[Any],
         positions: Sequence[int],
@@ -157,30 +161,35 @@ class RecordSorter:
         for n in bad:
             message = f"field 'data' must be an object, got {json_text(data[n])}"
             self._refuse(
-                [positions[n]], [records[n]], codes.NOT_AN_OBJECT, "envelope", message, owner=owner
+                [positions[n]],
+                [records[n]],
+                codes.NOT_AN_OBJECT,
+                "envelope",
+                message,
+                entity_type=entity_type,
             )
         return _leave_out(set(bad), records, data, positions)
 
     def _with_known_names(
         self,
-        owner: Owner,
+        entity_type: EntityType,
         records: Sequence[Record],
         data: list[Record],
         positions: Sequence[int],
     ) -> tuple[Sequence[Record], list[Record], Sequence[int]]:
-        known = owner.properties.keys() | {"id"}
+        known = entity_type.properties.keys() | {"id"}
         bad = [n for n, part in enumerate(data) if not part.keys() <= known]
         for n in bad:
             for name in data[n]:
                 if name not in known:
-                    code, message = _name_problem(owner, name)
+                    code, message = _name_problem(entity_type, name)
                     self._refuse(
                         [positions[n]],
                         [records[n]],
                         code,
                         "property",
                         message,
-                        owner=owner,
+                        entity_type=entity_type,
                         name=name,
                         value=json_text(data[n][name]),
                     )
@@ -188,7 +197,7 @@ class RecordSorter:
 
     def _columns(
         self,
-        owner: Owner,
+        entity_type: EntityType,
         records: Sequence[Record],
         data: list[Record],
         positions: Sequence[int],
@@ -199,13 +208,15 @@ class RecordSorter:
             name: convert_values(
                 member_values(data, name, default=prop.default), prop.prop_type, name, mode
             )
-            for name, prop in owner.properties.items()
+            for name, prop in entity_type.properties.items()
         }
-        is_edge = isinstance(owner, EdgeType)
+        is_edge = isinstance(entity_type, EdgeType)
         given = None
         if "id" in names:
             given = given_ids(member_values(data, "id"), is_edge=is_edge, mode=mode)
-        ends = {end: self._end(owner, records, field) for end, field in _ENDS} if is_edge else {}
+        ends = (
+            {end: self._end(entity_type, records, field) for end, field in _ENDS} if is_edge else {}
+        )
         return ColumnBatch(
             columns=columns,
             positions=pa.array(positions, pa.int64()),
@@ -215,23 +226,23 @@ class RecordSorter:
             ends=ends,
         )
 
-    def _end(self, owner: Owner, records: Sequence[Record], field: str) -> Ids:
+    def _end(self, entity_type: EntityType, records: Sequence[Record], field: str) -> Ids:
         try:
             column = pa.array([record[field] for record in records], pa.utf8())
             if not column.null_count:
                 return Ids(column, no_errors(len(records)))
         except (KeyError, TypeError, ValueError):
             pass
-        return self._checked_end(owner, records, field)
+        return self._checked_end(entity_type, records, field)
 
-    def _checked_end(self, owner: Owner, records: Sequence[Record], field: str) -> Ids:
+    def _checked_end(self, entity_type: EntityType, records: Sequence[Record], field: str) -> Ids:
         values = [record.get(field) for record in records]
         is_text = np.fromiter((type(value) is str for value in values), np.bool_, len(values))
         is_there = np.fromiter((field in record for record in records), np.bool_, len(values))
         log = ErrorLog(len(values))
         if self._is_strict:
-            missing = f"edge '{owner.name}' requires field '{field}'"
-            wrong = f"edge '{owner.name}' field '{field}' must be a string"
+            missing = f"edge '{entity_type.name}' requires field '{field}'"
+            wrong = f"edge '{entity_type.name}' field '{field}' must be a string"
             log.add_mask(~is_there, value_codes.MISSING, missing)
             log.add_mask(~is_text, value_codes.WRONG_KIND, wrong)
         else:
@@ -239,7 +250,7 @@ class RecordSorter:
         texts = [value if type(value) is str else None for value in values]
         column, broken = text_column(texts)
         if broken is not None:
-            message = f"edge '{owner.name}' field '{field}' is not valid Unicode text"
+            message = f"edge '{entity_type.name}' field '{field}' is not valid Unicode text"
             log.add_mask(broken, value_codes.INVALID_TEXT, message)
         return Ids(column, log.finish())
 
@@ -251,11 +262,11 @@ class RecordSorter:
         rule: str,
         message: str,
         *,
-        owner: Owner | None = None,
+        entity_type: EntityType | None = None,
         name: str | None = None,
         value: str | None = None,
     ) -> None:
-        type_name = None if owner is None else owner.name
+        type_name = None if entity_type is None else entity_type.name
         for position, record in zip(positions, records, strict=True):
             violation = Violation(position, type_name, name, value, rule, code, message)
             self._sink.refuse(violation, record)
@@ -300,16 +311,19 @@ def _leave_out(
     return [records[n] for n in kept], [data[n] for n in kept], [positions[n] for n in kept]
 
 
-def _name_problem(owner: Owner, name: str) -> tuple[str, str]:
+def _name_problem(entity_type: EntityType, name: str) -> tuple[str, str]:
     if name in _PHYSICAL_NAMES:
-        message = f"field '{name}' of '{owner.table_key}' is reserved physical state"
+        message = f"field '{name}' of '{entity_type.table_key}' is reserved physical state"
         return codes.RESERVED_NAME, message
-    if isinstance(owner, EdgeType) and name in _STRUCTURAL_NAMES:
-        message = f"field '{name}' of '{owner.table_key}' is reserved structural state"
+    if isinstance(entity_type, EdgeType) and name in _STRUCTURAL_NAMES:
+        message = f"field '{name}' of '{entity_type.table_key}' is reserved structural state"
         return codes.RESERVED_NAME, message
-    near = nearest_name(name, owner.properties)
+    near = nearest_name(name, entity_type.properties)
     hint = f"; did you mean '{near}'?" if near else ""
-    return codes.UNKNOWN_PROPERTY, f"unknown input field '{name}' for '{owner.table_key}'{hint}"
+    return (
+        codes.UNKNOWN_PROPERTY,
+        f"unknown input field '{name}' for '{entity_type.table_key}'{hint}",
+    )
 
 
 def _raw(record: Record, data: Record, name: str) -> object:

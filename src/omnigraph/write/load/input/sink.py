@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from omnigraph.schema import Catalog
-from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
+from omnigraph.schema import Catalog, EntityType
+from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules.violations import Violation
 
 
@@ -16,7 +16,7 @@ class LoadSink(Protocol):
         """Hear of the next input, a file by its name, and return its first position."""
         ...
 
-    def add(self, owner: Owner, batch: ColumnBatch) -> None:
+    def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:
         """Take rows of one type."""
         ...
 

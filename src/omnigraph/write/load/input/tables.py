@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.names import nearest_name
-from omnigraph.schema import Catalog, EdgeType, NodeType
+from omnigraph.schema import Catalog, EdgeType, EntityType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.arrow import convert_arrow, plain_encoding
 from omnigraph.schema.values.blobs import BASE64_PREFIX
@@ -34,7 +34,7 @@ from omnigraph.schema.values.row_errors import ErrorLog
 from omnigraph.store.interrupts import raise_interrupt
 from omnigraph.write.load.input.sink import LoadSink
 from omnigraph.write.load.input.source import InputUnreadableError, files_of
-from omnigraph.write.load.rows.check_rows import ColumnBatch, Owner
+from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import Violation
 
@@ -106,16 +106,16 @@ def _is_meant_as_node(name: str, catalog: Catalog) -> bool:
     return has_near_node or nearest_name(name, catalog.edge_types) is None
 
 
-def _read_table(owner: Owner, table: TableInput, sink: LoadSink) -> None:
+def _read_table(entity_type: EntityType, table: TableInput, sink: LoadSink) -> None:
     for source, batches in _inputs(table):
         row = sink.begin(source)
         for batch in batches:
-            problems = column_problems(owner, batch.schema.names)
+            problems = column_problems(entity_type, batch.schema.names)
             for problem in problems:
                 sink.refuse(problem, None)
             if problems:
                 return
-            sink.add(owner, column_batch(owner, batch, row))
+            sink.add(entity_type, column_batch(entity_type, batch, row))
             sink.end_batch()
             row += batch.num_rows
 
@@ -211,24 +211,24 @@ def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
 # -- columns --------------------------------------------------------------------------------------
 
 
-def column_problems(owner: NodeType | EdgeType, names: Sequence[str]) -> list[Violation]:
+def column_problems(entity_type: EntityType, names: Sequence[str]) -> list[Violation]:
     """Say what is wrong with the names of a table's columns."""
     problems = [
-        _table_problem(owner, name, codes.DUPLICATE_MEMBER, f"duplicate column '{name}'")
+        _table_problem(entity_type, name, codes.DUPLICATE_MEMBER, f"duplicate column '{name}'")
         for name in sorted({name for name in names if list(names).count(name) > 1})
     ]
     ends: tuple[str, ...] = ()
-    if isinstance(owner, EdgeType):
-        ends = _end_names(owner, names) or _half_of_ends(names)
+    if isinstance(entity_type, EdgeType):
+        ends = _end_names(entity_type, names) or _half_of_ends(names)
         if not set(ends) <= set(names) or not ends:
-            problems.append(_missing_ends(owner, ends, names))
-    known = {*owner.properties, "id", *ends}
+            problems.append(_missing_ends(entity_type, ends, names))
+    known = {*entity_type.properties, "id", *ends}
     for name in names:
         if name not in known:
-            near = nearest_name(name, owner.properties)
+            near = nearest_name(name, entity_type.properties)
             hint = f"; did you mean '{near}'?" if near else ""
-            message = f"unknown input field '{name}' for '{owner.table_key}'{hint}"
-            problems.append(_table_problem(owner, name, codes.UNKNOWN_PROPERTY, message))
+            message = f"unknown input field '{name}' for '{entity_type.table_key}'{hint}"
+            problems.append(_table_problem(entity_type, name, codes.UNKNOWN_PROPERTY, message))
     return problems
 
 
@@ -249,62 +249,62 @@ def _missing_ends(edge: EdgeType, ends: Sequence[str], names: Sequence[str]) -> 
     return _table_problem(edge, missing, codes.MISSING_COLUMN, message)
 
 
-def _table_problem(
-    owner: NodeType | EdgeType, name: str | None, code: str, message: str
-) -> Violation:
-    return Violation(None, owner.name, name, None, "property", code, message)
+def _table_problem(entity_type: EntityType, name: str | None, code: str, message: str) -> Violation:
+    return Violation(None, entity_type.name, name, None, "property", code, message)
 
 
-def _end_names(owner: NodeType | EdgeType, names: Sequence[str]) -> tuple[str, str] | None:
-    if not isinstance(owner, EdgeType):
+def _end_names(entity_type: EntityType, names: Sequence[str]) -> tuple[str, str] | None:
+    if not isinstance(entity_type, EdgeType):
         return None
     return next((pair for pair in _END_NAMES if set(pair) <= set(names)), None)
 
 
-def column_batch(owner: NodeType | EdgeType, batch: pa.RecordBatch, first_row: int) -> ColumnBatch:
+def column_batch(entity_type: EntityType, batch: pa.RecordBatch, first_row: int) -> ColumnBatch:
     """Convert the columns of a batch whose first row has the number `first_row`."""
     names = batch.schema.names
-    pair = _end_names(owner, names)
+    pair = _end_names(entity_type, names)
     ends = {} if pair is None else dict(zip(("src", "dst"), pair, strict=True))
     count = batch.num_rows
     return ColumnBatch(
-        columns={name: _property(owner, name, batch) for name in owner.properties},
+        columns={name: _property(entity_type, name, batch) for name in entity_type.properties},
         positions=pa.array(np.arange(first_row, first_row + count, dtype=np.int64)),
         raw=lambda name, row: _raw(batch, ends.get(name, name), row),
-        record=lambda row: _record(owner, batch, ends, row),
-        given=_given(owner, batch["id"]) if "id" in names else None,
-        ends={end: _end(owner, batch[name], name) for end, name in ends.items()},
+        record=lambda row: _record(entity_type, batch, ends, row),
+        given=_given(entity_type, batch["id"]) if "id" in names else None,
+        ends={end: _end(entity_type, batch[name], name) for end, name in ends.items()},
     )
 
 
-def _property(owner: NodeType | EdgeType, name: str, batch: pa.RecordBatch) -> Converted:
-    prop = owner.properties[name]
+def _property(entity_type: EntityType, name: str, batch: pa.RecordBatch) -> Converted:
+    prop = entity_type.properties[name]
     if name in batch.schema.names:
         return convert_arrow(batch[name], prop.prop_type, name)
     return convert_values([prop.default] * batch.num_rows, prop.prop_type, name)
 
 
-def _given(owner: NodeType | EdgeType, column: pa.Array) -> Ids:
+def _given(entity_type: EntityType, column: pa.Array) -> Ids:
     plain = plain_encoding(column)
     log = ErrorLog(len(plain))
     if pa.types.is_string(plain.type):
         return Ids(plain, log.finish())
-    kind = "edge" if isinstance(owner, EdgeType) else "node"
+    kind = "edge" if isinstance(entity_type, EdgeType) else "node"
     message = f"{kind} id must be a string, got a column of {plain.type}"
     log.add_mask(valid_mask(plain), value_codes.ID_NOT_A_STRING, message)
     return Ids(pa.nulls(len(plain), pa.utf8()), log.finish())
 
 
-def _end(owner: NodeType | EdgeType, column: pa.Array, name: str) -> Ids:
+def _end(entity_type: EntityType, column: pa.Array, name: str) -> Ids:
     plain = plain_encoding(column)
     log = ErrorLog(len(plain))
-    missing = f"edge '{owner.name}' requires field '{name}'"
+    missing = f"edge '{entity_type.name}' requires field '{name}'"
     log.add_mask(~valid_mask(plain), value_codes.MISSING, missing)
     if pa.types.is_string(plain.type):
         return Ids(plain, log.finish())
     if _is_spelled(plain.type):
         return Ids(spell(plain), log.finish())
-    wrong = f"edge '{owner.name}' field '{name}' must be a string, got a column of {plain.type}"
+    wrong = (
+        f"edge '{entity_type.name}' field '{name}' must be a string, got a column of {plain.type}"
+    )
     log.add_mask(valid_mask(plain), value_codes.WRONG_KIND, wrong)
     return Ids(pa.nulls(len(plain), pa.utf8()), log.finish())
 
@@ -314,15 +314,15 @@ def _is_spelled(kind: pa.DataType) -> bool:
 
 
 def _record(
-    owner: Owner, batch: pa.RecordBatch, ends: Mapping[str, str], row: int
+    entity_type: EntityType, batch: pa.RecordBatch, ends: Mapping[str, str], row: int
 ) -> dict[str, object]:
     """Return a row in the form of a graph record."""
     names = [name for name in batch.schema.names if name not in ends.values()]
     data = {name: _plain(batch[name][row]) for name in names}
-    if not isinstance(owner, EdgeType):
-        return {"type": owner.name, "data": data}
+    if not isinstance(entity_type, EdgeType):
+        return {"type": entity_type.name, "data": data}
     source, target = (_raw(batch, ends[end], row) for end in ("src", "dst"))
-    return {"edge": owner.name, "from": source, "to": target, "data": data}
+    return {"edge": entity_type.name, "from": source, "to": target, "data": data}
 
 
 def _raw(batch: pa.RecordBatch, name: str, row: int) -> object:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.clock import Clock
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.converted import ConversionMode, Converted
 from omnigraph.schema.values.ids import AcceptedIds, Ids, accept_ids, derive_ids, new_ulids
@@ -38,7 +38,6 @@ from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, Violatio
 from omnigraph.write.stage.columns import to_mask
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 
-Owner = NodeType | EdgeType
 Raw = Callable[[str, int], object]
 """Returns the value of a property in a row, as the input gave it."""
 
@@ -65,7 +64,7 @@ class ColumnBatch:
 class RowRules:
     """What rows of one type have to be like."""
 
-    owner: Owner
+    entity_type: EntityType
     conversion: ConversionMode
     external_blobs: ExternalBlobs
     copies_external: bool = True
@@ -95,24 +94,24 @@ class JudgedRows:
 
 def judge_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> JudgedRows:
     """Check every rule of single rows, give ids, and keep what is good."""
-    owner = rules.owner
+    entity_type = rules.entity_type
     row_count = len(batch.positions)
     work = _Work(
-        owner.name, batch, np.zeros(row_count, np.bool_), ViolationLog(rules.violations_max)
+        entity_type.name, batch, np.zeros(row_count, np.bool_), ViolationLog(rules.violations_max)
     )
     for name, converted in batch.columns.items():
         work.note(_unexcused(rules, batch, name, converted.row_errors), name)
-    for name in owner.blob_properties:
+    for name in entity_type.blob_properties:
         _refuse_external(rules, batch.columns[name].column, name, work)
     for end, ids in batch.ends.items():
         work.note(ids.errors, end, rule="endpoint", code=codes.BAD_ENDPOINT)
     given = _ids(rules, batch, work, clock)
     ends = [batch.ends[end].ids for end in ("src", "dst") if end in batch.ends]
-    properties = [batch.columns[name].column for name in owner.properties]
+    properties = [batch.columns[name].column for name in entity_type.properties]
     arrays = [given.ids, *ends, *properties]
-    if has_value_rules(owner):
-        names = owner.arrow_schema.names
-        for found in check_batch(owner, pa.RecordBatch.from_arrays(arrays, names=names)):
+    if has_value_rules(entity_type):
+        names = entity_type.arrow_schema.names
+        for found in check_batch(entity_type, pa.RecordBatch.from_arrays(arrays, names=names)):
             value_at = values_of(batch.columns[found.property].column)
             work.note(found.errors, found.property, rule=found.rule, value_at=value_at)
     positions = batch.positions
@@ -120,15 +119,15 @@ def judge_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> JudgedRows:
         good = pa.array(~work.bad)
         arrays = [array.filter(good) for array in arrays]
         positions = positions.filter(good)
-    rows = pa.RecordBatch.from_arrays(_blobs_copied(rules, arrays), schema=owner.arrow_schema)
+    rows = pa.RecordBatch.from_arrays(_blobs_copied(rules, arrays), schema=entity_type.arrow_schema)
     return JudgedRows(rows, positions, work.bad, work.log, given.are_new, given.spellings)
 
 
 def _unexcused(rules: RowRules, batch: ColumnBatch, name: str, errors: RowErrors) -> RowErrors:
     """Leave out that a vector is missing where it can be made."""
-    if errors.is_clean or name not in rules.filled or not isinstance(rules.owner, NodeType):
+    if errors.is_clean or name not in rules.filled or not isinstance(rules.entity_type, NodeType):
         return errors
-    texts = batch.columns[rules.owner.embed_sources[name].source].column
+    texts = batch.columns[rules.entity_type.embed_sources[name].source].column
     is_missing = pc.fill_null(pc.equal(errors.codes.cast(pa.utf8()), value_codes.MISSING), False)
     is_excused = pc.and_(is_missing, pa.array(has_text(texts)))
     codes_left = pc.if_else(is_excused, None, errors.codes.cast(pa.utf8()))
@@ -149,9 +148,9 @@ class _GivenIds:
 def _ids(rules: RowRules, batch: ColumnBatch, work: _Work, clock: Clock) -> _GivenIds:
     if batch.given is not None:
         work.note(batch.given.errors, "id", rule="id")
-    owner = rules.owner
-    if isinstance(owner, NodeType) and owner.key:
-        return _key_ids(owner, rules.conversion, batch, work)
+    entity_type = rules.entity_type
+    if isinstance(entity_type, NodeType) and entity_type.key:
+        return _key_ids(entity_type, rules.conversion, batch, work)
     row_count = len(work.bad)
     if batch.given is None or batch.given.ids.null_count == row_count:
         return _GivenIds(new_ulids(clock, row_count), are_new=True)
@@ -189,11 +188,11 @@ def _other_spellings(accepted: AcceptedIds) -> tuple[pa.Array, pa.Array] | None:
 
 def _blobs_copied(rules: RowRules, arrays: list[pa.Array]) -> list[pa.Array]:
     """Read the external blobs of good rows, where they are to be copied."""
-    if not rules.copies_external or not rules.owner.blob_properties:
+    if not rules.copies_external or not rules.entity_type.blob_properties:
         return arrays
     copied = list(arrays)
-    for name in rules.owner.blob_properties:
-        place = rules.owner.arrow_schema.get_field_index(name)
+    for name in rules.entity_type.blob_properties:
+        place = rules.entity_type.arrow_schema.get_field_index(name)
         everywhere = np.ones(len(arrays[place]), np.bool_)
         copied[place] = rules.external_blobs.copied(arrays[place], everywhere)
     return copied
@@ -212,7 +211,7 @@ def _refuse_external(rules: RowRules, column: pa.Array, name: str, work: _Work) 
         work.log.add(
             Violation(
                 position=work.batch.positions[row].as_py(),
-                type=rules.owner.name,
+                type=rules.entity_type.name,
                 property=name,
                 value=redacted(json_text(uris[row].as_py())),
                 rule="blob",

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.load.check.hashing import HashScheme
@@ -19,7 +19,6 @@ from omnigraph.write.load.result import LoadOptions
 from omnigraph.write.load.rows.check_rows import (
     ColumnBatch,
     JudgedRows,
-    Owner,
     RowRules,
     judge_rows,
 )
@@ -81,29 +80,33 @@ class Intake:
         self.inputs.append(name)
         return position_in(len(self.inputs) - 1, 1)
 
-    def add(self, owner: Owner, batch: ColumnBatch) -> None:
+    def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:
         """Judge rows of one type and keep the good ones."""
         start = self._clock.monotonic_s()
-        self.records_read[owner.table_key] += len(batch.positions)
-        judged = judge_rows(self._rules_of(owner), batch, self._clock)
+        self.records_read[entity_type.table_key] += len(batch.positions)
+        judged = judge_rows(self._rules_of(entity_type), batch, self._clock)
         self.log.absorb(judged.log)
-        loaded = self._type(owner)
+        loaded = self._type(entity_type)
         if judged.bad.any():
-            self._reject(owner, batch, judged)
+            self._reject(entity_type, batch, judged)
         if judged.spellings is not None:
-            self._spellings.setdefault(owner.table_key, []).append(judged.spellings)
-        loaded.add(self._embedded(owner, judged))
+            self._spellings.setdefault(entity_type.table_key, []).append(judged.spellings)
+        loaded.add(self._embedded(entity_type, judged))
         self.judging_s += self._clock.monotonic_s() - start
 
-    def _embedded(self, owner: Owner, judged: JudgedRows) -> JudgedRows:
+    def _embedded(self, entity_type: EntityType, judged: JudgedRows) -> JudgedRows:
         """Fill the vectors that `@embed` asks for."""
-        if self._embedder is None or not isinstance(owner, NodeType) or not owner.embed_sources:
+        if (
+            self._embedder is None
+            or not isinstance(entity_type, NodeType)
+            or not entity_type.embed_sources
+        ):
             return judged
         if self._options.is_dry_run:
             # Vectors cost money, and nobody would keep them.
             return judged
         rows = pa.Table.from_batches([judged.rows])
-        filled = self._embedder.fill(owner, rows, self._stored).combine_chunks()
+        filled = self._embedder.fill(entity_type, rows, self._stored).combine_chunks()
         return replace(judged, rows=next(iter(filled.to_batches()), judged.rows))
 
     def refuse(self, violation: Violation, record: object) -> None:
@@ -135,7 +138,7 @@ class Intake:
             loaded.finish()
         remaps = remaps_of(self.types, self._spellings)
         for key, loaded in list(self.types.items()):
-            if remaps and isinstance(loaded.owner, EdgeType):
+            if remaps and isinstance(loaded.entity_type, EdgeType):
                 self.types[key], rows, violations = remap_ends(loaded, remaps)
                 self.log.extend(violations)
                 by_row = {int(row): [found] for row, found in zip(rows, violations, strict=True)}
@@ -162,15 +165,15 @@ class Intake:
         if self.quarantine is None or not len(numbers):
             return
         picked = loaded.pick(numbers, loaded.destination.schema.names)
-        records = graph_records(loaded.owner, picked)
+        records = graph_records(loaded.entity_type, picked)
         positions = loaded.positions(numbers)
         for row, record, position in zip(numbers.tolist(), records, positions, strict=True):
             found = [replace(violation, position=position) for violation in rows[row]]
-            self._set_aside(loaded.owner, record, found)
+            self._set_aside(loaded.entity_type, record, found)
 
     # -- details ----------------------------------------------------------------------------------
 
-    def _reject(self, owner: Owner, batch: ColumnBatch, judged: JudgedRows) -> None:
+    def _reject(self, entity_type: EntityType, batch: ColumnBatch, judged: JudgedRows) -> None:
         rows = np.flatnonzero(judged.bad).tolist()
         self.bad_records += len(rows)
         if self.quarantine is None:
@@ -180,46 +183,48 @@ class Intake:
             by_position.setdefault(violation.position or 0, []).append(violation)
         for row in rows:
             violations = by_position[batch.positions[row].as_py()]
-            self._set_aside(owner, batch.record(row), violations)
+            self._set_aside(entity_type, batch.record(row), violations)
 
-    def _set_aside(self, owner: Owner | None, record: object, violations: list[Violation]) -> None:
+    def _set_aside(
+        self, entity_type: EntityType | None, record: object, violations: list[Violation]
+    ) -> None:
         if self.quarantine is not None:
             located = [violation.located(self.inputs) for violation in violations]
-            self.quarantine.add(owner, record, located)
+            self.quarantine.add(entity_type, record, located)
 
-    def _rules_of(self, owner: Owner) -> RowRules:
-        if owner.table_key not in self._rules:
+    def _rules_of(self, entity_type: EntityType) -> RowRules:
+        if entity_type.table_key not in self._rules:
             rules = RowRules(
-                owner,
+                entity_type,
                 self._options.conversion,
                 self._external_blobs,
                 copies_external=self._options.mode is not WriteMode.OVERWRITE,
             )
-            if self._embedder is not None and isinstance(owner, NodeType):
-                rules = replace(rules, filled=self._embedder.targets(owner))
+            if self._embedder is not None and isinstance(entity_type, NodeType):
+                rules = replace(rules, filled=self._embedder.targets(entity_type))
             if self.quarantine is not None:
                 rules = replace(rules, violations_max=_UNLIMITED)
-            self._rules[owner.table_key] = rules
-        return self._rules[owner.table_key]
+            self._rules[entity_type.table_key] = rules
+        return self._rules[entity_type.table_key]
 
-    def _type(self, owner: Owner) -> LoadedType:
-        if owner.table_key not in self.types:
+    def _type(self, entity_type: EntityType) -> LoadedType:
+        if entity_type.table_key not in self.types:
             destination = Destination(
                 self._bases,
-                self._snapshot.entry(owner.table_key),
-                owner.arrow_schema,
+                self._snapshot.entry(entity_type.table_key),
+                entity_type.arrow_schema,
                 is_overwrite=self._options.mode is WriteMode.OVERWRITE,
             )
             # Ends that use another spelling are rewritten when all nodes are known.
             is_final = self._options.conversion is ConversionMode.STRICT
-            self.types[owner.table_key] = LoadedType(
-                owner,
+            self.types[entity_type.table_key] = LoadedType(
+                entity_type,
                 destination,
                 self._hasher,
                 self._room,
                 may_stream=self.quarantine is None
                 and not self._options.is_dry_run
-                and (is_final or not isinstance(owner, EdgeType)),
+                and (is_final or not isinstance(entity_type, EdgeType)),
                 is_merge=self._options.mode is WriteMode.MERGE,
             )
-        return self.types[owner.table_key]
+        return self.types[entity_type.table_key]

@@ -27,11 +27,10 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.schema import EdgeType
+from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store.durability import fsync_path
 from omnigraph.texts import without_depths
-from omnigraph.write.load.rows.check_rows import Owner
 from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.columns import flat
 
@@ -79,9 +78,11 @@ class Quarantine:
         """How many rows were left out."""
         return self.counts.total()
 
-    def add(self, owner: Owner | None, record: object, violations: Sequence[Violation]) -> None:
+    def add(
+        self, entity_type: EntityType | None, record: object, violations: Sequence[Violation]
+    ) -> None:
         """Leave out one row."""
-        key = _UNREADABLE if owner is None else owner.table_key
+        key = _UNREADABLE if entity_type is None else entity_type.table_key
         self.counts[key] += 1
         line: dict[str, object] = {
             "reason": "; ".join(dict.fromkeys(found.message for found in violations)),
@@ -137,22 +138,22 @@ def _writing(directory: Path) -> Iterator[None]:
         raise QuarantineUnwritableError(directory, error.strerror or str(error)) from error
 
 
-def graph_records(owner: Owner, rows: pa.Table) -> list[dict[str, object]]:
+def graph_records(entity_type: EntityType, rows: pa.Table) -> list[dict[str, object]]:
     """Return stored rows in the form of graph records."""
     columns = {
         name: to_json_values(flat(rows[name]), prop.prop_type, JsonForm.EXPORT)
-        for name, prop in owner.properties.items()
+        for name, prop in entity_type.properties.items()
     }
     ids = rows["id"].to_pylist()
     data = [
         {"id": ids[row], **{name: column[row] for name, column in columns.items()}}
         for row in range(rows.num_rows)
     ]
-    if not isinstance(owner, EdgeType):
-        return [{"type": owner.name, "data": one} for one in data]
+    if not isinstance(entity_type, EdgeType):
+        return [{"type": entity_type.name, "data": one} for one in data]
     sources, targets = rows["src"].to_pylist(), rows["dst"].to_pylist()
     return [
-        {"edge": owner.name, "from": source, "to": target, "data": one}
+        {"edge": entity_type.name, "from": source, "to": target, "data": one}
         for source, target, one in zip(sources, targets, data, strict=True)
     ]
 

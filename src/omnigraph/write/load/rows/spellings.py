@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.ids import EndpointRemap, build_endpoint_remap
 from omnigraph.write.load.rows.types import LoadedType
@@ -43,10 +44,14 @@ def remap_ends(
     loaded: LoadedType, remaps: Mapping[str, EndpointRemap]
 ) -> tuple[LoadedType, Integers, list[Violation]]:
     """Rewrite the ends of edges; also returns the rows whose ends are ambiguous, and why."""
-    edge = loaded.owner
+    edge = loaded.entity_type
     if not isinstance(edge, EdgeType):
         raise TypeError(f"{loaded.table_key} has no ends")
-    own = {end: remaps[f"node:{node}"] for end, node in edge_ends(edge) if f"node:{node}" in remaps}
+    own = {
+        end: remaps[TableKey.node(node)]
+        for end, node in edge_ends(edge)
+        if TableKey.node(node) in remaps
+    }
     rows: list[int] = []
     found: list[tuple[str, str, str, str]] = []
     for start, batch in loaded.batches(tuple(own)):

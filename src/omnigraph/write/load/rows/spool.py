@@ -222,10 +222,10 @@ class NumberSpool:
         if not self._files:
             return self.whole()[rows]
         taken = np.empty(len(rows), self._kind)
-        owners = rows // _SLAB_NUMBERS
-        for owner in np.unique(owners).tolist():
-            own = owners == owner
-            start = owner * _SLAB_NUMBERS
+        entity_types = rows // _SLAB_NUMBERS
+        for entity_type in np.unique(entity_types).tolist():
+            own = entity_types == entity_type
+            start = entity_type * _SLAB_NUMBERS
             taken[own] = self._read(self._files[0], start)[rows[own] - start]
         return taken
 

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.schema import EdgeType, NodeType
+from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.ids import EndpointRemap
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
 from omnigraph.write.load.check.hashing import Hashes, HashScheme
-from omnigraph.write.load.rows.check_rows import JudgedRows, Owner
+from omnigraph.write.load.rows.check_rows import JudgedRows
 from omnigraph.write.load.rows.parts import Destination, RowPart
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.stage.columns import Integers, Mask, flat
@@ -49,7 +49,7 @@ class LoadedType:
 
     def __init__(
         self,
-        owner: Owner,
+        entity_type: EntityType,
         destination: Destination,
         hasher: HashScheme,
         room: SpoolBudget,
@@ -57,26 +57,28 @@ class LoadedType:
         may_stream: bool,
         is_merge: bool,
     ) -> None:
-        self.owner = owner
-        self.table_key = owner.table_key
+        self.entity_type = entity_type
+        self.table_key = entity_type.table_key
         self.destination = destination
         self.hasher = hasher
-        self.tuples = tuple_members(owner)
-        self.is_keyed = isinstance(owner, NodeType) and bool(owner.key)
+        self.tuples = tuple_members(entity_type)
+        self.is_keyed = isinstance(entity_type, NodeType) and bool(entity_type.key)
         self.live: Mask | None = None
         self.records: Mask | None = None
         self.row_count = 0
-        self.id_start: int | None = 0 if isinstance(owner, NodeType) else None
+        self.id_start: int | None = 0 if isinstance(entity_type, NodeType) else None
         self.has_given_ids = self.is_keyed
         self.room = room
         self._is_merge = is_merge
-        self.fresh = RowPart(destination, room, may_stream=may_stream and not owner.blob_properties)
+        self.fresh = RowPart(
+            destination, room, may_stream=may_stream and not entity_type.blob_properties
+        )
         # A row that may meet a stored one of its id has to wait until that is known.
         self.given = RowPart(destination, room, may_stream=False)
         self._positions = room.numbers(np.int64)
         self.ids = HashedColumn(room, 2)
         """Hashes of the ids, from row `id_start` on."""
-        ends = ENDS if isinstance(owner, EdgeType) else ()
+        ends = ENDS if isinstance(entity_type, EdgeType) else ()
         self.ends = {end: HashedColumn(room, 2) for end in ends}
         self.unique = [HashedColumn(room, 1) for _ in self.tuples]
         """Hashes of each of `tuples`."""
@@ -128,7 +130,7 @@ class LoadedType:
         Ends that cannot be told apart become null; whoever calls has to drop those rows.
         """
         other = LoadedType(
-            self.owner,
+            self.entity_type,
             self.destination,
             self.hasher,
             self.room,
@@ -237,7 +239,7 @@ class LoadedType:
             column.forget_buckets()
 
 
-def tuple_members(owner: Owner) -> tuple[tuple[str, ...], ...]:
+def tuple_members(entity_type: EntityType) -> tuple[tuple[str, ...], ...]:
     """Return the members of the tuples that `@unique` wants once, the key's aside."""
-    key = owner.key if isinstance(owner, NodeType) else ()
-    return tuple(members for members in owner.unique_constraints if members != key)
+    key = entity_type.key if isinstance(entity_type, NodeType) else ()
+    return tuple(members for members in entity_type.unique_constraints if members != key)

@@ -9,7 +9,7 @@ import pytest
 from omnigraph.store.background import Background, Inline, InThreads
 
 
-@pytest.mark.parametrize("beside", [InThreads(), Inline()], ids=["threads", "lock"])
+@pytest.mark.parametrize("background", [InThreads(), Inline()], ids=["threads", "lock"])
 def test_an_answer_and_an_error_are_there_for_whoever_waits(background: Background) -> None:
     assert background.start(lambda: 7).result() == 7
     with pytest.raises(ZeroDivisionError):
