@@ -114,7 +114,7 @@ def _check(data: st.DataObject) -> None:
             patch.setattr(module, "PROBES_MAX", probes)
         # Little memory divides hashes of more than two rows; few bits let them collide.
         memory = data.draw(st.sampled_from([64, 64, MEMORY_MAX]))
-        patch.setattr(loader, "SpoolRoom", lambda _: SpoolBudget(memory))
+        patch.setattr(loader, "SpoolBudget", lambda _: SpoolBudget(memory))
         patch.setattr(columns, "SLAB_ROWS", data.draw(st.sampled_from([2, columns.SLAB_ROWS])))
         bits = data.draw(st.sampled_from([2, 64])) if not _counts_edges(types) else 64
         patch.setattr(intake, "HashScheme", lambda seed: HashScheme(seed, bits))

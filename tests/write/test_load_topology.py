@@ -33,7 +33,7 @@ def test_the_stored_topology_is_the_one_that_would_be_built(
         graph.load_tables(nodes={"P": nodes}, edges={"K": edges}, mode=mode)
     else:
         # Ends that are looked up bucket by bucket come in another order.
-        monkeypatch.setattr(load, "SpoolRoom", lambda _: SpoolBudget(64 * 32))
+        monkeypatch.setattr(load, "SpoolBudget", lambda _: SpoolBudget(64 * 32))
         graph.load({"P": nodes, "K": edges}, mode=mode)
     snapshot, edge = graph.snapshot(), graph.catalog().edge_types["K"]
     stored = Topologies(TopologyStore(repository_of(graph).store, is_writable=False))
