@@ -1,8 +1,9 @@
 """Many datasets behave as one versioned graph: manifest, commits, branches, snapshots."""
 
 from omnigraph.manifest.commits import GraphCommit
-from omnigraph.manifest.publish import CommitDraft, Published, Requirements, Updates
+from omnigraph.manifest.publish import CommitDraft, Published, Updates
 from omnigraph.manifest.repository import OpenMode, Repository, init_repository, open_repository
+from omnigraph.manifest.requirements import Requirements
 from omnigraph.manifest.rows import Entry, Registration, Tag
 from omnigraph.manifest.snapshot import ReadTarget, Snapshot
 

@@ -3,7 +3,8 @@
 A publish is one Lance commit on `__manifest`. It makes new versions of any number of tables visible
 at once, together with the commit record.
 
-1. *Requirements* must hold in the state that the publish replaces; *updates* are folded into it.
+1. *Requirements* (`omnigraph.manifest.requirements`) must hold in the state that the publish
+   replaces; *updates* are folded into it.
 2. Every publish rewrites the `graph_head` row and names the fence (`omnigraph.manifest.fence`). Of
    two publishes from one state Lance therefore refuses the second instead of moving it on top of
    the first, even when a cleanup has removed the first: history is one chain.
@@ -20,7 +21,7 @@ at once, together with the commit record.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,14 +35,12 @@ from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import (
     BranchGoneError,
     CommitSettledError,
-    ExpectedVersionMismatchError,
-    PreconditionFailedError,
     PublishTimeoutError,
-    SchemaMovedError,
 )
 from omnigraph.manifest.fence import commit_fenced
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.reader import ManifestReader, WrittenPublish
+from omnigraph.manifest.requirements import Requirements, Revalidate
 from omnigraph.manifest.rows import (
     GRAPH_COMMIT,
     VOIDED_COMMIT,
@@ -64,9 +63,6 @@ _log = logging.getLogger(__name__)
 DEADLINE_S: Final = 30.0
 _PAUSE_S: Final = 0.002
 _PAUSE_MAX_S: Final = 0.25
-
-Revalidate = Callable[["ManifestState", frozenset[str]], None]
-"""Checks an operation again whose *read* tables have moved; raises when it no longer holds."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +91,6 @@ class CommitDraft:
             message=self.message,
             properties=self.properties,
         )
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """What must still hold in the state that a publish replaces.
-
-    `written` and `read` name the entries that the operation was prepared on; None is a table that
-    must not exist. `expected_head` is a caller's precondition: commits of pure maintenance above it
-    do not count. `merged_into` is the exact head that a merge was computed against.
-    """
-
-    schema_hash: str | None = None
-    written: Mapping[str, Entry | None] = field(default_factory=dict)
-    read: Mapping[str, Entry | None] = field(default_factory=dict)
-    expected_head: str | None = None
-    merged_into: str | None = None
 
 
 @dataclass(frozen=True)
@@ -212,7 +192,7 @@ class Publisher:
             staged = _usable(ahead, state, draft, updates)
             if staged is None:
                 _require_unsettled(state, draft, updates)
-            self._require(state, requirements, revalidate)
+            requirements.require(state, revalidate)
             try:
                 if staged is None:
                     staged = self._stage(incarnation, state, draft, updates)
@@ -232,7 +212,7 @@ class Publisher:
     ) -> ManifestState:
         """Check requirements against the newest state, without publishing; return that state."""
         state = self._reader.latest(incarnation)
-        self._require(state, requirements, revalidate)
+        requirements.require(state, revalidate)
         return state
 
     def _stage(
@@ -280,38 +260,6 @@ class Publisher:
         if not incarnation.is_main and not self._datasets.has_branch(MANIFEST, incarnation.text):
             raise BranchGoneError(incarnation.text)
 
-    # -- requirements -----------------------------------------------------------------------------
-
-    def _require(
-        self,
-        state: ManifestState,
-        requirements: Requirements,
-        revalidate: Revalidate | None,
-    ) -> None:
-        expected_hash = requirements.schema_hash
-        if expected_hash is not None and expected_hash != state.head.schema_hash:
-            raise SchemaMovedError(expected_hash, state.head.schema_hash)
-        merged_into = requirements.merged_into
-        if merged_into is not None and merged_into != state.head.commit_id:
-            raise PreconditionFailedError(merged_into, state.head.commit_id)
-        if requirements.expected_head is not None:
-            require_head(state, requirements.expected_head)
-        for key, expected in requirements.written.items():
-            if not _is_same(expected, state.entries.get(key)):
-                raise mismatch(state, key, expected)
-        moved = frozenset(
-            key
-            for key, expected in requirements.read.items()
-            if not _is_same(expected, state.entries.get(key))
-            and not is_only_maintenance(state, key, expected)
-        )
-        if not moved:
-            return
-        if revalidate is None:
-            key = min(moved)
-            raise mismatch(state, key, requirements.read[key])
-        revalidate(state, moved)
-
 
 def _usable(
     ahead: Future[StagedPublish] | None,
@@ -336,50 +284,6 @@ def _require_unsettled(state: ManifestState, draft: CommitDraft | None, updates:
         settled = state.settled_as(commit_id)
         if settled is not None:
             raise CommitSettledError(commit_id, is_published=settled == GRAPH_COMMIT)
-
-
-def mismatch(
-    state: ManifestState, table_key: str, expected: Entry | None
-) -> ExpectedVersionMismatchError:
-    """Describe a table that is not where it was expected."""
-    actual = state.entries.get(table_key)
-    return ExpectedVersionMismatchError(
-        table_key,
-        expected.table_version if expected else 0,
-        actual.table_version if actual else 0,
-        is_only_maintenance(state, table_key, expected),
-    )
-
-
-def is_only_maintenance(state: ManifestState, table_key: str, expected: Entry | None) -> bool:
-    """Whether nothing but maintenance has published this table since `expected`."""
-    if expected is None or table_key not in state.entries:
-        return False
-    since = state.published_since(table_key, expected.seq)
-    commits = state.commits_at(since)
-    return len(commits) == len(since) > 0 and all(commit.is_maintenance for commit in commits)
-
-
-def content_commit(state: ManifestState, commit_id: str) -> str:
-    """Return the nearest commit at or below this one that is not pure maintenance."""
-    commit = state.commit(commit_id)
-    while commit is not None and commit.is_maintenance and commit.parent_commit_id is not None:
-        commit_id = commit.parent_commit_id
-        commit = state.commit(commit_id)
-    return commit_id
-
-
-def require_head(state: ManifestState, expected: str) -> None:
-    """Refuse unless the head is the commit that a caller expects, maintenance above it aside."""
-    head = state.head.commit_id
-    if expected != head and content_commit(state, expected) != content_commit(state, head):
-        raise PreconditionFailedError(expected, head)
-
-
-def _is_same(expected: Entry | None, actual: Entry | None) -> bool:
-    if expected is None or actual is None:
-        return expected is actual
-    return expected.state == actual.state
 
 
 # -- folding updates -------------------------------------------------------------------------------

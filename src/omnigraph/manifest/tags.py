@@ -26,8 +26,9 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.history import History
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
-from omnigraph.manifest.publish import Publisher, Requirements, Updates
+from omnigraph.manifest.publish import Publisher, Updates
 from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.requirements import Requirements
 from omnigraph.manifest.rows import Tag, tag_object_id
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.names import MAIN, BranchName, check_tag_name, nearest_name

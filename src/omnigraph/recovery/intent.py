@@ -37,7 +37,7 @@ import orjson
 
 from omnigraph.clock import CROCKFORD
 from omnigraph.errors import CorruptError
-from omnigraph.manifest import CommitDraft, Entry, Registration
+from omnigraph.manifest import CommitDraft, Entry, Registration, Requirements
 from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.names import BranchName, IllegalNameError
 from omnigraph.recovery.members import Members
@@ -206,6 +206,17 @@ class Intent:
         """The published entries that the write replaces, by the key that they have now."""
         moved = {table.accepted_key: table.entry for table in self.tables}
         return moved | {adoption.accepted_key: adoption.expected for adoption in self.adopted}
+
+    @property
+    def requirements(self) -> Requirements:
+        """What must still hold when the write is published."""
+        return Requirements(
+            schema_hash=self.schema_hash or None,
+            written=self.written,
+            read=dict(self.reads),
+            expected_head=self.expected_head,
+            merged_into=self.merged_into,
+        )
 
     @property
     def actor_id(self) -> str | None:

@@ -7,7 +7,6 @@ from typing import Final
 
 from omnigraph.manifest import Entry, Repository
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.manifest.publish import content_commit, is_only_maintenance
 from omnigraph.manifest.state import ManifestState
 from omnigraph.recovery.classify import Facts, TableFacts
 from omnigraph.recovery.intent import INTENT_VERSION, Intent, PlannedTable
@@ -66,34 +65,9 @@ def observe(repository: Repository, intent: Intent) -> Facts:
         is_published=state.is_published(intent.commit.graph_commit_id),
         is_voided=state.is_voided(intent.commit.graph_commit_id),
         is_branch_alive=True,
-        are_expectations_met=are_expectations_met(state, intent),
+        are_expectations_met=intent.requirements.unmet(state) is None,
         tables=tuple(_observe_table(repository, state, table) for table in intent.tables),
     )
-
-
-def are_expectations_met(state: ManifestState, intent: Intent) -> bool:
-    """Whether everything that the write was prepared on is still so."""
-    head = state.head.commit_id
-    if intent.schema_hash and intent.schema_hash != state.head.schema_hash:
-        return False
-    if intent.merged_into is not None and intent.merged_into != head:
-        return False
-    expected = intent.expected_head
-    if expected is not None and content_commit(state, expected) != content_commit(state, head):
-        return False
-    written = intent.written.items()
-    return all(is_published_entry(state, key, entry) for key, entry in written) and all(
-        is_published_entry(state, key, entry) or is_only_maintenance(state, key, entry)
-        for key, entry in intent.reads
-    )
-
-
-def is_published_entry(state: ManifestState, table_key: str, entry: Entry | None) -> bool:
-    """Whether this very entry is the published one; None: the table is not published."""
-    current = state.entries.get(table_key)
-    if entry is None or current is None:
-        return entry is current
-    return entry.state == current.state
 
 
 def published_on_lineage(state: ManifestState, table: PlannedTable) -> Entry | None:

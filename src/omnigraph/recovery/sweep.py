@@ -352,13 +352,7 @@ class Recovery:
         published = self._repository.publisher.publish(
             Incarnation(intent.branch_incarnation),
             draft=intent.commit,
-            requirements=Requirements(
-                schema_hash=intent.schema_hash or None,
-                written=intent.written,
-                read=dict(intent.reads),
-                expected_head=intent.expected_head,
-                merged_into=intent.merged_into,
-            ),
+            requirements=intent.requirements,
             updates=Updates(
                 entries=(
                     *(_entry_seen(seen) for seen in facts.tables),

@@ -38,7 +38,7 @@ from omnigraph.write.stage.staging_record import DatasetBase, StagingJob, Stagin
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Repository, Snapshot
-    from omnigraph.manifest.publish import Revalidate
+    from omnigraph.manifest.requirements import Revalidate
     from omnigraph.manifest.state import ManifestState
     from omnigraph.schema import Catalog
     from omnigraph.spark.jobs import JobRunner

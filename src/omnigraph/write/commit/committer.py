@@ -42,7 +42,8 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.forks import WriteBase
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.manifest.publish import Revalidate, StagedPublish
+from omnigraph.manifest.publish import StagedPublish
+from omnigraph.manifest.requirements import Revalidate
 from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName

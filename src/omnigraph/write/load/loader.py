@@ -36,7 +36,13 @@ from omnigraph.manifest.errors import (
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.manifest.publish import Requirements, Revalidate, is_only_maintenance, mismatch
+from omnigraph.manifest.requirements import (
+    Requirements,
+    Revalidate,
+    is_only_maintenance,
+    is_published_entry,
+    mismatch,
+)
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName, TableKey
 from omnigraph.recovery import WriterKind
@@ -453,8 +459,7 @@ def _require_no_conflicts(findings: Findings, load: PreparedLoad) -> None:
 def _require_unmoved(state: ManifestState, expected: Mapping[str, Entry]) -> None:
     """Refuse to repeat an overwrite on tables that more than maintenance has moved."""
     for key, entry in expected.items():
-        actual = state.entries.get(key)
-        is_same = actual is not None and actual.state == entry.state
+        is_same = is_published_entry(state, key, entry)
         if not is_same and not is_only_maintenance(state, key, entry):
             raise mismatch(state, key, entry)
 

@@ -22,7 +22,13 @@ from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snap
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.manifest.publish import Revalidate, is_only_maintenance, mismatch, require_head
+from omnigraph.manifest.requirements import (
+    Requirements,
+    Revalidate,
+    is_only_maintenance,
+    is_published_entry,
+    mismatch,
+)
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import TableKey
 from omnigraph.query import (
@@ -118,8 +124,7 @@ class Mutations:
             with attempt.lock:
                 snapshot = self._repository.history.snapshot(request.incarnation)
                 _require_unmoved(snapshot.state, decided)
-                if request.expected_head is not None:
-                    require_head(snapshot.state, request.expected_head)
+                Requirements(expected_head=request.expected_head).require(snapshot.state)
                 plan = _plan(file, query, snapshot)
                 change = self._change(plan, bindings, snapshot, external_blobs)
                 if change.delta.is_empty:
@@ -274,8 +279,7 @@ def _require_unmoved(state: ManifestState, decided: Mapping[str, Entry]) -> None
     The conflict that sent it back names one table; others may have moved as well.
     """
     for key, expected in decided.items():
-        actual = state.entries.get(key)
-        is_same = actual is not None and actual.state == expected.state
+        is_same = is_published_entry(state, key, expected)
         if not is_same and not is_only_maintenance(state, key, expected):
             raise mismatch(state, key, expected)
 
