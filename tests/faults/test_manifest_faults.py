@@ -33,7 +33,7 @@ from omnigraph.manifest.layout import COMMITS, MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.repository import assemble
 from omnigraph.names import BranchName
 from omnigraph.schema import compile_schema
-from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
+from support.faulty_store import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
 from support.places import CITY, PERSON, Place, add, ids, repository_of
 from support.writer import append, people
 

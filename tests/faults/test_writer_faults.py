@@ -22,7 +22,7 @@ from omnigraph.manifest import OpenMode, open_repository
 from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery
 from omnigraph.recovery.intent import FOLDER
-from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
+from support.faulty_store import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
 from support.places import Place
 from support.s3 import S3Server
 from support.sweep_jobs import JOBS, JOBS_BY_NAME, Job

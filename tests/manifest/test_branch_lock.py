@@ -24,11 +24,11 @@ from omnigraph.manifest.branch_lock import (
 )
 from omnigraph.names import BranchName
 from omnigraph.store.errors import WriteOutcomeUnknownError
-from omnigraph.store.faults import FaultMode, FaultPlan, FaultyObjectStore
 from omnigraph.store.file_locks import LocalFileLocks
-from omnigraph.store.memory_objects import MemoryObjectStore
 from omnigraph.store.objects.protocol import ObjectStore
 from support.clocks import ManualClock
+from support.faulty_store import FaultMode, FaultPlan, FaultyObjectStore
+from support.memory_objects import MemoryObjectStore
 
 DEV = BranchName("team/dev")
 LEASE = "__leases/team%2Fdev.json"

@@ -21,8 +21,8 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.names import SCHEMA_APPLY_LOCK, BranchName, IllegalNameError
 from omnigraph.store.errors import StorageUnavailableError
-from omnigraph.store.faults import FaultMode, FaultPlan, faulty
 from support.clocks import ManualClock
+from support.faulty_store import FaultMode, FaultPlan, faulty
 from support.places import PERSON, Place, add, ids, repository_of
 from support.s3 import S3Server
 from support.writer import append_unordered, people

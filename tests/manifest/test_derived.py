@@ -15,8 +15,8 @@ from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS
 from omnigraph.manifest.repository import reconcile_commits
 from omnigraph.store import Store
 from omnigraph.store.errors import DatasetNotFoundError
-from omnigraph.store.faults import FaultMode, FaultPlan, faulty
 from omnigraph.store.records import DatasetVersion
+from support.faulty_store import FaultMode, FaultPlan, faulty
 from support.places import PERSON, Place, add, repository_of
 from support.writer import append, people
 

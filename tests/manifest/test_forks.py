@@ -11,7 +11,7 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.rows import Entry
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StorageUnavailableError
-from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty
+from support.faulty_store import FaultMode, FaultPlan, SimulatedDeath, faulty
 from support.places import CITY, PERSON, Place, add, ids, repository_of
 from support.writer import append, append_unordered, people
 

@@ -25,9 +25,9 @@ from omnigraph.store.background import Inline
 from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import StaleBaseError, WriteOutcomeUnknownError
-from omnigraph.store.faults import FaultMode, FaultPlan, faulty
 from omnigraph.store.records import CommittedRange, DatasetVersion, StagedTransaction
 from support.clocks import ManualClock
+from support.faulty_store import FaultMode, FaultPlan, faulty
 from support.places import CITY, PERSON, Place, add, ids, repository_of
 from support.writer import append, append_unordered, people
 

@@ -15,7 +15,7 @@ from omnigraph.manifest.layout import (
 )
 from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.store.errors import ObjectNotFoundError
-from omnigraph.store.faults import FaultMode, FaultPlan, FaultyObjectStore
+from support.faulty_store import FaultMode, FaultPlan, FaultyObjectStore
 from support.places import SCHEMA, Place
 
 REJECTED_FILE = "_schema.pg.rejected"

@@ -9,8 +9,8 @@ from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.tags import Tags
 from omnigraph.names import IllegalNameError
 from omnigraph.store.errors import StorageUnavailableError, WriteOutcomeUnknownError
-from omnigraph.store.faults import FaultMode, FaultPlan, faulty
 from omnigraph.store.records import CleanupRequest
+from support.faulty_store import FaultMode, FaultPlan, faulty
 from support.places import PERSON, Place, add, ids, repository_of
 
 

@@ -8,13 +8,15 @@ import pytest
 
 from omnigraph.manifest import CommitDraft, Entry
 from omnigraph.recovery.classify import (
+    VERDICTS,
     Facts,
     Mode,
+    RecordFacts,
     TableClass,
     TableFacts,
     Verdict,
     classify_table,
-    judge,
+    decide,
     mode_of,
 )
 from omnigraph.recovery.intent import Intent, PlannedTable, WriterKind
@@ -132,12 +134,12 @@ def test_a_record_of_the_first_version_is_judged_by_numbers_alone(
     kind: WriterKind, head: int, expected: TableClass
 ) -> None:
     planned = table()
-    seen = TableFacts(planned, PINNED, head, ("whoever",) * (head - PINNED))
+    seen = TableFacts(planned, PINNED, head, ("another",) * (head - PINNED))
     assert classify_table(seen, intent(kind, planned, schema_version=1)) is expected
 
 
 def test_a_first_version_record_that_was_overtaken_is_not_ours() -> None:
-    seen = TableFacts(table(), PINNED + 1, PINNED + 2, ("whoever",))
+    seen = TableFacts(table(), PINNED + 1, PINNED + 2, ("another",))
     judged = classify_table(seen, intent(WriterKind.MUTATION, table(), schema_version=1))
     assert judged is TableClass.UNEXPECTED_AT_P1
 
@@ -180,7 +182,7 @@ def expected_class(seen: TableFacts, record: Intent) -> TableClass:
 
 
 def expected_verdict(facts: Facts, record: Intent, classes: tuple[TableClass, ...]) -> Verdict:
-    """Say the same as `judge` in other words: the rows of the decision, first match wins."""
+    """Say the same as `decide` in other words: the rows of the decision, first match wins."""
     done = all(label is TableClass.ROLLED_PAST_EXPECTED for label in classes)
     reached = record.schema_version == 1 or all(
         seen.head == seen.table.post_commit_pin for seen in facts.tables
@@ -194,6 +196,21 @@ def expected_verdict(facts: Facts, record: Intent, classes: tuple[TableClass, ..
         (True, Verdict.ROLL_BACK),
     ]
     return next(verdict for applies, verdict in rows if applies)
+
+
+def test_exactly_one_case_matches_each_combination_of_answers() -> None:
+    matched: dict[str, Verdict] = {}
+    for answers in product((False, True), repeat=len(RecordFacts._fields)):
+        cases = [case for case in VERDICTS if case.matches(RecordFacts(*answers))]
+        assert len(cases) == 1, answers
+        matched[cases[0].label] = cases[0].verdict
+    assert matched == {case.label: case.verdict for case in VERDICTS}
+    assert set(matched.values()) == set(Verdict)
+
+
+def test_the_cases_are_labelled_apart_and_give_a_reason() -> None:
+    assert len({case.label for case in VERDICTS}) == len(VERDICTS)
+    assert all(case.why.endswith(".") for case in VERDICTS)
 
 
 def test_every_combination_of_facts_has_exactly_one_verdict() -> None:
@@ -232,7 +249,7 @@ def test_every_combination_of_facts_has_exactly_one_verdict() -> None:
             are_expectations_met=met,
             tables=tuple(TableFacts(planned, PINNED, *move) for move in (first, second)),
         )
-        verdict, classes = judge(facts, record)
+        verdict, classes = decide(facts, record)
         assert classes == tuple(expected_class(seen, record) for seen in facts.tables)
         assert verdict is expected_verdict(facts, record, classes)
         seen_verdicts.add(verdict)
@@ -253,7 +270,7 @@ def test_nothing_is_rolled_forward_past_the_intended_version() -> None:
         are_expectations_met=True,
         tables=(beyond,),
     )
-    assert judge(facts, intent(WriterKind.LOAD, planned))[0] is Verdict.ROLL_BACK
+    assert decide(facts, intent(WriterKind.LOAD, planned))[0] is Verdict.ROLL_BACK
 
 
 def test_a_record_that_moves_no_table_rolls_forward_when_nothing_else_changed() -> None:
@@ -262,4 +279,4 @@ def test_a_record_that_moves_no_table_rolls_forward_when_nothing_else_changed() 
     facts = Facts(
         is_published=False, is_voided=False, is_branch_alive=True, are_expectations_met=True
     )
-    assert judge(facts, bare)[0] is Verdict.ROLL_FORWARD
+    assert decide(facts, bare)[0] is Verdict.ROLL_FORWARD

@@ -22,16 +22,16 @@ from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery, RecoveryAuditRow, RecoveryKind
 from omnigraph.recovery.intent import FOLDER
 from omnigraph.recovery.put_back import are_explained, restore_uuid
-from omnigraph.store.faults import (
+from omnigraph.store.objects.protocol import ObjectStore
+from omnigraph.store.records import OperationKind, StagedTransaction, TransactionInfo
+from omnigraph.write.commit.late_commits import DriftNeedsRepairError
+from support.faulty_store import (
     FaultMode,
     FaultPlan,
     FaultyObjectStore,
     SimulatedDeath,
     sweep,
 )
-from omnigraph.store.objects.protocol import ObjectStore
-from omnigraph.store.records import OperationKind, StagedTransaction, TransactionInfo
-from omnigraph.write.commit.late_commits import DriftNeedsRepairError
 from support.places import PERSON, Place, add, ids, repository_of
 from support.sweeps import broken, check_heads
 from support.writer import people

@@ -20,8 +20,8 @@ from omnigraph.manifest.layout import CHECKSUMS, COMMITS, MANIFEST, RECOVERIES
 from omnigraph.recovery import Recovery, RecoveryKind
 from omnigraph.recovery.torn import TornHeadError
 from omnigraph.store.errors import CorruptObjectError
-from omnigraph.store.faults import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
 from omnigraph.store.lance.layout import is_torn, manifest_path
+from support.faulty_store import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
 from support.places import PERSON, Place, add, ids, repository_of
 from support.sweeps import broken
 

@@ -26,12 +26,12 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect
-from omnigraph.store.fault_plan import FaultPlan
-from omnigraph.store.faults import SimulatedDeath, faulty
 from omnigraph.store.file_locks import HeldLock
 from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import VersionInfo
 from sim.scheduler import Scheduler, Task
+from support.fault_plan import FaultPlan
+from support.faulty_store import SimulatedDeath, faulty
 
 LockKind = Literal["leases", "locks"]
 _NEVER_S: Final = 1e9

@@ -17,11 +17,11 @@ from crash.checks import check_sound
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, ReadTarget
-from omnigraph.store.faults import SimulatedDeath
 from sim.changes import SCHEMA, lines
 from sim.life import Fate, Life, LockKind, make_graph, open_graph
 from sim.model import Chronicle, Content, WrongError, read_content
 from sim.scheduler import DAY_S, Scheduler, Task
+from support.faulty_store import SimulatedDeath
 
 STEPS: Final = (8, 13)
 """Seeds that begin so also remove files that running writes have prepared: not expected to pass."""

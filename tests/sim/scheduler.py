@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from omnigraph.store.faults import SimulatedDeath
+from support.faulty_store import SimulatedDeath
 
 START_US: Final = 1_750_000_000_000_000
 DAY_S: Final = 24 * 3600.0

@@ -31,7 +31,6 @@ from omnigraph.store.errors import (
     StagedFilesLostError,
     StaleBaseError,
 )
-from omnigraph.store.faults import SimulatedDeath
 from omnigraph.syntax.diagnostics import SourceError
 from omnigraph.write.rules.violations import ValidationError
 from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
@@ -53,6 +52,7 @@ from sim.changes import (
 from sim.life import open_graph
 from sim.model import Change, Write, WrongError, read_content
 from sim.schedule import BranchFact, Handle, TagFact
+from support.faulty_store import SimulatedDeath
 
 Kinds = tuple[type[OmnigraphError], ...]
 OPENING: Final[Kinds] = (BranchLockTimeoutError, BranchLockLostError)

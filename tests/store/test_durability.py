@@ -12,8 +12,8 @@ import pytest
 from omnigraph.store import Store, connect, durability
 from omnigraph.store.durability import DiskFlusher, NoFlusher
 from omnigraph.store.errors import WriteOutcomeUnknownError
-from omnigraph.store.faults import SimulatedDeath
 from omnigraph.store.records import CompactionOptions, DatasetVersion, IndexKind, IndexSpec
+from support.faulty_store import SimulatedDeath
 from support.people import LOCATION, append, create, numbered, people
 from support.power import Shadow
 

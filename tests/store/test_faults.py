@@ -11,7 +11,8 @@ import pytest
 from omnigraph.store import Store, connect
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import StorageUnavailableError, WriteOutcomeUnknownError
-from omnigraph.store.faults import (
+from omnigraph.store.objects.protocol import ObjectStore
+from support.faulty_store import (
     Effect,
     FaultMode,
     FaultPlan,
@@ -22,8 +23,7 @@ from omnigraph.store.faults import (
     faulty,
     sweep,
 )
-from omnigraph.store.memory_objects import MemoryObjectStore
-from omnigraph.store.objects.protocol import ObjectStore
+from support.memory_objects import MemoryObjectStore
 from support.people import LOCATION, ages, append, create, numbered, people
 
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.store.counting import CountingObjectStore
 from omnigraph.store.durability import DiskFlusher
 from omnigraph.store.errors import (
     CorruptObjectError,
@@ -26,11 +25,12 @@ from omnigraph.store.errors import (
     StorageUnavailableError,
     WriteOutcomeUnknownError,
 )
-from omnigraph.store.memory_objects import MemoryObjectStore
 from omnigraph.store.objects.cloud import CloudObjectStore
 from omnigraph.store.objects.local import LocalObjectStore
 from omnigraph.store.objects.protocol import ObjectStore, exists
 from omnigraph.store.uri import parse_root
+from support.counting_objects import CountingObjectStore
+from support.memory_objects import MemoryObjectStore
 from support.s3 import S3Server
 
 

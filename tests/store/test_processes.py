@@ -43,7 +43,7 @@ print(json.dumps(heavy))
     ("first", "expected"),
     [
         ("import omnigraph.store", []),
-        ("import omnigraph.store.faults, omnigraph.store.counting, omnigraph.store.records", []),
+        ("import support.faulty_store, support.counting_objects, omnigraph.store.records", []),
         (
             OBJECTS_ALONE,
             [],

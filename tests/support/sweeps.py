@@ -21,7 +21,7 @@ from omnigraph.manifest.repository import assemble
 from omnigraph.names import BranchName
 from omnigraph.recovery.intent import FOLDER
 from omnigraph.store import Store
-from omnigraph.store.faults import Effect, FaultPlan, SimulatedDeath, faulty
+from support.faulty_store import Effect, FaultPlan, SimulatedDeath, faulty
 from support.places import Place, repository_of, tree
 from support.sweep_jobs import ANOTHER, Job, Scene, prepare
 

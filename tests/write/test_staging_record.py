@@ -12,7 +12,6 @@ from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
 from omnigraph.store import connect
 from omnigraph.store.errors import ObjectExistsError
-from omnigraph.store.memory_objects import MemoryObjectStore
 from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.records import StagedTransaction
 from omnigraph.write.stage.staging_record import (
@@ -24,6 +23,7 @@ from omnigraph.write.stage.staging_record import (
     StagingRecords,
 )
 from support.clocks import DAY_S, ManualClock, WrongClock
+from support.memory_objects import MemoryObjectStore
 from support.places import PERSON, Place, add, repository_of
 from support.writer import people
 

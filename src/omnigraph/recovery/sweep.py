@@ -40,7 +40,7 @@ from omnigraph.manifest.rows import voided_row
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName
 from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, RecoveryLog, TableOutcome
-from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, judge
+from omnigraph.recovery.classify import Facts, TableClass, TableFacts, Verdict, decide
 from omnigraph.recovery.intent import (
     FOLDER,
     Intent,
@@ -155,7 +155,7 @@ class Recovery:
         if intent is None:
             return None
         intent = completed(self._repository, intent)
-        verdict, classes = judge(observe(self._repository, intent), intent)
+        verdict, classes = decide(observe(self._repository, intent), intent)
         return PendingRecovery(intent.operation_id, intent.branch, intent, verdict, classes)
 
     def show(self, operation_id: str) -> RecoveryAuditRow:
@@ -288,7 +288,7 @@ class Recovery:
         self._drop_torn_tables(intent)
         for number in range(_ROUNDS_MAX):
             facts = observe(self._repository, intent)
-            verdict, classes = judge(facts, intent)
+            verdict, classes = decide(facts, intent)
             if verdict is Verdict.STOP:
                 raise RecoveryStoppedError(
                     intent.operation_id, intent.branch, _violated(facts.tables, classes)

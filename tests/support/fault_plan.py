@@ -1,6 +1,6 @@
 """What fails, and when: effects of a store are numbered, and one of them is chosen.
 
-The wrappers that ask a plan before every call are in `store.faults`.
+The wrappers that ask a plan before every call are in `support.faulty_store`.
 """
 
 from __future__ import annotations

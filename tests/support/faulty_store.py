@@ -33,14 +33,6 @@ import pyarrow as pa
 from omnigraph.store.background import Inline
 from omnigraph.store.connect import Store
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
-from omnigraph.store.fault_plan import (
-    Effect,
-    FaultMode,
-    FaultPlan,
-    ReadFault,
-    SimulatedDeath,
-    sweep,
-)
 from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore, StoredObject
 from omnigraph.store.records import (
     BranchInfo,
@@ -62,6 +54,14 @@ from omnigraph.store.records import (
     WrittenDeletion,
     WrittenFragment,
     WrittenIndexSegment,
+)
+from support.fault_plan import (
+    Effect,
+    FaultMode,
+    FaultPlan,
+    ReadFault,
+    SimulatedDeath,
+    sweep,
 )
 
 __all__ = [
