@@ -10,8 +10,8 @@ from omnigraph.names import (
     IllegalNameError,
     TableKey,
     check_tag_name,
-    fnv1a64,
 )
+from omnigraph.texts import fnv1a64
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,6 @@ SCHEMA_APPLY_LOCK: Final = "__schema_apply_lock__"
 
 _BRANCH_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _BRANCH_LENGTH_MAX: Final = 200
-_FNV_OFFSET: Final = 0xCBF29CE484222325
-_FNV_PRIME: Final = 0x100000001B3
 
 
 class IllegalNameError(InvalidInputError):
@@ -300,18 +298,6 @@ def _abridged(text: object) -> str:
         return f"of type {type(text).__name__}"
     shown = ascii(text) if not is_encodable(text) else repr(text)
     return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}…"
-
-
-def fnv1a64(text: str) -> str:
-    """Return the FNV-1a 64-bit hash of a text as 16 hexadecimal digits.
-
-    >>> fnv1a64("")
-    'cbf29ce484222325'
-    """
-    value = _FNV_OFFSET
-    for byte in text.encode():
-        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFF_FFFF_FFFF_FFFF
-    return f"{value:016x}"
 
 
 class TableKey(str):

@@ -31,6 +31,9 @@ _HIDDEN: Final = "***"
 
 _JSON_MARK: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
 
+_FNV_OFFSET: Final = 0xCBF29CE484222325
+_FNV_PRIME: Final = 0x100000001B3
+
 JSON_DEPTH_MAX: Final = 128
 """How deep lists and objects of a JSON text from outside may nest."""
 
@@ -167,3 +170,15 @@ def nests_too_deep(json_text: str, depth_max: int = JSON_DEPTH_MAX) -> bool:
         elif mark in "]}":
             depth -= 1
     return False
+
+
+def fnv1a64(text: str) -> str:
+    """Return the FNV-1a 64-bit hash of a text as 16 hexadecimal digits.
+
+    >>> fnv1a64("")
+    'cbf29ce484222325'
+    """
+    value = _FNV_OFFSET
+    for byte in text.encode():
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFF_FFFF_FFFF_FFFF
+    return f"{value:016x}"

@@ -29,11 +29,9 @@ from omnigraph.recovery import (
     WriterKind,
 )
 from omnigraph.recovery.intent import FOLDER, UnreadableIntentError
-from omnigraph.recovery.sweep import (
-    RECOVERY_ACTOR,
-    IntentNotFoundError,
-    RecoveryStoppedError,
-)
+from omnigraph.recovery.put_back import RECOVERY_ACTOR
+from omnigraph.recovery.settle import RecoveryStoppedError
+from omnigraph.recovery.sweep import IntentNotFoundError
 from omnigraph.store.errors import StaleBaseError
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError
 from support.jobs import append_job, committer

@@ -30,7 +30,7 @@ from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN
 from omnigraph.recovery import Recovery
 from omnigraph.recovery.intent import UnreadableIntentError
-from omnigraph.recovery.sweep import RecoveryStoppedError
+from omnigraph.recovery.settle import RecoveryStoppedError
 from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.store.records import OperationKind, TransactionInfo
 from omnigraph.write.commit.committer import Committer

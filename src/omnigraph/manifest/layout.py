@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.clock import CROCKFORD
-from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, fnv1a64
+from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName
 from omnigraph.store.digests import CHECKSUMS
+from omnigraph.texts import fnv1a64
 
 MANIFEST: Final = "__manifest"
 COMMITS: Final = "_graph_commits.lance"

@@ -325,20 +325,20 @@ def _plan(
 
 
 def _written(state: ManifestState, plan: _Plan) -> WrittenPublish:
-    places = state.places([row.object_id for row in plan.rows] + list(plan.removed))
-    inserted = [row for row in plan.rows if row.object_id not in places]
+    known = state.row_ids([row.object_id for row in plan.rows] + list(plan.removed))
+    inserted = [row for row in plan.rows if row.object_id not in known]
     return WrittenPublish(
-        rewritten=_with_places([row for row in plan.rows if row.object_id in places], places),
+        rewritten=_with_row_ids([row for row in plan.rows if row.object_id in known], known),
         inserted=rows_table(inserted) if inserted else None,
-        removed=tuple(places[name][1] for name in plan.removed if name in places),
+        removed=tuple(known[name][1] for name in plan.removed if name in known),
         head=plan.head,
         entries=plan.entries,
         is_plain=plan.is_plain,
     )
 
 
-def _with_places(rows: list[ManifestRow], places: Mapping[str, tuple[int, int]]) -> pa.Table:
+def _with_row_ids(rows: list[ManifestRow], known: Mapping[str, tuple[int, int]]) -> pa.Table:
     table = rows_table(rows)
-    ids = pa.array([places[row.object_id][0] for row in rows], pa.uint64())
-    addresses = pa.array([places[row.object_id][1] for row in rows], pa.uint64())
+    ids = pa.array([known[row.object_id][0] for row in rows], pa.uint64())
+    addresses = pa.array([known[row.object_id][1] for row in rows], pa.uint64())
     return table.append_column(ROW_ID, ids).append_column(ROW_ADDRESS, addresses)

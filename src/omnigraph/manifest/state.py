@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ from omnigraph.manifest.rows import (
 from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID
 
 _CHUNKS_MAX: Final = 64
-"""States follow each other by adding a chunk or two; more than this are made one."""
+"""States follow each other by adding a chunk or two; more than this are combined into one."""
 
 
 class CorruptManifestError(CorruptError):
@@ -77,10 +77,23 @@ class LandedPublish:
 
 
 @dataclass(frozen=True)
+class KnownParts:
+    """The parts of a state that were taken over from the one before; None: fold the rows."""
+
+    head: Head | None = None
+    fence: int | None = None
+    entries: Mapping[str, Entry] | None = None
+    schema: AcceptedSchema | None = None
+    registrations: Mapping[str, Registration] | None = None
+    tags: Mapping[str, Tag] | None = None
+
+
+@dataclass(frozen=True)
 class ManifestState:
     """One version of one manifest branch.
 
-    `rows` holds every row with its virtual columns; the rest is derived from it on first use.
+    `rows` holds every row with its virtual columns; the rest is derived from it on first use,
+    unless it is among the `known` parts.
     """
 
     path: str
@@ -90,6 +103,7 @@ class ManifestState:
     """Identity of every fragment that the rows came from, by number."""
     is_distinct: bool = False
     """Whether it is known already that no object id appears twice."""
+    known: KnownParts = field(default=KnownParts(), repr=False)
 
     def __post_init__(self) -> None:
         if self.is_distinct:
@@ -101,7 +115,7 @@ class ManifestState:
     def followed_by(self, publish: LandedPublish) -> ManifestState:
         """Return the state that a publish on this one has made, without reading it.
 
-        What the publish did not touch is taken over, so that the cost does not grow with history.
+        What the publish did not touch is carried over, so the cost does not grow with history.
         """
         addresses = self.rows[ROW_ADDRESS].to_numpy()
         is_kept = np.ones(len(addresses), np.bool_)
@@ -110,24 +124,35 @@ class ManifestState:
         rows = pa.concat_tables([*_runs(self.rows, is_kept), publish.rows])
         if rows["object_id"].num_chunks > _CHUNKS_MAX:
             rows = rows.combine_chunks()
-        state = ManifestState(self.path, publish.version, rows, publish.fragments, is_distinct=True)
+        return ManifestState(
+            self.path,
+            publish.version,
+            rows,
+            publish.fragments,
+            is_distinct=True,
+            known=self._known_after(publish),
+        )
+
+    def _known_after(self, publish: LandedPublish) -> KnownParts:
         # No publish rewrites or removes a commit, so the fence is where it was.
-        known: dict[str, object] = {"head": publish.head, "fence": self.fence}
-        if publish.is_plain:
-            entries = {**self.entries, **{entry.table_key: entry for entry in publish.entries}}
-            known["entries"] = dict(sorted(entries.items()))
-            known |= {
-                name: vars(self)[name]
-                for name in ("schema", "registrations", "tags")
-                if name in vars(self)
-            }
-        # These are the cached properties below: filled in instead of folded out of all rows.
-        vars(state).update(known)
-        return state
+        known = KnownParts(head=publish.head, fence=self.fence)
+        if not publish.is_plain:
+            return known
+        entries = {**self.entries, **{entry.table_key: entry for entry in publish.entries}}
+        cached = vars(self)
+        return replace(
+            known,
+            entries=dict(sorted(entries.items())),
+            schema=cached.get("schema"),
+            registrations=cached.get("registrations"),
+            tags=cached.get("tags"),
+        )
 
     @cached_property
     def head(self) -> Head:
         """The branch's newest commit and schema hash."""
+        if self.known.head is not None:
+            return self.known.head
         with self._reading(GRAPH_HEAD):
             metadata = self._only(GRAPH_HEAD)
             return Head(metadata["commit_id"], metadata["schema_hash"])
@@ -136,9 +161,11 @@ class ManifestState:
     def fence(self) -> int:
         """The fragment that every change of the manifest names: that of the genesis commit.
 
-        Its row is never rewritten, so the fragment is there for as long as nobody compacts it, and
-        `omnigraph.manifest.compact` does not.
+        Its row is never rewritten, so the fragment exists until it is compacted, and
+        `omnigraph.manifest.compact` leaves it alone.
         """
+        if self.known.fence is not None:
+            return self.known.fence
         rows = self._of(GRAPH_COMMIT)
         if not rows.num_rows:
             raise self._corrupt("there is no commit")
@@ -148,6 +175,8 @@ class ManifestState:
     @cached_property
     def schema(self) -> AcceptedSchema:
         """The accepted schema."""
+        if self.known.schema is not None:
+            return self.known.schema
         with self._reading(SCHEMA):
             metadata = self._only(SCHEMA)
             accepted = AcceptedSchema(metadata["source"], metadata["ir"], metadata["state"])
@@ -159,6 +188,8 @@ class ManifestState:
     @cached_property
     def registrations(self) -> Mapping[str, Registration]:
         """Registered tables by key."""
+        if self.known.registrations is not None:
+            return self.known.registrations
         with self._reading(TABLE):
             rows = [_registration(row) for row in self._of(TABLE).to_pylist()]
         return {row.table_key: row for row in rows}
@@ -166,6 +197,8 @@ class ManifestState:
     @cached_property
     def entries(self) -> Mapping[str, Entry]:
         """The published entry of every live table, by key in order."""
+        if self.known.entries is not None:
+            return self.known.entries
         gone: dict[str, int] = {}
         with self._reading(TABLE_TOMBSTONE):
             for row in self._of(TABLE_TOMBSTONE).to_pylist():
@@ -180,6 +213,8 @@ class ManifestState:
     @cached_property
     def tags(self) -> Mapping[str, Tag]:
         """Tags by name (only the manifest of `main` has any)."""
+        if self.known.tags is not None:
+            return self.known.tags
         with self._reading(TAG):
             rows = [_tag(row) for row in self._of(TAG).to_pylist()]
         return {tag.name: tag for tag in sorted(rows, key=lambda t: t.name)}
@@ -235,15 +270,15 @@ class ManifestState:
         return self.settled_as(commit_id) == GRAPH_COMMIT
 
     def is_voided(self, commit_id: str) -> bool:
-        """Whether recovery has taken this id away from its writer."""
+        """Whether recovery has voided this id, so that its writer cannot publish it."""
         return self.settled_as(commit_id) == VOIDED_COMMIT
 
     def settled_as(self, commit_id: str) -> str | None:
         """Return what the row with this id is, if there is one; one pass over one column."""
-        place = pc.index(self.rows["object_id"], commit_id).as_py()
-        return None if place < 0 else str(self.rows["object_type"][place].as_py())
+        row = pc.index(self.rows["object_id"], commit_id).as_py()
+        return None if row < 0 else str(self.rows["object_type"][row].as_py())
 
-    def places(self, object_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    def row_ids(self, object_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return row id and row address of those rows that exist, by object id."""
         names = self.rows["object_id"]
         is_wanted = pc.is_in(names, pa.array(object_ids, pa.utf8())).to_numpy()
@@ -327,7 +362,7 @@ class ManifestState:
 
     @contextmanager
     def _reading(self, object_type: str) -> Iterator[None]:
-        """Turn whatever a malformed row causes into the typed error."""
+        """Turn any error that a malformed row causes into the typed one."""
         try:
             yield
         except (KeyError, TypeError, ValueError) as error:
@@ -338,7 +373,7 @@ class ManifestState:
 
 
 def _runs(rows: pa.Table, is_kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[pa.Table]:
-    """Cut out rows that stay, without copying any."""
+    """Return slices of the rows that stay, without copying."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], is_kept, [False]))))
     return [
         rows.slice(start, stop - start)

@@ -42,6 +42,8 @@ from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.names import BranchName, IllegalNameError
 from omnigraph.recovery.members import Members
 from omnigraph.store.digests import check_word
+from omnigraph.store.errors import ObjectNotFoundError
+from omnigraph.store.objects.protocol import ObjectStore
 
 INTENT_VERSION: Final = 2
 FOLDER: Final = "__recovery"
@@ -232,6 +234,15 @@ class Intent:
         """Return the stored form."""
         form = _intent_json(self)
         return orjson.dumps({**form, "check": _check(form)}, option=orjson.OPT_INDENT_2)
+
+
+def load_intent(objects: ObjectStore, path: str) -> Intent | None:
+    """Read a stored record; None when it does not exist."""
+    try:
+        data = objects.get(path).data
+    except ObjectNotFoundError:
+        return None
+    return read_intent(path, data)
 
 
 def read_intent(path: str, data: bytes) -> Intent:

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.names import fnv1a64
 from omnigraph.search.embedding.errors import EmbeddingVectorError
 from omnigraph.search.embedding.wire import Numbers
+from omnigraph.texts import fnv1a64
 
 Vectors: TypeAlias = NDArray[np.float32]
 """One vector per row."""

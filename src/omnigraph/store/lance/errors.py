@@ -163,12 +163,3 @@ def read_failures(path: str) -> Iterator[None]:
         yield
     except lance_failures() as error:
         raise read_error(error, path) from error
-
-
-@contextmanager
-def write_failures(path: str) -> Iterator[None]:
-    """Translate failures of a write whose outcome nobody checks."""
-    try:
-        yield
-    except lance_failures() as error:
-        raise write_error(error, path) from error
