@@ -48,7 +48,7 @@ class Clock(Protocol):
         ...
 
     def reserve_ulids(self, count: int) -> tuple[int, int]:
-        """Set aside `count` (at least one) consecutive new ULIDs.
+        """Reserve `count` (at least one) consecutive new ULIDs.
 
         Returns their millisecond and the randomness of the first, for `encode_ulid`.
         """
@@ -85,7 +85,7 @@ class SystemClock:
         return encode_ulid(*self.reserve_ulids(1))
 
     def reserve_ulids(self, count: int) -> tuple[int, int]:
-        """Set aside `count` (at least one) consecutive new ULIDs."""
+        """Reserve `count` (at least one) consecutive new ULIDs."""
         with self._lock:
             now_ms = self.now_us() // 1_000
             if now_ms <= self._last_ms and self._last_random + count <= _RANDOM_MAX:

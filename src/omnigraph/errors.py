@@ -43,7 +43,7 @@ class OmnigraphError(Exception):
 
     @property
     def details(self) -> dict[str, object] | None:
-        """The facts that programs get beside the message, where one sentence is not enough."""
+        """Facts for programs in addition to the message, where one sentence is not enough."""
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:

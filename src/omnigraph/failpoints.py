@@ -81,10 +81,10 @@ def disarm() -> None:
 
 
 def arm_all(text: str) -> None:
-    """Arm points as a child process is told to: `name=raise|die|stop`, separated by commas.
+    """Arm points from a setting of a child process: `name=raise|die|stop`, separated by commas.
 
-    `die` ends the process without any cleaning up. `stop` pauses it until somebody sends SIGCONT,
-    once: what goes on afterwards may pass the same point.
+    `die` ends the process without any cleaning up. `stop` pauses it once, until it receives
+    SIGCONT: afterwards it may pass the same point.
     """
     for item in filter(None, text.split(",")):
         name, _, action = item.partition("=")
@@ -94,7 +94,7 @@ def arm_all(text: str) -> None:
 
 
 def hit(name: str, *, writer: str = "") -> None:
-    """Act if the point is armed, for everybody or for this writer."""
+    """Act if the point is armed, for all writers or for this one."""
     if not _armed:
         return
     action = _armed.get(name) or _armed.get(f"{writer}.{name.removeprefix(_ANY)}")

@@ -215,7 +215,7 @@ class InvalidActorError(InvalidInputError):
 
 
 class InvalidTextError(InvalidInputError):
-    """A message, a property or an id cannot be kept as it is."""
+    """A message, a property or an id cannot be stored as it is."""
 
     code = "OG-TEXT"
     hint = "give plain text, without control characters"
@@ -254,7 +254,7 @@ def _actor_problem(actor_id: object) -> str | None:
 def check_commit_texts(
     *, message: str | None = None, properties: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse a message or properties that a commit cannot keep; a message may have lines."""
+    """Refuse a message or properties that a commit cannot store; a message may have lines."""
     if message is not None:
         _check_text("the commit message", message, MESSAGE_LENGTH_MAX, has_lines=True)
     if properties is None:
@@ -271,7 +271,7 @@ def check_commit_texts(
 
 
 def check_id(what: str, text: str | None) -> None:
-    """Refuse a text that is no id for sure: one that is not plain text on one line."""
+    """Refuse a text that cannot be an id: one that is not plain text on one line."""
     if text is not None:
         _check_text(what, text, ACTOR_LENGTH_MAX)
 

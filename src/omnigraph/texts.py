@@ -1,4 +1,4 @@
-r"""Text from outside, as it may be shown and kept.
+r"""Text from outside: what may be shown and stored; and a hash of texts.
 
 1. *Encodable* text has a UTF-8 form: it holds no half of a surrogate pair.
 2. *Shown* text is fit for a terminal, a log and JSON: encodable, without control characters but
@@ -90,7 +90,7 @@ def redacted(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text that may be shown to anybody: escaped, and without secrets of addresses."""
+    """Return a text that is safe to show: escaped, and without secrets of addresses."""
     return escaped(redacted(text))
 
 

@@ -449,7 +449,7 @@ def test_a_publish_staged_ahead_is_used_only_on_the_state_that_it_was_made_from(
             draft=mine,
             requirements=Requirements(),
             updates=updates,
-            ahead=ahead,
+            prestaged=ahead,
         )
     later = [effect.name for effect in counting.effects[written:]]
     staged_again = ["datasets.stage_update"] if is_overtaken else []
@@ -475,7 +475,7 @@ def test_a_publish_whose_rows_could_not_be_staged_ahead_stages_them_itself(
             draft=mine,
             requirements=Requirements(),
             updates=Updates(),
-            ahead=ahead,
+            prestaged=ahead,
         )
     assert head(repository).is_published(mine.graph_commit_id)
 

@@ -3,13 +3,13 @@
 On each branch at most one writer at a time is between its last look at the head and its publish.
 Readers take no lock and different branches never wait for each other.
 
-1. Inside a process, writers of one branch line up in the order in which they came.
+1. Inside a process, writers of one branch queue in the order in which they asked.
 2. Between processes on a local disk, an operating-system lock on `__leases/<branch>.lock` decides.
-   It dies with its holder, and the file is never deleted, so nobody can lock a file that another
-   one has just replaced.
+   It dies with its holder, and the file is never deleted, so no process can lock a
+   file that another one has just replaced.
 3. On an object store, a lease object `__leases/<branch>.json` decides. Its holder raises the
-   counter every `RENEW_S`. Whoever has seen the same object for `EXPIRE_S` on its own monotonic
-   clock takes it over. Clocks of different machines are never compared.
+   counter every `RENEW_S`. A waiter that has seen the same object for `EXPIRE_S` on its own
+   monotonic clock takes it over. Clocks of different machines are never compared.
 
 The lock only orders writers that behave. A writer that was paused and has lost its lease is stopped
 by the commit id that its successor has voided, never by this module alone.
@@ -71,21 +71,21 @@ class BranchLock(Protocol):
     """A lock that is held."""
 
     def check(self) -> None:
-        """Raise `BranchLockLostError` when somebody else has taken it over."""
+        """Raise `BranchLockLostError` when another writer has taken it over."""
         ...
 
 
 class BranchLocks(Protocol):
-    """Where locks come from."""
+    """Gives out the locks of branches."""
 
     @property
     def takeover_s(self) -> float:
-        """How long to wait until a lock that is still held is surely held by somebody alive."""
+        """How long to wait until a lock that is still held surely has a living holder."""
         ...
 
     @property
     def can_be_lost(self) -> bool:
-        """Whether somebody else gets the lock of a holder that is paused for long."""
+        """Whether another writer can take the lock of a holder that is paused for long."""
         ...
 
     def take(
@@ -99,7 +99,7 @@ class BranchLocks(Protocol):
 def take_all(
     branch_locks: BranchLocks, branches: Iterable[BranchName], *, operation_id: str
 ) -> Iterator[BranchLock]:
-    """Hold the locks of several branches. Everybody takes them in one order, so nobody locks up."""
+    """Hold the locks of several branches, taken in sorted order so that callers cannot deadlock."""
     with ExitStack() as stack:
         yield _Together(
             tuple(
@@ -113,7 +113,7 @@ def take_all(
 def take_unless_held(
     branch_locks: BranchLocks, branch: BranchName, *, operation_id: str
 ) -> Iterator[BranchLock | None]:
-    """Hold the lock of a branch; None when somebody has it who is surely alive."""
+    """Hold the lock of a branch; None when its holder is surely alive."""
     with ExitStack() as stack:
         lock: BranchLock | None = None
         with suppress(BranchLockTimeoutError):
@@ -149,7 +149,7 @@ class FairLock:
         self._held = False
 
     def acquire(self, timeout_s: float) -> bool:
-        """Wait for the lock; False when the time is over."""
+        """Wait for the lock; False after the timeout."""
         with self._guard:
             if not self._held and not self._waiting:
                 self._held = True
@@ -160,14 +160,14 @@ class FairLock:
             if mine.wait(timeout_s):
                 return True
         except BaseException:
-            # An interrupted waiter must not be handed the lock: nobody would give it back.
+            # An interrupted waiter must not be handed the lock: it would never be released.
             if not self._withdraw(mine):
                 self.release()
             raise
         return not self._withdraw(mine)
 
     def release(self) -> None:
-        """Hand the lock to whoever has waited longest."""
+        """Hand the lock to the thread that has waited longest."""
         with self._guard:
             if self._waiting:
                 self._waiting.popleft().set()
@@ -175,7 +175,7 @@ class FairLock:
                 self._held = False
 
     def _withdraw(self, waiter: threading.Event) -> bool:
-        """Leave the line; False when the lock has been handed over already."""
+        """Leave the queue; False when the lock has been handed over already."""
         with self._guard:
             if waiter.is_set():
                 return False
@@ -212,7 +212,7 @@ class _HeldFileLock:
     """A lock that lasts exactly as long as the process holds it."""
 
     def check(self) -> None:
-        """Do nothing: the operating system gives the lock to nobody else."""
+        """Do nothing: the operating system gives the lock to no other process."""
 
 
 class LocalBranchLocks:
@@ -285,7 +285,7 @@ class LeaseBranchLocks:
 
     @property
     def can_be_lost(self) -> bool:
-        """Return True: a lease that is not renewed runs out."""
+        """Return True: a lease that is not renewed expires."""
         return True
 
     @contextmanager
@@ -368,7 +368,7 @@ class _Lease:
     def release(self) -> None:
         """Mark the lease as free; one that was taken over is left alone.
 
-        The work is done by now: a lease that cannot be given back runs out by itself.
+        The work is done by now: a lease that cannot be released expires by itself.
         """
         self._stop.set()
         if self._renewer is not None:
@@ -399,7 +399,7 @@ class _Lease:
             self._counter, self._tag = record.counter, current.tag
             return self._write(owner_id=self._owner_id)
         except OutcomeUnknownError:
-            # The next look at the object tells whether it is ours.
+            # The next read of the object shows whether it is ours.
             return False
 
     def _create(self) -> bool:
@@ -412,7 +412,7 @@ class _Lease:
         return True
 
     def _renew(self) -> bool:
-        """Raise the counter; False when somebody else has taken over."""
+        """Raise the counter; False when another writer has taken over."""
         current = self._read()
         if current is None or not self._is_mine(current):
             return False
@@ -464,7 +464,7 @@ class _LeaseRecord:
 
 
 def _record(stored: StoredObject) -> _LeaseRecord:
-    """Read a lease. A damaged one counts as held by somebody unknown, until it runs out."""
+    """Read a lease. A damaged one counts as held by an unknown writer until it expires."""
     try:
         fields = orjson.loads(stored.data)
         owner_id = fields["owner_id"]

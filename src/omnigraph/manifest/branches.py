@@ -4,8 +4,8 @@ A graph branch is a Lance branch of `__manifest`, named `<branch>.<ulid>`. That 
 incarnation and is never used twice: a name that was deleted and created again is another branch,
 and a late writer of the old one reaches nothing.
 
-Creating or deleting a branch is one effect on storage, whatever the graph holds: the manifest
-branch appears or disappears. Tables are forked later, by the first write to each.
+Creating or deleting a branch is one effect on storage, however large the graph is: the
+manifest branch appears or disappears. Tables are forked later, by the first write to each.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Branches:
         self._branch_locks = branch_locks
         self._clock = clock
         self.drop_torn: Callable[[Incarnation], None] | None = None
-        """Makes a branch readable that a power failure has cut off; set by whoever may write."""
+        """Removes the torn head of a branch; None when the graph is opened for reading only."""
         self._examined: set[Incarnation] = set()
 
     def names(self) -> tuple[BranchName, ...]:
@@ -76,7 +76,7 @@ class Branches:
         return tuple(live[name] for name in sorted(live, key=lambda n: (not n.is_main, n)))
 
     def resolve(self, branch: BranchName) -> Incarnation:
-        """Return the live incarnation of a branch; the first time, see that it can be read."""
+        """Return the live incarnation of a branch; the first time, remove its torn head."""
         incarnation = self._resolve(branch)
         if (
             self.drop_torn is not None
@@ -106,7 +106,7 @@ class Branches:
         raise BranchGoneError(incarnation.text)
 
     def is_alive(self, incarnation: Incarnation) -> bool:
-        """Whether this very life of the branch still exists."""
+        """Whether this incarnation of the branch still exists."""
         return incarnation.is_main or self._datasets.has_branch(MANIFEST, incarnation.text)
 
     def create(self, branch: BranchName, *, source: Incarnation, operation_id: str) -> Incarnation:
@@ -132,7 +132,7 @@ class Branches:
             return incarnation
 
     def delete(self, branch: BranchName, *, bound: BranchName, operation_id: str) -> None:
-        """Remove a branch: one flip, after which it is gone for every reader."""
+        """Remove a branch: one effect, after which no reader sees it."""
         if branch.is_main:
             raise BranchRefusedError(MAIN, "cannot be deleted")
         if branch == bound:
@@ -141,8 +141,8 @@ class Branches:
             )
         with take_all(self._branch_locks, _name_locks(branch), operation_id=operation_id) as lock:
             self.require_no_schema_apply("branch delete")
-            # As it is: dropping a torn head takes the lock that is held here, and a branch that
-            # goes needs none.
+            # Not `resolve`: removing a torn head takes the lock that is held here, and a branch
+            # that is deleted need not be readable.
             incarnation = self._resolve(branch)
             lock.check()
             try:
@@ -162,13 +162,14 @@ class Branches:
             raise SchemaApplyInProgressError(operation)
 
     def has_schema_lock(self) -> bool:
-        """Whether a schema change is under way, or died on the way."""
+        """Whether a schema change is under way, or died before its end."""
         return self._datasets.has_branch(MANIFEST, SCHEMA_APPLY_LOCK)
 
     def set_schema_lock(self) -> None:
         """Mark a schema change as under way; the caller holds the lock of `main`.
 
-        It holds that lock until the mark is gone, so a mark that is met here has a dead owner.
+        It holds that lock until the mark is removed, so a mark that exists already has a dead
+        owner.
         """
         if self.has_schema_lock():
             self.clear_schema_lock()
@@ -198,7 +199,7 @@ class Branches:
         return True
 
     def _require_undisturbed(self, lock: BranchLock, incarnation: Incarnation) -> None:
-        """Take a new branch back when somebody else may have made one of the same name."""
+        """Remove a new branch when another process may have made one of the same name."""
         try:
             lock.check()
         except BranchLockLostError:
@@ -213,13 +214,13 @@ class Branches:
         except RefInUseError:
             raise
         except OmnigraphError as error:
-            # The flip comes first; a failure after it only leaves files that nobody can reach.
+            # Lance deletes the ref first; a failure after that leaves only unreachable files.
             if self._datasets.has_branch(MANIFEST, incarnation.text):
                 raise
             _log.warning("files of the deleted branch %s stay for now: %s", incarnation, error)
 
     def _require_unused(self, incarnation: Incarnation, cause: RefInUseError) -> None:
-        """Say what holds a branch, or let go of the pins that a tag left which never came to be.
+        """Raise unless nothing but pins without a tag keeps a branch; remove those pins.
 
         Tags are made under the lock of the branch that they pin, so such a pin has no living owner.
         """

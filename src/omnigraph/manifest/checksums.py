@@ -7,16 +7,16 @@
     check        64 bits over the other four
 
 1. Rows are only added. Of several rows with one path the newest counts; one without a digest says
-   that the file was removed on purpose, and is as good as none.
+   that the file was removed on purpose, and counts as no row.
 2. Rows are added in batches, off the caller's path (`omnigraph.maintenance.background`). A failure
    is logged and never fails a write. A process that dies loses its last batch: those files are
    then without a checksum, which is not damage.
 3. A row whose `check` does not fit is damage of this table, never of the file that it names.
 4. A file belongs to the path where it lies. Branches share the files of what they were cut from,
-   a merge that adopts a version writes none, and a renamed type keeps its place: none of them
-   changes a row.
-5. `cleanup` takes out the rows of files that are gone. Versions of `__manifest` only when it has
-   removed them itself: the row of one that has vanished is the only trace of it.
+   a merge that adopts a version writes none, and a renamed type keeps its directory: none of
+   them changes a row.
+5. `cleanup` deletes the rows of files that no longer exist; rows of `__manifest` versions only
+   when it has removed the version itself: the row of one that has vanished is its only trace.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion, ScanRequest
 
 BATCH_FILES: Final = 512
-"""While writes keep coming, sums are stored when so many files have gathered."""
+"""While writes continue, sums are stored once this many files wait."""
 _ATTEMPTS_MAX: Final = 5
 _ASKED_ONE_BY_ONE_MAX: Final = 16
 _REQUESTS_AT_ONCE_MAX: Final = 8
@@ -149,7 +149,7 @@ class ChecksumTable:
         return Sums(found, damaged)
 
     def drop_gone(self) -> bool:
-        """Take out rows of files that are gone, and those that a newer one has replaced."""
+        """Delete rows of files that no longer exist, and rows that a newer one has replaced."""
         try:
             handle = self._datasets.open(CHECKSUMS)
         except DatasetNotFoundError:
@@ -173,7 +173,7 @@ class ChecksumTable:
         return True
 
     def _is_kept(self, paths: pa.ChunkedArray) -> pa.Array:
-        """Say for each path whether its row is still of use."""
+        """Return for each path whether its row is still needed."""
         homes = [home_of(path) for path in paths.to_pylist()]
         present = {home: self._present(home) for home in sorted(set(homes))}
         return pa.array(
@@ -190,7 +190,7 @@ class ChecksumTable:
     # -- measuring --------------------------------------------------------------------------------
 
     def _measured(self, notes: Sequence[Note]) -> list[Note]:
-        """Return the notes with size and digest; files that have gone meanwhile are left out."""
+        """Return the notes with size and digest; files that were deleted meanwhile are left out."""
         open_paths = [n.path for n in notes if n.digest is None and not n.is_gone]
         known = self._measure(open_paths)
         found = []
@@ -256,7 +256,7 @@ class ChecksumTable:
             self._datasets.commit_staged(staged)
             return
         staged = self._datasets.stage_append(DatasetVersion(CHECKSUMS, None, head), rows)
-        # Rows of several writers get along in any order.
+        # Rows of several writers may land in any order.
         self._datasets.commit_staged(staged, exact=False)
 
 
@@ -296,7 +296,7 @@ def _at_once(
     look: Callable[[str], ObjectInfo | None], paths: Sequence[str]
 ) -> Iterator[ObjectInfo | None]:
     if len(paths) <= 1 or not threading.main_thread().is_alive():
-        # An interpreter that is going down starts no threads any more.
+        # An interpreter that shuts down can start no threads.
         yield from map(look, paths)
         return
     with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE_MAX, len(paths)), "checksums") as pool:

@@ -1,4 +1,4 @@
-"""Keeping `__manifest` small to read.
+"""Keeping `__manifest` quick to read.
 
 Every publish adds a small fragment or two, and reading a manifest of hundreds of them is what makes
 a publish slow. Compaction writes their rows into one fragment. It changes no row, removes no
@@ -6,7 +6,7 @@ version and keeps the manifest version in which each row was created, so history
 and after.
 
 It is an update like a publish and names the same fence, so of the two from one version only one can
-land. The fragment that is the fence stays as it is.
+land. The fence fragment is left alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _compact_locked(
             head=state.head,
         )
     except StaleBaseError:
-        return False  # The lock was lost; its new holder tidies.
+        return False  # The lock was lost; its new holder compacts.
     return True
 
 

@@ -120,7 +120,7 @@ class CommitTables:
             head = self._datasets.head_version(location)
         except DatasetNotFoundError:
             if not self._datasets.exists(MANIFEST):
-                return  # Somebody has removed the graph: its folder must not come back.
+                return  # The graph was removed: its folder must not be created again.
             staged = self._datasets.stage_create(location, rows.schema, rows=rows)
             stored: frozenset[str] = frozenset()
         else:
@@ -150,7 +150,7 @@ class CommitTables:
         return ids
 
     def _remove_repeated(self, location: str) -> None:
-        """Take out rows whose commit is there already."""
+        """Delete rows whose commit has another row."""
         ids = self._stored_ids(location)
         if not ids:
             return

@@ -2,8 +2,8 @@
 
 Lance moves a transaction on top of versions that it does not conflict with, and it can compare only
 with versions that still exist. So after a cleanup it may not see that another writer has moved the
-head row: a late publish would then add a second head row, and nobody could read the graph any more.
-These facts keep that from happening, however long a writer slept and whatever was removed
+head row: a late publish would then add a second head row, and the graph would be unreadable.
+These facts prevent that, however long a writer was paused and whichever versions were removed
 meanwhile:
 
 1. *Every change names the fence.* The fence is the fragment in which the genesis commit lies
@@ -14,9 +14,9 @@ meanwhile:
    rewritten. Compaction leaves its fragment alone.
 3. *Cleanup keeps a witness.* The newest version of `__manifest` on a branch that made a commit, and
    all versions above it, are never removed. A transaction that starts from an older version,
-   removed or kept, conflicts with that witness and is refused.
-4. *Settings are no publish.* Setting the format stamp changes no row and may come in between: then
-   a publish lands one version higher. A publish that lands anywhere but on base + 1 reads the
+   still stored or not, conflicts with that witness and is refused.
+4. *Settings are not a publish.* Setting the format stamp changes no row and may land in between:
+   then a publish lands one version higher. A publish that lands anywhere but on base + 1 reads the
    version that it made. If that version has not exactly one head row, its own (an older release
    without the fence, or Lance's own compaction of `__manifest`), the version below is restored
    before the publish is acknowledged, and the publish starts over.
@@ -24,17 +24,17 @@ meanwhile:
    the absence of a version (`omnigraph.store.lance.opener`).
 
 6. *Prepared files are removed behind a new version.* A publish that has prepared its files and lost
-   the lock of its branch may still try to land. So cleanup first notes which files nobody refers
-   to, then makes a version of each branch that changes nothing but names the fence (`advance`), and
-   removes those of the noted files that are still without a reference: whoever prepared one of them
-   started from an older version and is refused.
+   the lock of its branch may still try to land. So cleanup first lists the files without a
+   reference, then makes a version of each branch that changes nothing but names the fence
+   (`advance`), and removes those of the listed files that are still without a reference: a writer
+   that prepared one of them started from an older version and is refused.
 
 What cleanup may remove while writers and readers of any age exist follows from these: any version
 but the head of a lineage, the witness of fact 3, what a branch or tag pins, what an intent record
 or a running job names. A reader of a removed version gets a typed error. A writer that started from
-one is refused by the fence, and prepares again. Versions of a table are not fenced: nobody reads
-one that `__manifest` does not name, a commit that lands above the published version of its table is
-a stray, and the next writer puts strays back.
+one is refused by the fence, and prepares again. Versions of a table are not fenced: no reader opens
+one that `__manifest` does not name, and a late commit above the published version of its table is
+undone by the next writer.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def commit_fenced(
 def advance(
     datasets: DatasetStore, reader: ManifestReader, clock: Clock, incarnation: Incarnation
 ) -> None:
-    """Make a version that changes nothing: whoever prepared a change from an older one is refused.
+    """Make a version that changes nothing, so that changes prepared from an older one are refused.
 
-    The caller holds the lock of the branch, so only somebody who has lost it can come in between.
+    The caller holds the lock of the branch, so only a writer that has lost it can interfere.
     """
     for _ in range(_ADVANCE_MAX):
         base = reader.latest(incarnation)

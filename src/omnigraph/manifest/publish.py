@@ -9,13 +9,16 @@ at once, together with the commit record.
    two publishes from one state Lance therefore refuses the second instead of moving it on top of
    the first, even when a cleanup has removed the first: history is one chain.
 3. The parent of the commit is the head that the same attempt replaces.
-4. The commit id is fixed before the first attempt. Whoever finds it published or voided stops.
-5. A requirement that fails is not tried again. Losing the race for the head is, until a deadline.
-6. A failure after which the commit may be there is reported as such; the commit id tells later.
+4. The commit id is fixed before the first attempt. A publish that finds it published or voided
+   stops.
+5. A requirement that does not hold is an error at once. Losing the race for the head is retried
+   until a deadline.
+6. A failure after which the commit may exist is an `OutcomeUnknownError`; whether the commit id is
+   published answers it later.
 7. After the publish the branch must still exist: Lance acknowledges a commit on a branch that has
    just been deleted.
-8. The rows may be staged ahead, while the tables are still being committed. They are used only if
-   the state that they were made from is the one that the publish replaces.
+8. The rows may be staged in advance, while the tables are still being committed. They are used only
+   if the state that they were made from is the one that the publish replaces.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ _PAUSE_MAX_S: Final = 0.25
 
 @dataclass(frozen=True)
 class CommitDraft:
-    """A commit record before it has a parent and a place in history."""
+    """A commit record before it has a parent and a manifest version."""
 
     graph_commit_id: str
     operation: str
@@ -78,7 +81,7 @@ class CommitDraft:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, incarnation: Incarnation, manifest_version: int, parent: str) -> GraphCommit:
-        """Return the record with its place in history."""
+        """Return the record with its branch, manifest version and parent."""
         return GraphCommit(
             graph_commit_id=self.graph_commit_id,
             manifest_branch=incarnation.lance_branch,
@@ -104,7 +107,7 @@ class Updates:
     rows: tuple[ManifestRow, ...] = ()
     """Further rows: tags and voided commits."""
     removed: tuple[str, ...] = ()
-    """Object ids of rows that go: deleted tags."""
+    """Object ids of rows to delete: those of deleted tags."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class Publisher:
         self._datasets = datasets
         self._reader = reader
         self._clock = clock
-        self._beside = background
+        self._background = background
 
     @contextmanager
     def prestage(
@@ -153,20 +156,20 @@ class Publisher:
         draft: CommitDraft | None,
         updates: Updates,
     ) -> Iterator[Future[StagedPublish]]:
-        """Stage a publish beside what the block does; the block gives the future to `publish`.
+        """Stage a publish in parallel with the block, which passes the future to `publish`.
 
-        `state` is what `require` returned, and nobody else may publish on the branch meanwhile.
+        `state` is what `require` returned, and no other writer may publish on the branch meanwhile.
         """
 
         def stage() -> StagedPublish:
             _require_unsettled(state, draft, updates)
             return self._stage(incarnation, state, draft, updates)
 
-        ahead = self._beside.start(stage)
+        prestaged = self._background.start(stage)
         try:
-            yield ahead
+            yield prestaged
         finally:
-            wait([ahead])
+            wait([prestaged])
 
     def publish(
         self,
@@ -176,20 +179,20 @@ class Publisher:
         requirements: Requirements,
         updates: Updates,
         revalidate: Revalidate | None = None,
-        ahead: Future[StagedPublish] | None = None,
+        prestaged: Future[StagedPublish] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> Published:
         """Check the requirements and make the updates visible, or raise and change nothing.
 
-        Without a draft the publish makes no commit: voids, tags and compaction. `ahead` comes from
-        `prestage` with the same draft and updates.
+        Without a draft the publish makes no commit: voids, tags and compaction. `prestaged` comes
+        from `prestage` with the same draft and updates.
         """
         give_up_at = self._clock.monotonic_s() + deadline_s
         attempts = 0
         while True:
             attempts += 1
             state = self._reader.latest(incarnation)
-            staged = _usable(ahead, state, draft, updates)
+            staged = _usable(prestaged, state, draft, updates)
             if staged is None:
                 _require_unsettled(state, draft, updates)
             requirements.require(state, revalidate)
@@ -236,7 +239,7 @@ class Publisher:
     def _land(self, incarnation: Incarnation, staged: StagedPublish) -> Published:
         state, plan = staged.state, staged.plan
         # An unknown outcome stays unknown even when the commit can be seen: what could not be
-        # flushed may be gone after a power failure.
+        # flushed may be lost in a power failure.
         landed = commit_fenced(
             self._datasets,
             self._reader,
@@ -251,7 +254,7 @@ class Publisher:
             try:
                 self._reader.take_over(incarnation, state, landed, staged.written)
             except (OmnigraphError, pa.ArrowException) as error:
-                # The publish has landed whatever happens here: the next reader reads it.
+                # The publish has landed in any case: the next reader reads it.
                 _log.info("manifest version %d was not taken over: %s", landed, error)
         commit = plan.commit and replace(plan.commit, manifest_version=landed)
         return Published(landed, commit, {entry.table_key: entry for entry in plan.entries})
@@ -262,21 +265,21 @@ class Publisher:
 
 
 def _usable(
-    ahead: Future[StagedPublish] | None,
+    prestaged: Future[StagedPublish] | None,
     state: ManifestState,
     draft: CommitDraft | None,
     updates: Updates,
 ) -> StagedPublish | None:
-    """Return what was staged ahead, if that went well and for exactly this publish."""
-    if ahead is None or ahead.exception() is not None:
+    """Return what was staged in advance, if that succeeded and was for exactly this publish."""
+    if prestaged is None or prestaged.exception() is not None:
         return None
-    staged = ahead.result()
+    staged = prestaged.result()
     is_same = staged.state is state and staged.draft == draft and staged.updates == updates
     return staged if is_same else None
 
 
 def _require_unsettled(state: ManifestState, draft: CommitDraft | None, updates: Updates) -> None:
-    """Refuse to take a commit id twice, be it for a commit or for a void."""
+    """Refuse to use a commit id twice, for a commit or for a void."""
     taken = [row.object_id for row in updates.rows if row.object_type == VOIDED_COMMIT]
     if draft is not None:
         taken.append(draft.graph_commit_id)

@@ -1,4 +1,4 @@
-"""Reading `__manifest`, with the newest states kept warm."""
+"""Reading `__manifest`, with a cache of the newest states."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID, ScanReques
 
 _CACHED_STATES_MAX: Final = 32
 _LOOKS_MAX: Final = 8
-"""So often in a row a cleanup may remove the newest version between the look at it and its read."""
+"""How often in a row a cleanup may remove the newest version before it is read."""
 _COLUMNS: Final = (
     "object_id",
     "object_type",
@@ -43,7 +43,7 @@ _WHOLE: Final = ScanRequest(columns=_COLUMNS, with_row_id=True, with_row_address
 
 @dataclass(frozen=True)
 class WrittenPublish:
-    """The rows of a publish as they were staged, before they had a place.
+    """The rows of a publish as they were staged, before they had addresses.
 
     `rewritten` carries the ids and the old addresses of its rows. Each of the two tables has become
     one fragment, in this order.
@@ -60,7 +60,7 @@ class WrittenPublish:
 def _landed(
     handle: DatasetHandle, base: ManifestState, publish: WrittenPublish
 ) -> LandedPublish | None:
-    """Say where the rows of a publish are; None when that does not follow from what is known."""
+    """Return where the rows of a publish are; None when that cannot be derived."""
     if not base.fragments:
         return None
     tables = [table for table in (publish.rewritten, publish.inserted) if table is not None]
@@ -98,7 +98,8 @@ def _landed(
         version=version,
         fragments=fragments,
         gone=(*old, *publish.removed),
-        # The rewritten rows are the next ones to go: at the end they cut nothing in two.
+        # The next publish removes the rewritten rows again. At the end of the table, removing them
+        # splits no other run of rows.
         rows=pa.concat_tables(reversed(rows)),
         head=publish.head,
         entries=publish.entries,
@@ -132,8 +133,8 @@ class ManifestReader:
     def head_version(self, incarnation: Incarnation) -> int:
         """Return the newest manifest version of a branch.
 
-        The branch's ref is looked at first: of a deleted branch files may be left, which a storage
-        failure kept or a late writer has made.
+        The branch's ref is looked at first: of a deleted branch files may be left, because
+        deleting them failed or a late writer made them.
         """
         lance_branch = incarnation.lance_branch
         if lance_branch is not None and not self._datasets.has_branch(MANIFEST, lance_branch):
@@ -164,9 +165,9 @@ class ManifestReader:
         version: int,
         publish: WrittenPublish,
     ) -> None:
-        """Remember what a publish on `base` has made, so that nobody has to read it.
+        """Remember what a publish on `base` has made, so that it need not be read.
 
-        Whatever is not as expected is left to the next reader.
+        If anything is not as expected, the next reader reads it.
         """
         handle = self.open(incarnation, version)
         landed = _landed(handle, base, publish)

@@ -1,7 +1,7 @@
 """The accepted schema of `main` as files, for people and tools.
 
 They are derived from the manifest and never the authority: a file that differs is rewritten, and an
-edited `_schema.pg` is kept aside so that nobody loses their text.
+edited `_schema.pg` is saved under another name so that its text is not lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 def refresh_schema_files(
     objects: ObjectStore, accepted: AcceptedSchema, *, previous: AcceptedSchema | None = None
 ) -> None:
-    """Make the files say what the manifest says; a failure is logged and made up for later.
+    """Write what the manifest says into the files; a failure is logged and repaired later.
 
     `previous` is the schema that was accepted until now: a file that says so was not edited.
     """
@@ -63,9 +63,9 @@ def _was_accepted(
     accepted: AcceptedSchema,
     previous: AcceptedSchema | None,
 ) -> bool:
-    """Whether the file is just behind: it says what was accepted before, as nobody edited it.
+    """Whether the file is only outdated: it holds the schema accepted before, without edits.
 
-    After a crash only the other files can tell: they still belong to the text of that time.
+    After a crash only the other files show that: they still belong to the older text.
     """
     if previous is not None and source == previous.source.encode():
         return True

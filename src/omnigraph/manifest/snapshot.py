@@ -19,7 +19,7 @@ from omnigraph.store.errors import DatasetNotFoundError
 class Snapshot:
     """One version of the whole graph.
 
-    Opening a table goes straight to its published version. Nothing that is written later, on this
+    Opening a table opens exactly its published version. Nothing that is written later, on this
     or another branch, changes what a snapshot shows.
     """
 

@@ -70,7 +70,7 @@ class Tags:
         """Name the head commit of a snapshot."""
         name = check_tag_name(name)
         operation_id = self._clock.ulid()
-        # What the tag leads to later is the version that the commit made, not a later one.
+        # A tag names the version that the commit made, not a later one.
         snapshot = self._history.snapshot_of_commit(snapshot.commit_id)
         tag = Tag(
             name=name,
@@ -96,7 +96,7 @@ class Tags:
         return tag
 
     def _require_undisturbed(self, lock: BranchLock, tag: Tag, snapshot: Snapshot) -> None:
-        """Take a tag back when the branch was deleted by somebody who took the lock over."""
+        """Remove a tag when its branch was deleted by a writer that took the lock over."""
         try:
             lock.check()
         except BranchLockLostError:
@@ -108,7 +108,7 @@ class Tags:
             raise BranchGoneError(incarnation.text) from None
 
     def delete(self, name: str) -> None:
-        """Forget a tag; the commit stays as long as its branch keeps it."""
+        """Delete a tag; the commit stays for as long as its branch has it."""
         name = check_tag_name(name)
         with self._branch_locks.take(BranchName(MAIN), operation_id=self._clock.ulid()):
             tags = self.list()
@@ -123,7 +123,7 @@ class Tags:
         try:
             return self._history.snapshot_of_commit(tag.commit_id)
         except NotFoundError:
-            # What the tag named is gone, whatever happened to it; the name must not stay for ever.
+            # The commit no longer exists; the tag must still be deletable.
             return None
 
     def _publish(self, updates: Updates) -> None:

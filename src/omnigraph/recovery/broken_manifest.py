@@ -1,10 +1,10 @@
-"""Branches whose newest manifest version nobody can use, and the way back.
+"""Branches whose newest manifest version is unusable, and how to restore them.
 
 Releases without the fence (`omnigraph.manifest.fence`) could publish on top of a head that they had
 not seen. The version that this made has two head rows, and no open succeeds any more.
 
-1. Nobody can publish on a version that cannot be used. So the versions in question are the newest
-   ones, and everything below them is as it was acknowledged.
+1. No writer can publish on a version that cannot be used. So the versions in question are the
+   newest ones, and everything below them is as it was acknowledged.
 2. The version right below is put back by a restore, which is a new version: nothing is removed.
    When a cleanup has taken that one, nothing is done: an older version would lose commits.
 3. The publish that made the unusable version may have been acknowledged. Its rows stay in their
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class BrokenManifest:
     """A branch whose newest manifest version breaks an invariant.
 
-    `usable_version` is the one right below, or None when that one is gone or broken too.
+    `usable_version` is the one right below, or None when that one is missing or broken too.
     `restored_version` is where its content is now, once it has been put back.
     """
 
@@ -56,7 +56,7 @@ def find_broken_manifests(repository: Repository) -> tuple[BrokenManifest, ...]:
 
 
 def put_manifests_back(repository: Repository, log: RecoveryLog) -> tuple[BrokenManifest, ...]:
-    """Put back what can be, each branch under its lock; say what was found and done."""
+    """Put back what can be, each branch under its lock; return what was found and done."""
     done = []
     for incarnation in repository.branches.incarnations():
         if _look(repository, incarnation) is None:

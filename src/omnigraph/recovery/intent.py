@@ -21,7 +21,7 @@ prepared.
 
 Version 1 has no transaction ids and no confirmation. It may also lack entries, incarnation and
 commit: the first two are looked up in the manifest (`recovery.observe`), the ids that its settling
-needs follow from the operation's own, so that everybody who settles it takes the same ones.
+needs follow from the operation's own, so that every process that settles it uses the same ones.
 """
 
 from __future__ import annotations

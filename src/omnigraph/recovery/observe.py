@@ -114,5 +114,5 @@ def pinned_version(state: ManifestState, table: PlannedTable) -> int:
     if table.fork_of is not None:
         return table.fork_of.version
     # A dataset that the write creates starts at nothing; one whose published entry has meanwhile
-    # gone elsewhere is judged from where the write found it.
+    # moved to another lineage is compared with where the write found it.
     return 0 if table.is_created else table.expected_version

@@ -1,15 +1,15 @@
-"""Taking back what a settled operation did late.
+"""Undoing late commits of settled operations.
 
-A writer or sweeper that was paused, presumed dead and settled may go on and move a table once more.
-Its versions lie above the published one and belong to an operation that is over.
+A writer or sweeper that was paused, presumed dead and settled may resume and move a table again.
+Its versions lie above the published one and belong to an operation that is settled.
 
-1. They are taken back only when every one of them is known: its transaction id belongs to a settled
-   operation, or it is an earlier attempt to take back the version below it.
-2. The id of a restore that takes something back is computed from the version that it lies upon, so
-   an attempt that died after it is recognised, although nothing was written before.
+1. They are undone only when every one of them is known: its transaction id belongs to a settled
+   operation, or it is an earlier attempt to undo the version below it.
+2. The id of such a restore is computed from the version below it. An attempt that died after its
+   restore is thereby recognised, although no record of it was written before.
 3. The audit row comes before the restore, under a name made of the first late transaction, and
    names the commit. An attempt that died is repeated under the same row and the same commit id:
-   each late transaction is audited once, and the row names the commit that took it back.
+   each late transaction is audited once, and the row names the commit that undid it.
 4. The caller holds the lock of the branch.
 """
 
@@ -33,7 +33,7 @@ _NAMESPACE: Final = uuid.UUID("3f0c1c52-6f0e-4d0e-9a38-6d2a3d1f7b11")
 
 
 def restore_uuid(below: str) -> str:
-    """Return the id of the restore that is put upon a version."""
+    """Return the id of the restore that undoes a version."""
     return str(uuid.uuid5(_NAMESPACE, below))
 
 
@@ -48,13 +48,13 @@ def late_moves(datasets: DatasetStore, entry: Entry) -> tuple[TransactionInfo, .
 
 
 def are_explained(moves: Sequence[TransactionInfo], settled: Container[str]) -> bool:
-    """Whether every transaction belongs to a settled operation or took one of them back."""
+    """Whether every transaction belongs to a settled operation or undid one of them."""
     attempts = {above.uuid for below, above in pairwise(moves) if is_attempt(below, above)}
     return all(move.uuid in settled or move.uuid in attempts for move in moves)
 
 
 def is_attempt(below: TransactionInfo, above: TransactionInfo) -> bool:
-    """Whether one version is an attempt to take the one below it back."""
+    """Whether one version is an attempt to undo the one below it."""
     return above.uuid == restore_uuid(below.uuid)
 
 

@@ -1,10 +1,10 @@
 """Newest versions that a power failure has cut off.
 
 A version is a file. On a local disk its name can survive a power failure that its bytes did not,
-and Lance then refuses the whole dataset. Such a version is removed, if nobody was told about it.
+and Lance then refuses the whole dataset. Such a version is removed unless it was acknowledged.
 
 Terms: a version is *torn* when its file has no proper end or lacks a page (the store looks at the
-bytes); it is *acknowledged* when a caller has heard "done" for what it holds.
+bytes); it is *acknowledged* when a call that wrote it has returned.
 
 1. Everything that an acknowledgement rests on was flushed before it, and flushed bytes are not torn
    by a power failure. So a torn version was not acknowledged, or was damaged by something else.
@@ -18,20 +18,20 @@ bytes); it is *acknowledged* when a caller has heard "done" for what it holds.
    c. no table of the version before has moved without a pending record. A write deletes its record
       only after its publish is durable, so a moved table without one was published by this version;
    d. no checksum of it is stored (those are added after the publish, too).
-   Otherwise recovery stops: it is damage, and an operator has a backup to look for.
+   Otherwise recovery stops: it is damage, and an operator has to restore a backup.
 5. The version before must be readable: version 1 of `__manifest` is never removed.
 6. The derived tables and the audit table hold nothing that is acknowledged: what a torn head of
    theirs held is added again, from the manifest and from the record that is still there. Nor does
-   the table of checksums: what it loses are files without one. However it is damaged, it stops
-   nobody.
-7. It happens under the lock of the branch. Versions appear whole for everybody who runs, so nobody
-   takes a version for torn that is being written.
+   the table of checksums: what it loses are files without one. No damage of it
+   stops an open.
+7. It happens under the lock of the branch. Running processes see versions whole, so a version
+   that is being written is never taken for a torn one.
 8. A ref, which names a branch or tag of a dataset, is a file as well and appears whole. One that is
-   empty was not acknowledged, by 1, and holds nothing; it is removed.
-9. The audit row of a version comes first, under an id that is made of the file itself. A crash in
+   empty was not acknowledged, by 1; it is removed.
+9. The audit row of a version comes first, under an id computed from the file. A crash in
    between leads to the same row, and another torn file under the same name to another one.
 
-Object stores show an object whole or not at all: there is nothing to look for.
+Object stores show an object whole or not at all: they need none of this.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ Lineage = tuple[str, str | None]
 
 
 class TornHeadError(CorruptError):
-    """The newest version of the manifest is damaged although somebody relies on it."""
+    """The newest version of the manifest is damaged although it was acknowledged."""
 
     code = "OG-TORN-HEAD"
     hint = "keep the files and restore this one from a backup"
@@ -111,9 +111,9 @@ class TornHeads:
             self._remove(MANIFEST, (MANIFEST, incarnation.lance_branch), torn)
 
     def drop_torn_tables(self, incarnation: Incarnation) -> None:
-        """Remove torn heads above the published versions; one look per table when there are none.
+        """Remove torn heads above the published versions; one probe per table when there are none.
 
-        Only lineages that the branch itself writes: others are the business of their owners.
+        Only lineages that the branch itself writes: the branches that own the others examine them.
         """
         if not self._can_tear:
             return
@@ -124,7 +124,7 @@ class TornHeads:
         branch_locks, branch = self._repository.branch_locks, incarnation.branch
         with take_unless_held(branch_locks, branch, operation_id=operation_id) as lock:
             if lock is None:
-                return  # What has moved is the work of somebody who is at it.
+                return  # A living writer has moved them.
             state = self._repository.reader.latest(incarnation)
             for table_key, lineage, published in _owned(state, incarnation):
                 self.drop_torn_table(table_key, lineage, published=published)
@@ -138,7 +138,7 @@ class TornHeads:
             try:
                 torn = self._datasets.torn_head(location, branch=branch)
             except CorruptObjectError as error:
-                # Whole, and yet unreadable: whoever needs this table will say so.
+                # Not torn, and still unreadable: reading this table will report it.
                 _log.warning("%s stays as it is: %s", table_key, error)
                 return
             if torn is None or torn.version <= published:
@@ -187,7 +187,7 @@ class TornHeads:
             return False
 
     def _acknowledged_by(self, incarnation: Incarnation, torn: TornHead) -> str | None:
-        """Say what shows that somebody relies on a version of the manifest, if anything does."""
+        """Return what shows that a version of the manifest was acknowledged, if anything does."""
         branch = incarnation.lance_branch
         try:
             before = self._repository.reader.at(incarnation, torn.version - 1)
@@ -225,7 +225,7 @@ class TornHeads:
         return branch in rows["manifest_branch"].to_pylist()
 
     def _summed(self, torn: TornHead) -> str | None:
-        """Say so when the checksum of a version is stored: that happens after its publish."""
+        """Return a reason if the checksum of a version is stored, so that it was published."""
         try:
             is_known = torn.path in self._repository.checksums.sums(MANIFEST).by_path
         except OmnigraphError:

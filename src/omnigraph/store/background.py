@@ -1,4 +1,4 @@
-"""Work that goes on while the caller does something else.
+"""Work in the background, in parallel with the caller.
 
 Writing small files takes a disk or an object store longer than it takes this process, so steps that
 do not wait for each other are worth doing at the same time. What is started here must be harmless
@@ -16,10 +16,10 @@ _AT_ONCE_MAX: Final = 4
 
 
 class Background(Protocol):
-    """Starts calls that somebody waits for later."""
+    """Runs calls in the background."""
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Start a call; whoever starts it waits for its answer or error in the future."""
+        """Start a call; the caller waits on the future for its result or error."""
         ...
 
 
@@ -39,7 +39,7 @@ class InThreads:
 
 
 class Inline:
-    """Runs calls at once: for whoever needs one order of effects, such as a sweep over them."""
+    """Runs each call at once, so that effects have one order, as fault sweeps need."""
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
         """Run a call here and now."""

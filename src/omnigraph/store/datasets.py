@@ -79,7 +79,7 @@ class DatasetHandle(Protocol):
         ...
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
-        """Stream rows. The caller reads to the end or lets the reader go."""
+        """Stream rows. The caller reads to the end or drops the reader."""
         ...
 
     def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -95,7 +95,7 @@ class DatasetHandle(Protocol):
         ...
 
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
-        """Read rows and say what that has cost."""
+        """Read rows; return them with what the scan has cost."""
         ...
 
     def count(self, row_filter: Filter | None = None) -> int:
@@ -167,7 +167,7 @@ class DatasetStore(Protocol):
     def transactions(
         self, location: str, *, branch: str | None = None, first: int, last: int
     ) -> tuple[TransactionInfo, ...]:
-        """Say whose commit each version of `first..last` is, both ends included."""
+        """Return the transaction of each version of `first..last`, both ends included."""
         ...
 
     # Writing files, on any worker
@@ -204,7 +204,7 @@ class DatasetStore(Protocol):
     def plan_compaction(
         self, base: DatasetVersion, options: CompactionOptions | None = None
     ) -> tuple[CompactionTask, ...]:
-        """Say which fragments are worth rewriting together; nothing when none are."""
+        """Return which fragments are worth rewriting together; empty when none are."""
         ...
 
     def run_compaction(self, task: CompactionTask) -> CompactionResult:
@@ -269,7 +269,7 @@ class DatasetStore(Protocol):
         row_id_column: str | None = None,
         fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
-        """Prepare new content and columns for the whole dataset; indexes go."""
+        """Prepare new content and columns for the whole dataset; its indexes are dropped."""
         ...
 
     def stage_create_index(
@@ -282,7 +282,7 @@ class DatasetStore(Protocol):
     ) -> StagedTransaction:
         """Prepare indexes: whole ones from `specs`, segments from workers.
 
-        A spec replaces the index of its name. `replaced` lists uuids of segments that go.
+        A spec replaces the index of its name. `replaced` lists uuids of segments to drop.
         """
         ...
 
@@ -312,7 +312,7 @@ class DatasetStore(Protocol):
         """Commit once.
 
         With `exact` anything but the intended version is an error: `StaleBaseError` when nothing
-        landed, `MisplacedCommitError` when the commit landed above somebody else's. Without it
+        landed, `MisplacedCommitError` when the commit landed above another writer's. Without it
         the adapter may move the commit over compatible ones, and the result says where it is.
         """
         ...
@@ -335,7 +335,7 @@ class DatasetStore(Protocol):
     ) -> StagedTransaction:
         """Return a transaction that was staged on the view of `previous` as its true successor.
 
-        Both are then committed one after the other, and nothing may come in between.
+        Both are then committed one after the other, and no other commit may land in between.
         """
         ...
 
@@ -391,7 +391,7 @@ class DatasetStore(Protocol):
         branch: str | None = None,
         preview: bool = True,
     ) -> CleanupReport:
-        """Remove old versions and the files that only they need; by default only say what."""
+        """Remove old versions and the files that only they need; by default only report them."""
         ...
 
     def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:
@@ -413,8 +413,8 @@ class DatasetStore(Protocol):
     def torn_refs(self, location: str) -> tuple[str, ...]:
         """Return the files of branches and tags that were cut off before they were complete.
 
-        They appear whole to everybody who runs; these are left of a power failure, and nobody was
-        told that the branch or tag exists. Until they are deleted no ref can be listed.
+        Running processes see refs whole. These are left by a power failure, and their branch or
+        tag was never acknowledged. Until they are deleted no ref can be listed.
         """
         ...
 

@@ -1,7 +1,7 @@
 """What a file was when it was written: one sum per file, and the notes that wait to be stored.
 
-Lance keeps no checksums, so a flipped bit in a data page becomes a wrong row. Whoever makes a file
-part of the graph notes it here, and `omnigraph.manifest.checksums` stores the notes.
+Lance keeps no checksums, so a flipped bit in a data page becomes a wrong row. Code that makes a
+file part of the graph notes it here, and `omnigraph.manifest.checksums` stores the notes.
 
 1. On a local disk the sum is the XXH3 hash of the bytes, 128 bits. Files of bulk work are hashed by
    the call that wrote them, on whichever worker it ran, while their bytes are in the page cache, so
@@ -9,9 +9,9 @@ part of the graph notes it here, and `omnigraph.manifest.checksums` stores the n
    off the caller's path.
 2. On an object store no bytes are read back: the sum is the entity tag, which the storage itself
    gives to the bytes that it has accepted.
-3. A note is a hint for later and costs a write next to nothing. Losing it loses a sum, never data:
+3. A note costs a write next to nothing. Losing it loses a sum, never data:
    the file is then one without a checksum.
-4. The files of the table that holds the sums are not noted: its rows protect themselves.
+4. The files of the table that holds the sums are not noted: its rows carry a check of their own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Note:
 
 
 class Ledger:
-    """The notes of one store that nobody has stored yet. Safe to share between threads."""
+    """The notes of one store that are not stored yet. Safe to share between threads."""
 
     def __init__(self, *, is_kept: bool = True) -> None:
         self.is_kept = is_kept
@@ -61,7 +61,7 @@ class Ledger:
 
     @property
     def waiting(self) -> int:
-        """How many notes nobody has taken."""
+        """How many notes wait to be taken."""
         return len(self._notes)
 
     def note(self, files: Iterable[StagedFile], paths: Iterable[str] = ()) -> None:
@@ -70,7 +70,7 @@ class Ledger:
         self._add(noted + [Note(path) for path in paths])
 
     def note_gone(self, paths: Iterable[str]) -> None:
-        """Note files that were removed on purpose and may come back under the same name."""
+        """Note files that were removed on purpose and may appear again under the same name."""
         self._add([Note(path, is_gone=True) for path in paths])
 
     def take(self) -> list[Note]:
@@ -81,10 +81,10 @@ class Ledger:
         return notes
 
     def put_back(self, notes: Sequence[Note]) -> None:
-        """Note again what could not be stored, before what came meanwhile."""
+        """Note again what could not be stored, before newer notes."""
         with self._guard:
-            room = NOTES_MAX - len(self._notes)
-            self._notes.extendleft(reversed(notes[-room:] if room else []))
+            free = NOTES_MAX - len(self._notes)
+            self._notes.extendleft(reversed(notes[-free:] if free else []))
 
     def _add(self, notes: Sequence[Note]) -> None:
         if self.is_kept:
@@ -131,7 +131,7 @@ def is_hash(digest: str) -> bool:
 
 
 def check_word(text: str) -> int:
-    """Return 64 bits over a short text, by which a stored row protects itself."""
+    """Return 64 bits over a short text, as the check of a stored row."""
     return int(xxhash.xxh3_64_intdigest(text.encode()))
 
 

@@ -1,13 +1,13 @@
 """Makes new files survive a power failure.
 
 Lance never calls fsync, and neither does a plain rename: an acknowledged write can vanish, and a
-file can come back empty. So on local disks everything new is flushed before anybody relies on it.
+file can come back empty. So on local disks everything new is flushed before it is relied on.
 
 1. A file is durable when its bytes, its entry in its directory and the entries of all directories
    above it, up to the graph's root, have been flushed, in that order.
 2. Flushing is per file named: nothing else of the disk waits. What is asked for in one call is
    flushed at the same time, so that the disk commits its journal once for all of it; `together`
-   makes several calls of one step such a call. Inside a step nobody relies on an order: everything
+   makes several calls of one step such a call. Inside a step no order is relied on: everything
    is durable before the step ends.
 3. A directory's own entry needs flushing once for as long as it is the same directory; after that
    only its content changes. One that was removed and made again is another one. What is remembered
@@ -95,7 +95,7 @@ class DiskFlusher:
         self._pool = ThreadPoolExecutor(_FLUSHES_AT_ONCE_MAX, thread_name_prefix="flush")
         self._flush_count = 0
         self.sync: Callable[[Path], None] = fsync_path
-        """Flushes one file or directory, in any thread; whoever wants to watch wraps it."""
+        """Flushes one file or directory, in any thread; tests wrap it."""
 
     @property
     def flush_count(self) -> int:
@@ -120,8 +120,8 @@ class DiskFlusher:
     def together(self) -> Iterator[None]:
         """Put off what this thread asks of `files` inside the block to the end of it.
 
-        A block that fails is flushed too, as far as possible: whoever goes on after the failure
-        finds what a single call would have left.
+        A block that fails is flushed too, as far as possible: a caller that continues after the
+        failure finds what a single call would have left.
         """
         if self._gathered.paths is not None:
             yield
@@ -159,7 +159,7 @@ class DiskFlusher:
             try:
                 started.append(self._pool.submit(self.sync, path))
             except RuntimeError:
-                # The interpreter is shutting down and starts no threads any more.
+                # The interpreter is shutting down and can start no threads.
                 started.append(self._flushed_here(path))
         if paths:
             started.append(self._flushed_here(paths[0]))
@@ -200,7 +200,7 @@ class DiskFlusher:
         try:
             self._flush_directory(directory)
         except PermissionError:
-            # Whoever made the root had rights here that this process does not need.
+            # The process that made the root had permissions here that this one does not need.
             return
 
     def _flush_directory(self, directory: Path) -> None:
@@ -209,7 +209,7 @@ class DiskFlusher:
             self._flush_count += 1
 
     def _flushed_here(self, path: Path) -> Future[None]:
-        """Flush in this thread, and keep how it ended for later."""
+        """Flush in this thread; the future holds the outcome."""
         future: Future[None] = Future()
         try:
             self.sync(path)
@@ -257,7 +257,7 @@ class PathFlusher:
         return self._flusher.together()
 
     def directory_of(self, path: str) -> None:
-        """Flush the directory from which `path` has just gone."""
+        """Flush the directory from which `path` was removed."""
         if self._root.is_local:
             with _flush_failures(path):
                 self._flusher.directories([self._root.local_path(path).parent])
@@ -265,7 +265,7 @@ class PathFlusher:
 
 @contextmanager
 def _flush_failures(path: str) -> Iterator[None]:
-    """Translate a failed fsync, after which nobody knows what is on the disk."""
+    """Translate a failed fsync, after which it is unknown what is on the disk."""
     try:
         yield
     except OSError as error:

@@ -179,7 +179,7 @@ class RefExistsError(StorageError, ConflictError):
 
 
 class RefInUseError(StorageError, ConflictError):
-    """A dataset branch cannot go while something was cut from it."""
+    """A dataset branch cannot be deleted while something was cut from it."""
 
     code = "OG-STORE-REF-IN-USE"
     hint = "`omnigraph branch list` shows the branches that may use it"
@@ -212,7 +212,7 @@ class StaleBaseError(StorageError, ConflictError):
 
 
 class StagedFilesLostError(StorageError, ConflictError):
-    """Files of a staged transaction are gone or cut short; stage again."""
+    """Files of a staged transaction are missing or cut short; stage again."""
 
     code = "OG-STORE-STAGED-FILES-LOST"
     hint = "run the command again"
@@ -286,7 +286,7 @@ class StorageTimeoutError(StorageError, UnavailableError):
 
 
 class StorageFullError(StorageError, UnavailableError):
-    """No room is left, or a quota is used up; nothing was written."""
+    """No space is left, or a quota is used up; nothing was written."""
 
     code = "OG-STORE-FULL"
     hint = "free some space, then try again; what was stored before can still be read"

@@ -30,7 +30,7 @@ class FileLocks(Protocol):
     """Locks by path under one root."""
 
     def try_lock(self, path: str) -> HeldLock | None:
-        """Take a lock if nobody has it, without waiting."""
+        """Take a lock if it is free, without waiting."""
         ...
 
 
@@ -41,7 +41,7 @@ class LocalFileLocks:
         self._root = Path(root)
 
     def try_lock(self, path: str) -> HeldLock | None:
-        """Take a lock if nobody has it, without waiting."""
+        """Take a lock if it is free, without waiting."""
         file = self._root / path
         try:
             file.parent.mkdir(parents=True, exist_ok=True)

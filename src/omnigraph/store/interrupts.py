@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 _INTERRUPT: Final = re.compile(r"^(?:.*\bExternal error: )?KeyboardInterrupt(?::|$)", re.MULTILINE)
-"""What the stream says of it, or the last line of the stack trace of whoever feeds the stream."""
+"""How the stream spells it, or how the stack trace of the code that feeds the stream ends."""
 
 
 def raise_interrupt(error: BaseException | None) -> None:

@@ -45,9 +45,9 @@ class StagedFile:
     path: str
     """Relative to the store's root."""
     size: int | None
-    """`None` when whoever wrote the file was not told; then only its existence is checked."""
+    """`None` when the writer of the file did not learn it; then only its existence is checked."""
     digest: str | None = None
-    """What `store.digests` says of its bytes; None when nobody has looked at them yet."""
+    """The digest of its bytes (`store.digests`); None when they were not hashed yet."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RowCounts:
 
 
 class OperationKind(StrEnum):
-    """What a dataset transaction does, as far as rooms above tell them apart."""
+    """What a dataset transaction does, as far as the packages above distinguish."""
 
     APPEND = "append"
     UPDATE = "update"
@@ -91,7 +91,7 @@ class StagedTransaction:
 
     @property
     def intended_version(self) -> int:
-        """The version that this transaction becomes when nobody interferes."""
+        """The version that this transaction becomes unless another commit lands first."""
         return self.base.version + 1
 
 
@@ -113,7 +113,7 @@ class CommittedRange:
 
 @dataclass(frozen=True)
 class WrittenFragment:
-    """Rows that a worker has written and nobody has committed."""
+    """Rows that a worker has written and that are not committed."""
 
     base: DatasetVersion
     rows: int
@@ -134,7 +134,7 @@ class WrittenDeletion:
     empties_fragment: bool
     files: tuple[StagedFile, ...]
     payload: object = field(compare=False, repr=False)
-    """What is left of the fragment in the adapter's own form; None when it goes as a whole."""
+    """What is left of the fragment in the adapter's own form; None when all of it is deleted."""
 
 
 class IndexKind(StrEnum):
@@ -183,7 +183,7 @@ class IndexSegment:
 
     uuid: str
     fragment_ids: tuple[int, ...]
-    """What the segment claims to cover, fragments that are gone included."""
+    """What the segment claims to cover, fragments that no longer exist included."""
     dataset_version: int
 
 
@@ -275,7 +275,7 @@ class CompactionTask:
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """What a worker has rewritten and nobody has committed."""
+    """What a worker has rewritten and that is not committed."""
 
     base: DatasetVersion
     fragments_removed: int
@@ -323,7 +323,7 @@ class TagInfo:
 
 @dataclass(frozen=True)
 class CleanupRequest:
-    """Which old versions of one lineage may go. The head and tagged versions never do.
+    """Which old versions of one lineage to remove. The head and tagged versions always stay.
 
     Give `versions`, or `keep_versions` and/or `older_than_s`. Files that no version refers to go
     as well once they are seven days old.
@@ -334,7 +334,7 @@ class CleanupRequest:
     versions: tuple[int, ...] | None = None
     remove_orphans: bool = False
     """Also remove unreferenced files that are younger than seven days. Only safe when the caller
-    knows that nobody is writing to this lineage."""
+    knows that no writer is at work on this lineage."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True)
 class Root:
-    """The place under which everything of a graph lies."""
+    """The directory or bucket prefix under which a graph lives."""
 
     scheme: Scheme
     bucket: str
@@ -198,8 +198,8 @@ def normalise_options(
 ) -> dict[str, str]:
     """Fold options and environment into the one spelling that Lance and obstore share.
 
-    What the caller says wins over the environment. Plain HTTP is allowed as soon as the endpoint
-    is spelled with `http://`: somebody who writes that has decided.
+    The caller's options win over the environment. Plain HTTP is allowed as soon as the endpoint
+    is spelled with `http://`, which is taken as consent.
     """
     said = {_s3_key(name): value for name, value in (options or {}).items()}
     if root.scheme != "s3":

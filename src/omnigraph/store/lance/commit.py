@@ -1,4 +1,4 @@
-"""Commits staged transactions, once each, and checks what came of it."""
+"""Commits staged transactions, once each, and checks the outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from omnigraph.store.records import (
 
 _FILES_CHECKED_ONE_BY_ONE_MAX: Final = 16
 _INLINE_KINDS: Final = frozenset({OperationKind.APPEND, OperationKind.UPDATE})
-"""Kinds whose transaction file nobody reads: every version carries its transaction inside.
+"""Kinds whose transaction file is never read: every version carries its transaction inside.
 
 The file is a copy. Without it, or with an empty one, the version can be read, named, written upon,
 rebased over and cleaned up (guard tests), so it is not flushed. Compactions are another matter: the
@@ -193,7 +193,7 @@ class LanceCommitter:
         return self._settled(staged, created.version)
 
     def _after_failed_commit(self, staged: StagedTransaction, error: BaseException) -> None:
-        """Return when the commit has landed all the same; else raise what it means."""
+        """Return if the commit has landed in spite of the error; else raise the right error."""
         base = staged.base
         intended = DatasetVersion(base.location, base.branch, staged.intended_version)
         holder = self._opener.uuid_at(intended)
@@ -280,7 +280,7 @@ class LanceCommitter:
 
 
 def _never_missing(_at: DatasetVersion) -> None:
-    """Say nothing: a detached version is in no lineage that could have lost it."""
+    """Do nothing: a detached version is in no lineage that could have lost it."""
 
 
 def _file_problem(file: StagedFile, size: int | None) -> str:
@@ -290,7 +290,7 @@ def _file_problem(file: StagedFile, size: int | None) -> str:
 
 
 def _check_new_dataset(dataset: lance.LanceDataset, location: str) -> None:
-    """Hold a new dataset against the rules that every dataset of ours keeps."""
+    """Check a new dataset against the rules that hold for every dataset of ours."""
     wrong = [
         text
         for text, is_right in (

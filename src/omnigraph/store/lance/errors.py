@@ -29,8 +29,8 @@ def lance_failures() -> tuple[type[BaseException], ...]:
     """Return everything that pylance raises for a failed call.
 
     A panic of its Rust half, which damaged files can cause, is an exception outside of `Exception`
-    whose class nobody can import; it is found among the subclasses at the moment of catching. An
-    interrupt that came out of a stream as text is raised again at that moment, for whoever catches.
+    whose class cannot be imported; it is found among the subclasses at the moment of catching. An
+    interrupt that came out of a stream as text is raised again at that moment.
     """
     raise_interrupt(sys.exception())
     panics = [
@@ -104,7 +104,7 @@ def is_other_version(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text without the places in Lance's own source that it ends with."""
+    """Return the text without the positions in Lance's own source that it ends with."""
     text = str(error).strip().splitlines()
     first = text[0] if text else type(error).__name__
     for end in (", /home/runner/", ", /rustc/", ", location: /"):
@@ -113,7 +113,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _was_given_up(error: BaseException) -> bool:
-    """Tell a request that waited in vain from one that could not be sent.
+    """Whether a request timed out, as opposed to one that could not be sent.
 
     Lance drops the cause and keeps the time it took: a refused connection fails at once.
     """

@@ -49,7 +49,7 @@ _SCAN_DEFAULTS: Final[dict[str, Any]] = {
     "strict_batch_size": False,
     "disable_scoring_autoprojection": False,
 }
-"""What the library's builder says when nobody else does."""
+"""The default of the library's builder."""
 _ADDRESSES_AS_FILTER_MAX: Final = 10_000
 """Above this, reading the touched fragments' addresses beats parsing a long list."""
 
@@ -94,7 +94,7 @@ class LanceHandle:
         # Rows that are added change neither the fragments nor the indexes that are there.
         self._indexes: tuple[IndexInfo, ...] | None = extends._indexes if extends else None
         self._files: dict[int, tuple[int, str]] = dict(extends._files) if extends else {}
-        # Tells a version that was cleaned up under this handle from a damaged one.
+        # Distinguishes a version that was cleaned up under this handle from a damaged one.
         self._missing = missing
 
     @property
@@ -108,7 +108,7 @@ class LanceHandle:
         return self._dataset
 
     def private_dataset(self) -> lance.LanceDataset:
-        """Return the same version as an object that nobody else has; costs no request.
+        """Return the same version as an object that is not shared; costs no request.
 
         Some calls of pylance (reading transactions, refs, building indexes) need an object for
         themselves: on a shared one they fail, or make others fail, with "already borrowed".
@@ -155,7 +155,7 @@ class LanceHandle:
         return pa.concat_tables([found, more])
 
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
-        """Read rows and say what that has cost."""
+        """Read rows; return them with what the scan has cost."""
         seen: list[Any] = []
         scanner = self._scanner(request, scan_stats_callback=seen.append)
         table = self._guarded(scanner.to_table)

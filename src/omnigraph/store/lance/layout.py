@@ -156,8 +156,8 @@ def tag_ref_path(location: str, name: str) -> str:
 def max_fragment_id(manifest: bytes) -> int | None:
     """Return the highest fragment id that a dataset has ever used, from its serialised manifest.
 
-    Present fragments do not tell: the newest may be gone, and its id must not come back, because
-    indexes still name it.
+    Present fragments do not show it: the newest may be deleted, and its id must not be reused,
+    because indexes still name it.
     """
     for field, value in _fields(manifest):
         if field == _MAX_FRAGMENT_ID_FIELD and isinstance(value, int):

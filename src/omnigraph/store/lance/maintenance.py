@@ -100,7 +100,7 @@ def index_transaction(
     *,
     replaced: frozenset[str],
 ) -> StagedTransaction:
-    """Combine built segments and segments that go into one index change."""
+    """Combine built segments and segments to drop into one index change."""
     check_lineage(base, segments)
     leaving = [
         lance.Index(
@@ -141,7 +141,7 @@ def following_transaction(
     transaction = transaction_of(staged)
     operation = transaction.operation
     if isinstance(operation, LanceOperation.CreateIndex):
-        # What was built on a view says so; Lance compares that number with true versions.
+        # A segment built on a view carries its number, which Lance compares with real versions.
         arriving = [_settled(index, base) for index in operation.new_indices]
         operation = replace(operation, new_indices=arriving)
     moved = replace(transaction, read_version=base.version, operation=operation)
@@ -163,7 +163,7 @@ def segments_named(indexes: Sequence[IndexInfo], names: frozenset[str]) -> froze
 def plan_compaction(
     dataset: lance.LanceDataset, base: DatasetVersion, options: CompactionOptions
 ) -> tuple[CompactionTask, ...]:
-    """Say which fragments are worth rewriting together."""
+    """Return which fragments are worth rewriting together."""
     settings: dict[str, Any] = {
         "target_rows_per_fragment": options.target_rows,
         "materialize_deletions_threshold": options.deleted_share_min,

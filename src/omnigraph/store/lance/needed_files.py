@@ -1,4 +1,4 @@
-"""Says which files the versions of a dataset refer to.
+"""Which files the versions of a dataset refer to.
 
 Lance lists them for a whole lineage at once, which is quick and fails as a whole when one version
 cannot be read. Then the versions are read one by one.

@@ -1,4 +1,4 @@
-"""Opens dataset versions, finds heads and says whose commit a version is.
+"""Opens dataset versions, finds heads and reads the transaction of a version.
 
 One Lance session holds the caches of all datasets under a root. Open versions are kept, bounded
 in number, by (location, branch, version): a version never changes, so a kept one is never stale.
@@ -11,8 +11,8 @@ head + 1" proves nothing by itself, and on local disks these facts hold instead:
    can set back).
 2. A kept head is a pair of version and time stamp. The stamp was read before the directory was
    listed, or after a commit of our own made the version. Versions of `__manifest` and of tables are
-   added under the lock of a branch, which a paused process keeps, so nobody adds one between that
-   commit and the look at the stamp. Derived tables have no lock: there a wrong guess costs one
+   added under the lock of a branch, which a paused process keeps, so no process adds one between
+   that commit and the look at the stamp. Derived tables have no lock: there a wrong guess costs one
    append that is refused, and that changes the stamp.
 3. While the stamp is the same nothing was removed since, so there is no gap above the kept head
    and a walk upwards finds the head. The walk is needed: the clock behind the stamp ticks every few
@@ -89,7 +89,7 @@ _KINDS: Final[dict[type, OperationKind]] = {
 
 @dataclass(frozen=True)
 class _KnownHead:
-    """A head, and the time stamp of its directory that goes with it (local disks only)."""
+    """A head, and the time stamp of its directory that belongs to it (local disks only)."""
 
     version: int
     stamp_ns: int
@@ -164,7 +164,7 @@ class LanceOpener:
     def transaction(
         self, at: DatasetVersion, *, opened: lance.LanceDataset | None = None
     ) -> TransactionInfo:
-        """Say whose commit a version is; `opened` is that version and nobody else has it yet."""
+        """Return the transaction of a version; `opened` is that version and not shared yet."""
         dataset = self.at(at).private_dataset() if opened is None else opened
         try:
             found = dataset.read_transaction(at.version)
@@ -241,7 +241,7 @@ class LanceOpener:
         return handle
 
     def load(self, at: DatasetVersion) -> lance.LanceDataset:
-        """Open a version without looking at what is kept, in Lance's own terms."""
+        """Open a version without the cache, in Lance's own terms."""
         return lance.dataset(
             self.uri(at.location, at.branch),
             version=at.version,
@@ -268,14 +268,14 @@ class LanceOpener:
                 del self._known_heads[lineage]
 
     def forget_lineage(self, location: str, branch: str | None) -> None:
-        """Drop what is kept of one lineage."""
+        """Drop the cached handles of one lineage."""
         with self._lock:
             for at in [a for a in self._handles if (a.location, a.branch) == (location, branch)]:
                 del self._handles[at]
             self._known_heads.pop((location, branch), None)
 
     def io_counts(self) -> IoCounts:
-        """Say what Lance has asked of the storage; the session counts for all its datasets."""
+        """Return what Lance has asked of the storage; the session counts for all its datasets."""
         with self._lock:
             handle = next(iter(self._handles.values()), None)
         if handle is None:
@@ -289,7 +289,7 @@ class LanceOpener:
         )
 
     def open_cold(self, at: DatasetVersion) -> LanceHandle:
-        """Open a version without looking at what is kept."""
+        """Open a version without the cache."""
         try:
             dataset = self.load(at)
         except lance_failures() as error:
@@ -330,7 +330,7 @@ class LanceOpener:
         )
 
     def missing_version(self, at: DatasetVersion) -> StorageError | None:
-        """Say so when a handle fails because its version was cleaned up."""
+        """Return the right error when a handle fails because its version was cleaned up."""
         if self._objects.head(manifest_path(at.location, at.branch, at.version)) is not None:
             return None
         return self._absent(at)

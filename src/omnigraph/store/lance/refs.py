@@ -37,7 +37,7 @@ from omnigraph.store.records import BranchInfo, DatasetVersion, TagInfo
 from omnigraph.store.uri import checked_path
 
 _ATTEMPTS_MAX: Final = 100
-"""How often a look at all refs is repeated when one of them goes away in the middle of it."""
+"""How often a listing of refs is repeated when one of them is deleted meanwhile."""
 
 
 class LanceRefs:
@@ -77,7 +77,8 @@ class LanceRefs:
             if not (is_left_whole or is_left_torn or is_left_elsewhere):
                 self._require_version(source.at, error)
                 raise _ref_error(error, location, kind="branch", name=name) from error
-            # Lance makes the files first and the ref last; whoever made these died in between.
+            # Lance makes the files first and the ref last; the process that made these died in
+            # between.
             self._objects.delete_prefix(lineage_path(location, name))
             self._opener.forget_lineage(location, name)
             try:
@@ -168,7 +169,7 @@ class LanceRefs:
         raise AssertionError("the last attempt returns or raises")
 
     def _require_version(self, at: DatasetVersion, error: BaseException) -> None:
-        """Say so when a ref cannot be made because its version is gone: a handle outlives it."""
+        """Return the right error when a ref cannot be made because its version was removed."""
         missing = self._opener.missing_version(at)
         if missing is not None:
             raise missing from error

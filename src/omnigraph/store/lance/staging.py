@@ -48,8 +48,8 @@ class _RowStream:
     """Rows as one reader, minus the row-id column, remembering what went wrong on the way.
 
     Lance pulls rows through a C interface that turns every exception into text; the original is
-    kept here, so that an error of whoever makes the rows keeps its kind. Rows that are in memory
-    are handed over as they are: then nobody waits for Python while they are written.
+    kept here, so that an error of the code that makes the rows keeps its type. Rows that are in
+    memory are passed on directly: then writing them never waits for Python.
     """
 
     def __init__(self, rows: Rows, row_id_column: str | None) -> None:
@@ -142,7 +142,7 @@ def write_rows(
 
 
 def stage_error(error: BaseException, path: str) -> StorageError:
-    """Return the error for a failed stage: no head has moved, whatever happened to files."""
+    """Return the error for a failed stage: no head has moved, but files may have been written."""
     return certain_error(error, path) or StorageUnavailableError(path=path, reason=reason_of(error))
 
 

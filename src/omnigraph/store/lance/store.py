@@ -123,7 +123,7 @@ class LanceStore:
         )
 
     def _listed_versions(self, location: str, branch: str | None) -> list[Version]:
-        """List the versions; a cleanup beside may take one between its listing and its read."""
+        """List the versions; a cleanup in parallel may remove one after it was listed."""
         for _ in range(_LISTINGS_MAX):
             try:
                 return self.open(location, branch=branch).dataset.versions()
@@ -135,7 +135,7 @@ class LanceStore:
     def transactions(
         self, location: str, *, branch: str | None = None, first: int, last: int
     ) -> tuple[TransactionInfo, ...]:
-        """Say whose commit each version of `first..last` is, both ends included."""
+        """Return the transaction of each version of `first..last`, both ends included."""
         return tuple(
             self._opener.transaction(DatasetVersion(location, branch, version))
             for version in range(first, last + 1)
@@ -208,7 +208,7 @@ class LanceStore:
     def plan_compaction(
         self, base: DatasetVersion, options: CompactionOptions | None = None
     ) -> tuple[CompactionTask, ...]:
-        """Say which fragments are worth rewriting together."""
+        """Return which fragments are worth rewriting together."""
         with read_failures(base.location):
             return maintenance.plan_compaction(
                 self._opener.at(base).dataset, base, options or CompactionOptions()
@@ -500,7 +500,7 @@ class LanceStore:
         self._opener.forget(location)
 
     def io_counts(self) -> IoCounts:
-        """Say what Lance has asked of the storage since the store was opened."""
+        """Return what Lance has asked of the storage since the store was opened."""
         return self._opener.io_counts()
 
     def _version_files(self, location: str, branch: str | None) -> frozenset[str]:

@@ -47,7 +47,7 @@ def text_query(search: TextSearch) -> FullTextQuery:
 
 @dataclass(frozen=True, eq=False)
 class MemoryTextIndex:
-    """A `TextIndex` over a Lance dataset that nobody else knows."""
+    """A `TextIndex` over a Lance dataset of its own."""
 
     row_ids: npt.NDArray[np.int64]
     dataset: lance.LanceDataset
@@ -80,5 +80,5 @@ class MemoryTextIndex:
             ).to_table()
         except lance_failures() as error:
             raise read_error(error, _MEMORY) from error
-        places = found[ROW_ID].to_numpy().astype(np.int64)
-        return self.row_ids[places], found[SCORE].cast(pa.float64()).to_numpy()
+        rows = found[ROW_ID].to_numpy().astype(np.int64)
+        return self.row_ids[rows], found[SCORE].cast(pa.float64()).to_numpy()

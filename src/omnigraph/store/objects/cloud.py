@@ -141,7 +141,7 @@ class CloudObjectStore:
             try:
                 self._write(prefix, partial(obstore.delete, self._client, batch))
             except ObjectNotFoundError:
-                # Somebody else deletes as well; what is left of the batch goes one by one.
+                # Another process deletes too; delete the rest of the batch one by one.
                 for path in batch:
                     self.delete(path)
         return len(doomed)

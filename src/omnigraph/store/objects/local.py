@@ -107,7 +107,7 @@ class LocalObjectStore:
                 file.unlink(missing_ok=True)
                 removed += 0 if file.name.startswith(_HIDDEN) else 1
             for directory in sorted(_directories(start), reverse=True):
-                # A directory that somebody fills at this moment stays.
+                # A directory that another process fills at this moment stays.
                 with suppress(OSError):
                     directory.rmdir()
         return removed
@@ -168,7 +168,7 @@ def _walk(start: Path, *, hidden: bool = False) -> Iterator[tuple[Path, os.stat_
             if name.startswith(_HIDDEN) and not hidden:
                 continue
             file = Path(folder) / name
-            # A file may go between listing and looking.
+            # A file may be deleted after it was listed.
             with suppress(FileNotFoundError):
                 yield file, file.stat()
 

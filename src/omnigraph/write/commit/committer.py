@@ -358,7 +358,7 @@ class Committer:
                 requirements=job.requirements,
                 updates=job.updates,
                 revalidate=revalidate,
-                ahead=ahead,
+                prestaged=ahead,
             )
         except (CommitSettledError, BranchLockLostError) as error:
             published = self._settled_elsewhere(job, intent, error)
