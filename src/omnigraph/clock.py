@@ -1,4 +1,4 @@
-"""The only source of time, identifiers, waiting and chance.
+"""The only source of time, identifiers, waiting and randomness.
 
 Everything that would make two runs of the same program differ comes from a `Clock`, so a test can
 replace it and replay a run exactly.
@@ -21,7 +21,7 @@ _RANDOM_MAX: Final = (1 << _RANDOM_BITS) - 1
 
 
 class Clock(Protocol):
-    """What the engine may ask of the outside world besides storage."""
+    """What the engine needs from the outside world apart from storage."""
 
     def now_us(self) -> int:
         """Microseconds since the Unix epoch, UTC."""

@@ -7,14 +7,14 @@ The first level says what the caller should do next:
 | `InvalidInputError` | the request is wrong | fix it, then try again |
 | `NotFoundError` | a named thing does not exist | check the name |
 | `DeniedError` | a policy or permission refused it | ask for access |
-| `ConflictError` | nothing landed, somebody else was faster | refresh, then try again |
+| `ConflictError` | nothing landed, another writer was faster | refresh, then try again |
 | `PreconditionError`, a conflict | what the caller demanded does not hold | look again, decide |
 | `OutcomeUnknownError` | it may have landed | delete nothing: recovery decides |
 | `CorruptError` | stored data breaks an invariant | stop, keep the files, look |
 | `UnavailableError` | something this machine lacks (Java, an extra, a network) | install it |
 
 Every leaf keeps its facts as fields, builds its own message and survives pickling. Every text that
-an error keeps (its message, its hint, its facts) may be shown to anybody: secrets of addresses are
+an error keeps (its message, its hint, its facts) is safe to show: secrets of addresses are
 hidden, and what would steer a terminal is escaped (`omnigraph.texts`).
 """
 
@@ -38,7 +38,7 @@ class OmnigraphError(Exception):
         super().__init__(*(shown(each) if isinstance(each, str) else each for each in args))
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Keep a fact; a text in the form in which it may be shown."""
+        """Set a fact; a text is stored in the form that is safe to show."""
         super().__setattr__(name, shown(value) if isinstance(value, str) else value)
 
     @property

@@ -23,7 +23,7 @@ OF_A_WRITE: Final = (
     "graph_publish.after_commit_append",
     "write.sidecar_deleted",
 )
-"""The way of every write, in order; merges alone confirm.
+"""The points of every write, in order; only merges confirm.
 
 With the name of a writer in place of `write`, such as `mutation.post_stage`, only that one acts.
 """
@@ -83,7 +83,7 @@ def disarm() -> None:
 def arm_all(text: str) -> None:
     """Arm points from a setting of a child process: `name=raise|die|stop`, separated by commas.
 
-    `die` ends the process without any cleaning up. `stop` pauses it once, until it receives
+    `die` ends the process without cleanup. `stop` pauses it once, until it receives
     SIGCONT: afterwards it may pass the same point.
     """
     for item in filter(None, text.split(",")):

@@ -1,6 +1,6 @@
 """The catalog of an accepted schema, compiled once per process.
 
-Every snapshot carries its own schema, and hardly any of them differ: reading the stored form again
+Every snapshot carries its own schema, and most of them are equal: reading the stored form again
 for each snapshot would cost more than a small write.
 """
 
@@ -23,7 +23,7 @@ def catalog_of(schema: AcceptedSchema) -> Catalog:
 
 @dataclass(frozen=True)
 class _Key:
-    """Text and hash stand for the schema, which is costly to compare itself."""
+    """A cache key: text and hash identify the schema, which is costly to compare itself."""
 
     source: str
     schema_hash: str

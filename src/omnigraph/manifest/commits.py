@@ -13,7 +13,7 @@ MAINTENANCE_OPERATIONS: Final = frozenset({"optimize", "ensure_indices", "recove
 """Operations that change no content that a caller had seen."""
 
 ACTING_COMMIT_START: Final = '{"actor_id":"'
-"""How the stored form of a commit with an actor begins, and no other one does."""
+"""How the stored form of a commit begins exactly when it has an actor."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class GraphCommit:
 def distances(head: str, commits: Mapping[str, GraphCommit]) -> dict[str, int]:
     """Return the shortest distance from a head to each ancestor, over both kinds of parents.
 
-    A parent without a record is a dead end.
+    The search ends at a parent without a record.
     """
     found = {head: 0}
     queue = deque([head])

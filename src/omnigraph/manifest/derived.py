@@ -1,8 +1,8 @@
 """The commit history as plain tables, for people who join it with Spark, DuckDB or pandas.
 
 `_graph_commits.lance` holds every commit of every branch, `_graph_commit_actors.lance` the commits
-that have an actor. Both are derived from `__manifest`: they are appended after a publish, some
-commits at once and off the writer's path, and brought up to date at open and at `refresh` (for
+that have an actor. Both are derived from `__manifest`: they are appended after a publish, several
+commits at a time and in the background, and brought up to date at open and at `refresh` (for
 `main` and the bound branch) and by `optimize` (for all). A failure here never fails a write.
 """
 
@@ -57,9 +57,9 @@ _log = logging.getLogger(__name__)
 class CommitTables:
     """Keeps the derived tables in step with the manifest. Safe to share between threads.
 
-    A row is appended once it is known to be new, which takes a look at the stored ids whenever
-    somebody else has written since. Two processes can still add the same commit in one moment;
-    the next reconciliation takes the second row out.
+    A row is appended once it is known to be new, which takes a read of the stored ids whenever
+    another process has written since. Two processes can still add the same commit at once; the
+    next reconciliation deletes the second row.
     """
 
     def __init__(self, datasets: DatasetStore) -> None:
@@ -68,7 +68,7 @@ class CommitTables:
         self._known: dict[str, tuple[int, frozenset[str]]] = {}
 
     def record(self, commits: Sequence[GraphCommit]) -> None:
-        """Add commits that have just been published; a failure is logged and made up for later."""
+        """Add commits that have just been published; a failure is logged and repaired later."""
         try:
             self._add(commits)
         except OmnigraphError as error:

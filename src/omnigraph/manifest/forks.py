@@ -1,4 +1,4 @@
-"""Lazy forks: a table is copied on the first write to it from a branch, and copied by name only.
+"""Lazy forks: the first write from a branch to a table forks its dataset; no data is copied.
 
 A branch owns an entry when the entry's `owner_branch` is the branch's incarnation. The first write
 to any other entry cuts a fork of the dataset from exactly the published version, under the name

@@ -89,8 +89,8 @@ class History:
     def merge_base_of(self, *, source: Snapshot, target: Snapshot) -> GraphCommit | None:
         """Find the commit that a merge of two snapshots starts from.
 
-        Only what these two know counts: a base of newer heads would make what one of them does not
-        have yet look as if it had been deleted there.
+        Only commits that both snapshots contain count: with a base above one of them, rows that it
+        does not have yet would look deleted there.
         """
         return merge_base(
             source.commit_id,

@@ -1,4 +1,4 @@
-"""Where things lie under the root of a graph."""
+"""Paths under the root of a graph."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _ULID: Final = re.compile(rf"[{CROCKFORD}]{{26}}")
 
 
 def dataset_location(kind: str, type_name: str, operation_id: str | None = None) -> str:
-    """Return where a new dataset goes.
+    """Return the path of a new dataset.
 
-    `init` uses the plain name. Every later operation adds its own id, so neither an old lifetime of
-    a type nor the leftover of a failed attempt can be met again.
+    `init` uses the plain name. Every later operation adds its own id, so it can meet neither an
+    older dataset of the type nor the leftover of a failed attempt.
 
     >>> dataset_location("node", "Person")
     'nodes/40d76f1f51639ec0'
@@ -54,7 +54,9 @@ def dataset_location(kind: str, type_name: str, operation_id: str | None = None)
 
 @dataclass(frozen=True, order=True)
 class Incarnation:
-    """One life of a branch: `main`, or `<branch>.<ulid>`, which is never used twice.
+    """A branch from its creation to its deletion.
+
+    The text is `main`, or `<branch>.<ulid>`, which is never used twice.
 
     >>> Incarnation("team/etl.01JC0000000000000000000000").branch.text
     'team/etl'
@@ -64,7 +66,7 @@ class Incarnation:
 
     @classmethod
     def new(cls, branch: BranchName, ulid: str) -> Incarnation:
-        """Name a new life of a branch."""
+        """Name a new incarnation of a branch."""
         return cls(f"{branch}.{ulid}")
 
     @classmethod

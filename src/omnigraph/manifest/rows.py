@@ -5,10 +5,11 @@
 | `graph_head` | `graph_head` | the branch's newest commit and schema; every change rewrites it |
 | `table` | `node:Person` | a dataset is registered: where it is, which type it holds |
 | `table_version` | `node:Person$<seq>` | a version of that dataset is published |
-| `table_tombstone` | `node:Person$tombstone$<seq>` | the type is gone from this publish on |
+| `table_tombstone` | `node:Person$tombstone$<seq>` | the type does not exist from this publish on |
 | `schema` | `schema` | the accepted schema |
 | `graph_commit` | the commit's ULID | the commit record, in the same Lance commit as its versions |
-| `voided_commit` | the commit's ULID | recovery refused that operation; the id is taken for good |
+| `voided_commit` | the commit's ULID | recovery rolled that operation back; the id can never be
+published |
 | `tag` | `tag:<name>` | a named commit |
 
 `seq` is the manifest version that the publish creates, written with 20 digits. Of several
@@ -199,7 +200,7 @@ def tombstone_row(table_key: str, seq: int) -> ManifestRow:
 
 
 def voided_row(commit_id: str, operation_id: str) -> ManifestRow:
-    """Return the row that takes a commit id, so that its writer can never publish it."""
+    """Return the row that voids a commit id, so that its writer can never publish it."""
     return ManifestRow(commit_id, VOIDED_COMMIT, {"operation_id": operation_id})
 
 

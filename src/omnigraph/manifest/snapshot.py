@@ -1,4 +1,4 @@
-"""Snapshots: what one read sees, for its whole life."""
+"""Snapshots: one version of the graph, for as long as a read needs it."""
 
 from __future__ import annotations
 

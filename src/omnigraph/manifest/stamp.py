@@ -1,7 +1,7 @@
 """The format stamp of a graph, and the steps from older formats to ours.
 
-The stamp is a number in the schema metadata of `__manifest`. Opening for writing walks it forward;
-each step can be repeated and survives two processes that take it at once. Opening for reading
+The stamp is a number in the schema metadata of `__manifest`. Opening for writing migrates it;
+each step can be repeated, also by two processes at once. Opening for reading
 changes nothing.
 
 | from | to | step |
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_stamp(root: str, datasets: DatasetStore) -> int:
-    """Return the format of the graph; a format from the future is refused."""
+    """Return the format of the graph; a newer format is refused."""
     metadata = datasets.open(MANIFEST).schema.metadata or {}
     text = metadata.get(STAMP_KEY.encode(), b"1").decode()
     if not text.isdecimal() or int(text) > INTERNAL_SCHEMA_VERSION:
@@ -51,7 +51,7 @@ def migrate(root: str, datasets: DatasetStore) -> None:
 
 
 def _raise_stamp(root: str, datasets: DatasetStore, wanted: int) -> None:
-    """Set the stamp, unless another process has brought it as far or further."""
+    """Set the stamp, unless another process has set the same or a newer one."""
     for attempt in range(_ATTEMPTS_MAX):
         base = DatasetVersion(MANIFEST, None, datasets.head_version(MANIFEST))
         if read_stamp(root, datasets) >= wanted:

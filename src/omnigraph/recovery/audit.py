@@ -42,7 +42,7 @@ class RecoveryKind(StrEnum):
     TORN_HEAD_REMOVED = "TornHeadRemoved"
     """A version that a power failure cut off; `operation_id` names the file, not a write."""
     MANIFEST_PUT_BACK = "ManifestPutBack"
-    """An unusable newest version of `__manifest`, on which `repair` has put the one below back."""
+    """An unusable newest version of `__manifest`; `repair` has restored the one below it."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class RecoveryLog:
         self._datasets = datasets
 
     def record(self, row: RecoveryAuditRow) -> None:
-        """Add a row, once: an operation that is there already is left as it is."""
+        """Add a row, unless the operation has one."""
         for attempt in range(_ATTEMPTS_MAX):
             try:
                 if not self._datasets.exists(RECOVERIES):

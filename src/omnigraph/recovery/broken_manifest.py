@@ -6,7 +6,7 @@ not seen. The version that this made has two head rows, and no open succeeds any
 1. No writer can publish on a version that cannot be used. So the versions in question are the
    newest ones, and everything below them is as it was acknowledged.
 2. The version right below is put back by a restore, which is a new version: nothing is removed.
-   When a cleanup has taken that one, nothing is done: an older version would lose commits.
+   When a cleanup has removed that one, nothing is done: an older version would lose commits.
 3. The publish that made the unusable version may have been acknowledged. Its rows stay in their
    tables, above the published versions: `repair` shows them as drift, and an operator decides.
 """
@@ -50,7 +50,7 @@ class BrokenManifest:
 
 
 def find_broken_manifests(repository: Repository) -> tuple[BrokenManifest, ...]:
-    """Look at the newest manifest version of every branch."""
+    """Check the newest manifest version of every branch."""
     found = (_look(repository, each) for each in repository.branches.incarnations())
     return tuple(broken for broken in found if broken is not None)
 

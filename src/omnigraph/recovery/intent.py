@@ -14,10 +14,10 @@
               properties?}, check?}
 
 `check` is 64 bits over the other members: a record that was damaged on the disk must not be acted
-on. Records of releases that wrote none are taken as they are.
+on. Records of releases that wrote none are not checked.
 
-After a crash this record and the storage are all there is: recovery never asks how the write was
-prepared.
+After a crash only this record and the storage are left: recovery does not need to know how the
+write was prepared.
 
 Version 1 has no transaction ids and no confirmation. It may also lack entries, incarnation and
 commit: the first two are looked up in the manifest (`recovery.observe`), the ids that its settling
@@ -200,7 +200,7 @@ class Intent:
 
     @property
     def path(self) -> str:
-        """Where the record lies."""
+        """The path of the record."""
         return f"{FOLDER}/{self.operation_id}.json"
 
     @property
@@ -282,7 +282,7 @@ def _legal_branch(name: object) -> str | None:
 
 
 def _branch_in(data: bytes) -> str | None:
-    """Return the branch that a cut off record names, which stands among its first members."""
+    """Return the branch that a cut off record names, which is among its first members."""
     found = re.search(rb'"branch"\s*:\s*("(?:[^"\\]|\\.)*")', data)
     try:
         return None if found is None else _legal_branch(orjson.loads(found[1]))

@@ -1,7 +1,7 @@
 """The members of a stored JSON object, each read as what it must be.
 
-A stored record may be damaged or forged. Every member is checked here, so
-that nothing of another shape gets any further.
+A stored record may be damaged or forged. Every member is checked here, so that
+no value of another shape is used.
 """
 
 from __future__ import annotations

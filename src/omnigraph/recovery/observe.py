@@ -51,7 +51,7 @@ def _completed_table(
 
 
 def observe(repository: Repository, intent: Intent) -> Facts:
-    """Look at the manifest and at every table of a record, afresh."""
+    """Read the manifest and every table of a record anew."""
     incarnation = Incarnation(intent.branch_incarnation)
     if not repository.branches.is_alive(incarnation):
         return Facts(
@@ -96,7 +96,7 @@ def _observe_table(repository: Repository, state: ManifestState, table: PlannedT
 def _moved_by(
     repository: Repository, table: PlannedTable, first: int, last: int
 ) -> tuple[str, ...]:
-    """Return whose versions these are; of a chain with a gap or a damaged link, none is ours."""
+    """Return the transaction ids of versions; none can be ours when one is missing or damaged."""
     try:
         moves = repository.store.datasets.transactions(
             table.table_path, branch=table.table_branch, first=first, last=last
@@ -113,6 +113,6 @@ def pinned_version(state: ManifestState, table: PlannedTable) -> int:
         return current.table_version
     if table.fork_of is not None:
         return table.fork_of.version
-    # A dataset that the write creates starts at nothing; one whose published entry has meanwhile
+    # A dataset that the write creates starts at version 0; one whose published entry has meanwhile
     # moved to another lineage is compared with where the write found it.
     return 0 if table.is_created else table.expected_version

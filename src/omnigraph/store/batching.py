@@ -1,4 +1,4 @@
-"""Small batches put together into larger tables: what is done per piece costs."""
+"""Combines small batches into larger tables, because work per batch has a fixed cost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From the stored description of blobs to their contents.
 
-External blobs are carried as the references that they are, never opened.
+External blobs stay references and are never opened.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def with_blobs(
 def blob_slices(
     sizes: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
 ) -> Iterator[tuple[int, int]]:
-    """Cut rows where their contents would grow over the bound; at least one row each."""
+    """Split rows so that the contents of a part stay below the bound; at least one row each."""
     if not len(sizes):
         return
     groups = np.cumsum(sizes) // BLOB_BATCH_BYTES_MAX

@@ -20,7 +20,7 @@ from omnigraph.store.uri import Root, parse_root
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """What it takes to reach a graph's storage: picklable, so that workers open their own."""
+    """How to reach a graph's storage: picklable, so that workers can open it too."""
 
     root: Root
     # Options hold credentials, and settings are shown in plans and stack traces.

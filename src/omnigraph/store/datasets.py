@@ -10,7 +10,8 @@ Invariants:
    exactly the next version and that version carries the transaction's uuid.
 4. What a call has written is durable when it returns, or when the `together` block around it ends
    (`omnigraph.store.durability`).
-5. Errors are leaves of `omnigraph.store.errors`; nothing of the adapter's library gets out.
+5. Errors are leaves of `omnigraph.store.errors`; exceptions of the adapter's library are
+   translated.
 6. Locations are paths relative to the store's root. Fragments belong to the lineage under which
    they were written: fork first, then stage.
 7. Handles and stores may be shared between threads, but not across `fork()`.
@@ -53,7 +54,7 @@ from omnigraph.store.records import (
 
 
 class BlobContent(Protocol):
-    """The bytes of one stored blob, read where they are asked for."""
+    """The bytes of one stored blob, read on request."""
 
     @property
     def size(self) -> int:
@@ -83,14 +84,14 @@ class DatasetHandle(Protocol):
         ...
 
     def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Stream rows as `scan` does, for a caller that looks at each batch in Python anyway."""
+        """Stream rows as `scan` does, for a caller that processes each batch in Python anyway."""
         ...
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
         """Find rows by a column in which every value is once, with row ids and addresses.
 
-        For a few values that are asked for again and again while the dataset grows: what has been
-        read of small new fragments is remembered.
+        For a few values that are looked up often while the dataset grows: rows of small new
+        fragments are cached.
         """
         ...
 
@@ -142,7 +143,7 @@ class DatasetHandle(Protocol):
 class DatasetStore(Protocol):
     """Opens, stages, commits and maintains the datasets under one root."""
 
-    # Looking
+    # Reading
 
     def open(
         self, location: str, *, branch: str | None = None, version: int | None = None
@@ -184,8 +185,8 @@ class DatasetStore(Protocol):
     ) -> tuple[WrittenFragment, ...]:
         """Write rows as uncommitted fragments of `base`'s lineage.
 
-        `row_id_column` names a column of stable row ids that is taken off the rows and kept with
-        them. `replacing_schema` writes for an overwrite instead of an append.
+        `row_id_column` names a column of stable row ids that the rows keep; it is not stored as a
+        column. `replacing_schema` writes for an overwrite instead of an append.
         """
         ...
 
@@ -364,7 +365,7 @@ class DatasetStore(Protocol):
         ...
 
     def has_branch(self, location: str, name: str) -> bool:
-        """Whether a branch exists: one look at one small object."""
+        """Whether a branch exists: one request for one small object."""
         ...
 
     def create_tag(
@@ -421,7 +422,7 @@ class DatasetStore(Protocol):
     def torn_head(self, location: str, *, branch: str | None = None) -> TornHead | None:
         """Return the newest version if its file was cut off before it was complete.
 
-        One that is whole and cannot be read all the same is a `CorruptObjectError`.
+        One that is complete but unreadable is a `CorruptObjectError`.
         """
         ...
 

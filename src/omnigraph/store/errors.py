@@ -1,8 +1,8 @@
-"""What storage can do wrong, each kind as a type of its own.
+"""The errors of storage.
 
 | branch | leaves | when |
 |---|---|---|
-| invalid input | `InvalidLocation`, `InvalidScan` | the request means nothing here |
+| invalid input | `InvalidLocation`, `InvalidScan` | the request makes no sense here |
 | not found | `ObjectNotFound`, `DatasetNotFound`, `DatasetVersionNotFound`, `RefNotFound` | |
 | denied | `StoragePermission` | the storage refused the user or the credentials |
 | conflict | `ObjectExists`, `ObjectChanged`, `DatasetExists`, `RefExists`, `RefInUse`, | nothing |
@@ -32,7 +32,7 @@ from omnigraph.errors import (
 
 
 class StorageError(OmnigraphError):
-    """Mixed into every leaf below: keeps `path`."""
+    """Mixed into every leaf below: holds `path`."""
 
     path: str
 

@@ -1,8 +1,8 @@
 """Operating-system locks on files under a local root.
 
 A lock belongs to one open file, so two holders exclude each other within a process as well as
-between processes, and it ends with its process however that ends. Lock files are never deleted:
-otherwise one writer could lock a file that another one has just replaced.
+between processes, and it ends with its process, however the process ends. Lock files are never
+deleted: otherwise one writer could lock a file that another one has just replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class HeldLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 

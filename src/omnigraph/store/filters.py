@@ -1,8 +1,8 @@
 """Row filters as data.
 
-Rooms above describe which rows they want with these records; only the Lance adapter turns them
-into text. Values are Arrow scalars of the column's exact type wherever that matters: an index is
-probed only when literal and column agree.
+The packages above describe which rows they want with these records; only the Lance adapter turns
+them into text. Values are Arrow scalars of the column's exact type wherever that matters: an index
+is probed only when literal and column agree.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ Filter = Comparison | OneOf | IsNull | StartsWith | Contains | AllOf | AnyOf | N
 
 
 def filter_columns(row_filter: Filter) -> frozenset[str]:
-    """Return the names of the columns that a filter looks at."""
+    """Return the names of the columns that a filter uses."""
     match row_filter:
         case AllOf(parts) | AnyOf(parts):
             return frozenset().union(*(filter_columns(part) for part in parts))

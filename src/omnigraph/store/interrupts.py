@@ -1,8 +1,8 @@
-"""An interrupt from the keyboard stays one on its way through a stream.
+"""Recognises a keyboard interrupt that passed through an Arrow stream.
 
-Python runs the handler of a signal inside whatever the main thread does. When that is a native
-library at work on an Arrow stream, the exception has to pass a C interface that knows only text,
-and comes out as a failure of the stream. Nothing is wrong with the data: somebody wants to stop.
+Python runs the handler of a signal in the main thread. When that runs a native library that
+reads an Arrow stream, the exception has to pass a C interface that knows only text,
+and comes out as a failure of the stream. The data is not at fault: the user wants to stop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The records that travel between rooms, workers and processes: frozen and picklable.
+"""The records that packages, workers and processes exchange: frozen and picklable.
 
 A staged record carries everything a later commit needs and nothing of the process that made it,
 so a worker can write fragments, a driver can turn them into one transaction, and a third process
@@ -286,7 +286,7 @@ class CompactionResult:
 
 @dataclass(frozen=True)
 class TransactionInfo:
-    """Whose commit a version is."""
+    """The transaction that made a version."""
 
     version: int
     uuid: str
@@ -325,8 +325,8 @@ class TagInfo:
 class CleanupRequest:
     """Which old versions of one lineage to remove. The head and tagged versions always stay.
 
-    Give `versions`, or `keep_versions` and/or `older_than_s`. Files that no version refers to go
-    as well once they are seven days old.
+    Give `versions`, or `keep_versions` and/or `older_than_s`. Files that no version refers
+    to are removed as well once they are seven days old.
     """
 
     keep_versions: int | None = None

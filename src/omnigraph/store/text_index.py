@@ -1,7 +1,7 @@
-"""How texts are taken apart, and text indexes that live in memory only.
+"""How texts are split into tokens, and text indexes in memory.
 
 1. `TEXT_PARAMETERS` are the settings of every full-text index, stored or not, so the same text has
-   the same tokens wherever it is looked at.
+   the same tokens everywhere.
 2. An index in memory is made by the same code as a stored one: over the same rows it gives the same
    matches and the same scores.
 """
@@ -28,11 +28,11 @@ ANALYSIS_PARAMETERS: Final[Mapping[str, str | int | float | bool]] = {
 }
 TEXT_PARAMETERS: Final[Mapping[str, str | int | float | bool]] = {
     **ANALYSIS_PARAMETERS,
-    # Phrases need to know where in a text a token stands.
+    # Phrase queries need the positions of tokens.
     "with_position": True,
 }
 FUZZINESS_MAX: Final = 2
-"""With more, an index cannot say for long tokens which stored ones are near enough."""
+"""With more, an index cannot find all stored tokens that are near a long one."""
 
 
 class TextIndex(Protocol):

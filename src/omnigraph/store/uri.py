@@ -3,8 +3,8 @@
 Roots are local paths, `file://`, `s3://` (or `s3a://`), `gs://` and `az://`. Everything under a
 root is named by a *path*: segments joined by `/`, relative to the root, never starting with `/`.
 
-Options for a cloud root come from the caller and, where the caller is silent, from the
-environment. They are normalised once into the spelling that Lance and obstore share, so both
+Options for a cloud root come from the caller and, for those that it does not give, from
+the environment. They are normalised once into the spelling that Lance and obstore share, so both
 always talk to the same endpoint with the same credentials.
 """
 

@@ -13,7 +13,7 @@
 ```
 
 Flushing, checking staged files and removing a torn head need these names; everything else goes
-through the library. The guard tests hold every line of the drawing against the installed release.
+through the library. Tests compare every line of the drawing with the installed release.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def is_torn(manifest: bytes) -> bool:
     """Whether a version file was cut off by a power failure: its end, or a whole page, is missing.
 
     A file with all its pages and a proper end that cannot be read is something else: damage, or the
-    work of a newer release. It must not be taken for one that never was complete.
+    work of a newer release. It must not be treated as one that was never complete.
     """
     if len(manifest) < _FOOTER_BYTES or not manifest.endswith(_MAGIC):
         return True
@@ -100,7 +100,7 @@ def is_torn(manifest: bytes) -> bool:
 
 
 def transaction_path(location: str, branch: str | None, *, read_version: int, uuid: str) -> str:
-    """Return the file that says what a commit did."""
+    """Return the transaction file of a commit."""
     name = transaction_name(read_version, uuid)
     return join_path(lineage_path(location, branch), "_transactions", name)
 

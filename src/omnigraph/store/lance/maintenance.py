@@ -1,7 +1,7 @@
 """Builds indexes and rewrites small fragments, without moving a head.
 
 Scalar indexes of the BTREE kind point at row addresses, so a rewritten fragment drops out of their
-coverage until a new segment is built over it. The other kinds hold stable row ids and follow.
+coverage until a new segment is built over it. The other kinds hold stable row ids and stay valid.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def compaction_transaction(
     """Combine rewritten fragments into one exchange.
 
     The new fragments get their ids here. Lance would number them during the commit, but after it
-    has told the indexes which fragments they cover now: those would then claim fragment 0, and a
+    has set which fragments the indexes cover: those would then claim fragment 0, and a
     text index built later would find rows twice.
     """
     check_lineage(base, results)
@@ -237,7 +237,7 @@ def compaction_transaction(
 def _check_unchanged(
     dataset: lance.LanceDataset, base: DatasetVersion, results: Sequence[CompactionResult]
 ) -> None:
-    """Refuse a rewrite of fragments that have changed since: it would bring old rows back."""
+    """Refuse a rewrite of fragments that have changed since: it would restore old rows."""
     present = {fragment.fragment_id: fragment.metadata for fragment in dataset.get_fragments()}
     for result in results:
         for old in _COMPACTION.RewriteResult.from_json(result.payload).original_fragments:

@@ -1,25 +1,25 @@
 """Opens dataset versions, finds heads and reads the transaction of a version.
 
-One Lance session holds the caches of all datasets under a root. Open versions are kept, bounded
-in number, by (location, branch, version): a version never changes, so a kept one is never stale.
+One Lance session holds the caches of all datasets under a root. Open versions are cached,
+bounded in number, by (location, branch, version): a version never changes, so none is stale.
 
 The head of a lineage is the highest version that its directory lists. Cleanup leaves gaps: it may
 keep version 5, which a tag pins, and remove 6 and 7 while 8 is the head. So the absence of "known
 head + 1" proves nothing by itself, and on local disks these facts hold instead:
 
-1. Adding or removing a version changes the time stamp of the directory (`st_ctime_ns`, which nobody
-   can set back).
-2. A kept head is a pair of version and time stamp. The stamp was read before the directory was
+1. Adding or removing a version changes the time stamp of the directory (`st_ctime_ns`, which
+   cannot be set back).
+2. A cached head is a pair of version and time stamp. The stamp was read before the directory was
    listed, or after a commit of our own made the version. Versions of `__manifest` and of tables are
    added under the lock of a branch, which a paused process keeps, so no process adds one between
-   that commit and the look at the stamp. Derived tables have no lock: there a wrong guess costs one
+   that commit and the read of the stamp. Derived tables have no lock: there a wrong guess costs one
    append that is refused, and that changes the stamp.
-3. While the stamp is the same nothing was removed since, so there is no gap above the kept head
+3. While the stamp is the same nothing was removed since, so there is no gap above the cached head
    and a walk upwards finds the head. The walk is needed: the clock behind the stamp ticks every few
    milliseconds, and a version may have been added within the same tick.
 4. When the stamp differs, or the file system keeps whole seconds only, the directory is listed.
 
-On object stores Lance lists the directory for every look; its names sort the newest first.
+On object stores Lance lists the directory every time; its names sort the newest first.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class IoCounts:
 
 
 class LanceOpener:
-    """Everything that only looks."""
+    """Everything that only reads."""
 
     def __init__(
         self,
@@ -186,7 +186,8 @@ class LanceOpener:
     def is_made_by(self, at: DatasetVersion, *, read_version: int, uuid: str) -> bool:
         """Whether the stored version surely is a transaction's; on local disks one short read.
 
-        No means nothing: the name of the transaction may stand elsewhere, or on an object store.
+        False proves nothing: the transaction may be named elsewhere in the file, and on object
+        stores it is always False.
         """
         if not self._root.is_local:
             return False
@@ -199,7 +200,7 @@ class LanceOpener:
             return False
 
     def uuid_at(self, at: DatasetVersion) -> str | None:
-        """Return whose commit a version is, `None` when it is not there or cannot be read."""
+        """Return the transaction id of a version, `None` when it is not there or cannot be read."""
         try:
             return self.transaction(at).uuid
         except StorageError:
@@ -212,7 +213,7 @@ class LanceOpener:
     def any_main(self, location: str) -> lance.LanceDataset:
         """Open any version of the main lineage for the caller alone: refs belong to the dataset."""
         with self._lock:
-            kept = next(
+            cached = next(
                 (
                     handle
                     for at, handle in reversed(self._handles.items())
@@ -220,7 +221,7 @@ class LanceOpener:
                 ),
                 None,
             )
-        return (kept or self.open(location)).private_dataset()
+        return (cached or self.open(location)).private_dataset()
 
     def uri(self, location: str, branch: str | None) -> str:
         """Return the name under which Lance finds a lineage."""
@@ -229,7 +230,7 @@ class LanceOpener:
     def remember(
         self, dataset: lance.LanceDataset, at: DatasetVersion, *, extends: LanceHandle | None = None
     ) -> LanceHandle:
-        """Keep an open version for the next one who asks."""
+        """Cache an open version."""
         handle = LanceHandle(
             dataset, at, missing=self.missing_version, recent=self._recent, extends=extends
         )
@@ -384,8 +385,8 @@ class LanceOpener:
         return None
 
     def _has_version(self, location: str, branch: str | None, version: int) -> bool:
-        # Looked at for every read of the graph: a path object would cost more than the look, and
-        # so would the exception by which `stat` says no.
+        # Called for every read of the graph: a path object, or an exception of `stat`, would cost
+        # more than the call itself.
         return os.access(f"{self._root.prefix}/{manifest_path(location, branch, version)}", os.F_OK)
 
     def _remote_head(self, location: str, branch: str | None) -> int:

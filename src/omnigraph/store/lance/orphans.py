@@ -44,7 +44,7 @@ def relative_to_root(base: str, root: Root) -> str:
     spelled = base.split("://", maxsplit=1)[-1].strip("/")
     top = root.uri.split("://", maxsplit=1)[-1].strip("/")
     if not spelled.startswith(f"{top}/"):
-        # Deleting on a misread name would take files that are needed.
+        # With a name read wrongly, needed files would be deleted.
         raise CorruptObjectError(
             path=base, reason=f"the dataset refers to files outside of `{root.uri}`"
         )

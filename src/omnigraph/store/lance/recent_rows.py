@@ -1,4 +1,4 @@
-"""Rows of small new fragments, remembered by a value that each row has for itself.
+"""Rows of small new fragments, cached by a column of unique values.
 
 A look-up by value asks an index, and reads every fragment that the index does not cover yet. After
 some small writes those fragments are most of its cost: fifty of them take three times as long as
@@ -6,7 +6,7 @@ the index.
 
 1. A fragment is named by its number and its files. With other files it is another one, so nothing
    that is remembered is ever wrong.
-2. Fragments that are remembered are left out of the scan; everything else is up to Lance.
+2. Fragments that are remembered are left out of the scan; Lance reads everything else.
 3. Only small fragments are read, several at once, and the number of those remembered is bounded.
    Losing one costs time only.
 """
@@ -25,10 +25,10 @@ from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion, IndexIn
 ROWS_MAX: Final = 64
 """Larger fragments are not worth a Python object per row."""
 UNREAD_MAX: Final = 8
-"""So many fragments are read by each look-up before they are remembered together."""
+"""This many fragments are read by every look-up before they are remembered together."""
 _FRAGMENTS_MAX: Final = 2_048
 
-Place: TypeAlias = tuple[int, int]
+RowAddress: TypeAlias = tuple[int, int]
 """Stable row id and address."""
 _Name: TypeAlias = tuple[str, str, int, str]
 
@@ -63,9 +63,9 @@ class RecentRows:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[_Name, Mapping[str, Place]] = OrderedDict()
+        self._cached: OrderedDict[_Name, Mapping[str, RowAddress]] = OrderedDict()
 
-    def of(self, handle: OpenVersion, column: str) -> dict[int, Mapping[str, Place]]:
+    def of(self, handle: OpenVersion, column: str) -> dict[int, Mapping[str, RowAddress]]:
         """Return the rows of remembered fragments of a version, by fragment and value."""
         covered = {
             number
@@ -83,27 +83,29 @@ class RecentRows:
             if rows <= ROWS_MAX
         }
         with self._lock:
-            kept = {number: self._kept.get(name) for number, name in names.items()}
-        unread = [number for number, rows in kept.items() if rows is None]
+            rows_of = {number: self._cached.get(name) for number, name in names.items()}
+        unread = [number for number, rows in rows_of.items() if rows is None]
         if len(unread) >= UNREAD_MAX:
             read = _read(handle, column, unread)
-            self._keep({names[number]: rows for number, rows in read.items()})
-            kept |= read
-        return {number: rows for number, rows in kept.items() if rows is not None}
+            self._remember({names[number]: rows for number, rows in read.items()})
+            rows_of |= read
+        return {number: rows for number, rows in rows_of.items() if rows is not None}
 
-    def _keep(self, read: Mapping[_Name, Mapping[str, Place]]) -> None:
+    def _remember(self, read: Mapping[_Name, Mapping[str, RowAddress]]) -> None:
         with self._lock:
-            self._kept |= read
-            while len(self._kept) > _FRAGMENTS_MAX:
-                self._kept.popitem(last=False)
+            self._cached |= read
+            while len(self._cached) > _FRAGMENTS_MAX:
+                self._cached.popitem(last=False)
 
 
-def _read(handle: OpenVersion, column: str, numbers: Sequence[int]) -> dict[int, dict[str, Place]]:
+def _read(
+    handle: OpenVersion, column: str, numbers: Sequence[int]
+) -> dict[int, dict[str, RowAddress]]:
     request = ScanRequest(
         columns=(column,), with_row_id=True, with_row_address=True, fragment_ids=tuple(numbers)
     )
     table = handle.scan(request).read_all()
-    found: dict[int, dict[str, Place]] = {number: {} for number in numbers}
+    found: dict[int, dict[str, RowAddress]] = {number: {} for number in numbers}
     columns = (table[name].to_pylist() for name in (column, ROW_ID, ROW_ADDRESS))
     for value, row_id, address in zip(*columns, strict=True):
         found[address >> 32][value] = (row_id, address)

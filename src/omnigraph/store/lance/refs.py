@@ -41,7 +41,7 @@ _ATTEMPTS_MAX: Final = 100
 
 
 class LanceRefs:
-    """Everything that names versions."""
+    """Creates, deletes and lists the branches and tags of datasets."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class LanceRefs:
         except lance_failures() as error:
             is_left_whole = says(error, ("clone operation should not enter",))
             is_left_torn = says(error, ("for object of size 0 bytes",))
-            # Files of another version: Lance looks among them for the one that is wanted.
+            # Files of another version lie there, and Lance does not find the wanted one.
             is_left_elsewhere = is_not_found(error) and lineage_path(location, name) in str(error)
             if not (is_left_whole or is_left_torn or is_left_elsewhere):
                 self._require_version(source.at, error)
@@ -100,7 +100,7 @@ class LanceRefs:
                 if not _is_race(error) or attempt == _ATTEMPTS_MAX:
                     raise _ref_error(error, location, kind="branch", name=name) from error
             if not self.has_branch(location, name):
-                # The branch went and Lance met the race while compaction up: some files stay.
+                # The branch is deleted; Lance met the race while it removed files, so some stay.
                 break
         self._opener.forget_lineage(location, name)
         self._ledger.note_gone([branch_ref_path(location, name)])
@@ -181,7 +181,7 @@ class LanceRefs:
 
 
 def _is_race(error: BaseException) -> bool:
-    """Whether a ref went away between Lance's listing of them and its look at each."""
+    """Whether a ref was deleted between Lance's listing and its read of each."""
     return is_not_found(error) and "/_refs/" in str(error)
 
 

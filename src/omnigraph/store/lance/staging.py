@@ -45,7 +45,7 @@ _BLOB_EXTENSION: Final = b"lance.blob.v2"
 
 
 class _RowStream:
-    """Rows as one reader, minus the row-id column, remembering what went wrong on the way.
+    """Rows as one reader, without the row-id column; remembers the first error.
 
     Lance pulls rows through a C interface that turns every exception into text; the original is
     kept here, so that an error of the code that makes the rows keeps its type. Rows that are in
@@ -118,7 +118,7 @@ def write_rows(
             max_bytes_per_file=bytes_per_file_max,
             data_storage_version=DATA_FORMAT,
             storage_options=dict(storage_options) if storage_options else None,
-            # Which references may come in is decided above; here they are only kept.
+            # Which references are allowed is decided by the caller; here they are only stored.
             allow_external_blob_outside_bases=True,
         )
     except lance_failures() as error:
@@ -282,7 +282,7 @@ def update_transaction(
 ) -> StagedTransaction:
     """Combine rewritten rows, new rows and deletions into one update.
 
-    `fenced` are fragments that stay as they are and are named as updated all the same: Lance then
+    `fenced` are fragments that stay as they are and are named as updated nevertheless: Lance then
     refuses the update when any later version has named one of them too.
     """
     check_lineage(base, [*fragments, *deletions])
@@ -356,7 +356,7 @@ def _check_deletion_base(base: DatasetVersion, deletions: Sequence[WrittenDeleti
 
 
 def _check_single_deletions(base: DatasetVersion, deletions: Sequence[WrittenDeletion]) -> None:
-    """Two deletions of one fragment would silently lose one of them."""
+    """Refuse two deletions of one fragment: Lance would silently lose one of them."""
     seen: set[int] = set()
     for deletion in deletions:
         if deletion.fragment_id in seen:

@@ -3,10 +3,10 @@
 What the adapter adds to them:
 
 1. One Lance session per store holds the caches; handles are cached by (location, branch,
-   version) and bounded in number (`lance_opener`).
-2. A commit is tried once, on a handle at its base, after a look at the head; what it achieved is
+   version) and bounded in number (`opener`).
+2. A commit is tried once, on a handle at its base, after a read of the head; the result is
    compared with what was intended, and the version's uuid with ours. A failed commit is looked
-   up again, because a storage may lose the answer and keep the write (`lance_commit`).
+   up again, because the answer may be lost although the write landed (`commit`).
 3. Staged files are flushed by the call that wrote them, transaction and version files by the call
    that committed them.
 """
@@ -61,7 +61,7 @@ from omnigraph.store.records import (
 from omnigraph.store.uri import Root, checked_path, join_path
 
 _LISTINGS_MAX: Final = 8
-"""Listing versions is tried so often before it is believed that one of them is damaged."""
+"""How often listing versions is tried before one of them counts as damaged."""
 
 
 class LanceStore:
@@ -91,7 +91,7 @@ class LanceStore:
             self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
         )
 
-    # Looking
+    # Reading
 
     def open(
         self, location: str, *, branch: str | None = None, version: int | None = None

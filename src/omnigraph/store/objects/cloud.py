@@ -61,8 +61,8 @@ class CloudObjectStore:
         self._root = root
         settled = normalise_options(root, options)
         self._client = _client(root, settled)
-        # A conditional put that is sent again after a lost answer meets its own object and
-        # reports a conflict that never was; sent once, it reports an unknown outcome.
+        # A conditional put that is sent again after a lost answer finds its own object and
+        # reports a conflict that does not exist; sent once, it reports an unknown outcome.
         self._once = _client(root, {**settled, _RETRY_COUNT: "0"})
 
     def get(self, path: str) -> StoredObject:

@@ -1,7 +1,7 @@
 """Reads files below a folder, and nothing that lies outside of it.
 
 1. Links are followed as far as they end below the folder. The folder itself may be a link.
-2. Between the check and the reading somebody may exchange a name for a link. So the real path is
+2. Between the check and the read, another process may replace a name by a link. So the real path is
    opened part by part, and no part of it may be a link: what was checked is what is read.
 3. Only regular files are read. A pipe would block, a device has no end.
 """
@@ -23,7 +23,7 @@ _OUTSIDE = "it leads out of the folder"
 
 
 def leads_outside(folder: Path, path: str) -> bool:
-    """Whether links lead from a path below the folder to a place that is not below it.
+    """Whether links lead from a path below the folder to a path that is not below it.
 
     >>> leads_outside(Path("/"), "etc/hosts")
     False

@@ -154,7 +154,7 @@ class LocalObjectStore:
 
 
 def _created(path: Path) -> BinaryIO:
-    """Create a file; the directory is there but for the first time."""
+    """Create a file, and its directory if that does not exist."""
     try:
         return path.open("xb")
     except FileNotFoundError:
@@ -216,7 +216,7 @@ def _start_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def _outcome_errors(path: str) -> Iterator[None]:
-    """Translate failures after which the new name may be there."""
+    """Translate failures after which the new name may exist."""
     try:
         yield
     except OSError as error:

@@ -69,7 +69,7 @@ class ObjectStore(Protocol):
         ...
 
     def delete_prefix(self, prefix: str) -> int:
-        """Remove everything under the directory `prefix`; return how many objects went."""
+        """Remove everything under the directory `prefix`; return how many objects were removed."""
         ...
 
     def leftovers(self) -> tuple[ObjectInfo, ...]:
