@@ -26,7 +26,7 @@ from omnigraph.failpoints import FAILPOINTS
 from support.places import Place
 
 ELSEWHERE = {
-    # `tests/recovery/test_strays.py`.
+    # `tests/recovery/test_late_commits.py`.
     "strays.after_restore",
 }
 QUICK = {

@@ -563,7 +563,7 @@ def test_whatever_one_member_of_a_record_becomes_opening_says_which_record_it_is
 
 
 def test_every_declared_failpoint_is_used_by_these_tests() -> None:
-    # The others are armed by `tests/faults/test_writer_faults.py` and `test_strays.py`.
+    # The others are armed by `tests/faults/test_writer_faults.py` and `test_late_commits.py`.
     others = {p for p in failpoints.FAILPOINTS if p.startswith(("schema_apply.", "strays."))}
     assert set(WRITE_POINTS) | set(RECOVERY_POINTS) == set(failpoints.FAILPOINTS) - others
 

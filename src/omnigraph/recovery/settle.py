@@ -73,7 +73,7 @@ class Settler:
                     intent.operation_id, intent.branch, _violated(facts.tables, classes)
                 )
             try:
-                row = self._apply(verdict, intent, facts, is_fresh=number == 0)
+                row = self._apply(verdict, intent, facts, is_first_round=number == 0)
             except (
                 CommitSettledError,
                 ExpectedVersionMismatchError,
@@ -112,7 +112,7 @@ class Settler:
             )
 
     def _apply(
-        self, verdict: Verdict, intent: Intent, facts: Facts, *, is_fresh: bool
+        self, verdict: Verdict, intent: Intent, facts: Facts, *, is_first_round: bool
     ) -> RecoveryAuditRow:
         match verdict:
             case Verdict.FINISHED:
@@ -124,9 +124,9 @@ class Settler:
                 return self._row(intent, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
             case Verdict.ROLL_BACK:
                 self._void(intent)
-                return self._put_back(intent, facts, is_fresh=is_fresh)
+                return self._put_back(intent, facts, is_first_round=is_first_round)
             case _:
-                return self._put_back(intent, facts, is_fresh=is_fresh)
+                return self._put_back(intent, facts, is_first_round=is_first_round)
 
     def _roll_forward(self, intent: Intent, facts: Facts) -> RecoveryAuditRow:
         """Publish exactly the versions that were seen, under the writer's own commit id."""
@@ -162,7 +162,7 @@ class Settler:
         )
         hit("recovery.after_void")
 
-    def _put_back(self, intent: Intent, facts: Facts, *, is_fresh: bool) -> RecoveryAuditRow:
+    def _put_back(self, intent: Intent, facts: Facts, *, is_first_round: bool) -> RecoveryAuditRow:
         """Restore every table of the record to its published entry, and publish the new heads."""
         if not facts.is_branch_alive:
             return self._row(intent, RecoveryKind.ORPHANED_BRANCH_DISCARDED, None, ())
@@ -171,7 +171,7 @@ class Settler:
         earlier = state.commit(intent.recovery_commit_id)
         if earlier is not None:
             outcomes = rolled_back_by(earlier, intent.tables, state)
-            self._put_back_late(intent, state, is_fresh=is_fresh)
+            self._put_back_late(intent, state, is_first_round=is_first_round)
         else:
             outcomes = rolled_back(facts.tables)
             published = {
@@ -192,7 +192,7 @@ class Settler:
                 self._repository.commit_tables.record([landed.commit])
         return self._row(intent, RecoveryKind.ROLLED_BACK, intent.recovery_commit_id, outcomes)
 
-    def _put_back_late(self, intent: Intent, state: ManifestState, *, is_fresh: bool) -> None:
+    def _put_back_late(self, intent: Intent, state: ManifestState, *, is_first_round: bool) -> None:
         """Undo commits that were made after the operation was settled.
 
         In a later round another process has been at work: this one may have been paused and have
@@ -206,7 +206,7 @@ class Settler:
         for table in intent.tables:
             entry = published_on_lineage(state, table)
             moves = () if entry is None else late_moves(self._datasets, entry)
-            is_left_to_others = not is_fresh and are_explained(moves, audited)
+            is_left_to_others = not is_first_round and are_explained(moves, audited)
             if entry is None or not moves or is_left_to_others:
                 continue
             if are_explained(moves, settled):

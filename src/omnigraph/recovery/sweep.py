@@ -3,8 +3,8 @@
 Facts on which the sweep rests:
 
 1. It works on a record only while it holds the lock of the record's branch. A writer holds that
-   lock from before its record exists until after it is gone, so the owner of a record that is met
-   here is dead, or paused and presumed dead.
+   lock from before its record exists until after it is deleted, so the owner of a record that is
+   found here is dead, or paused and presumed dead.
 2. Exactly one of *publish* and *void* wins for a commit id: both rewrite the head row, and each is
    refused where the other one has landed. A paused writer therefore cannot publish afterwards.
 3. A roll back voids the id before it touches any table.

@@ -2,7 +2,7 @@
 
 Writing small files takes a disk or an object store longer than it takes this process, so steps that
 do not wait for each other are worth doing at the same time. What is started here must be harmless
-when the caller fails meanwhile: it may write files that nobody refers to, and nothing else.
+when the caller fails meanwhile: it may write unreferenced files, and nothing else.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class InThreads:
     """Runs calls in a few threads of its own."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(_AT_ONCE_MAX, thread_name_prefix="omnigraph-beside")
+        self._pool = ThreadPoolExecutor(_AT_ONCE_MAX, thread_name_prefix="omnigraph-background")
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
         """Start a call in another thread."""
         try:
             return self._pool.submit(call)
         except RuntimeError:
-            # The interpreter is shutting down and starts no threads any more.
+            # The interpreter is shutting down and can start no threads.
             return Inline().start(call)
 
 
@@ -42,7 +42,7 @@ class Inline:
     """Runs each call at once, so that effects have one order, as fault sweeps need."""
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Run a call here and now."""
+        """Run a call in this thread, before returning."""
         future: Future[_Answer] = Future()
         try:
             future.set_result(call())

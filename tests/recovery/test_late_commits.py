@@ -1,4 +1,4 @@
-"""Late commits of settled operations are put back, also by somebody who dies over it."""
+"""Late commits of settled operations are put back, also when the process that does it dies."""
 
 from __future__ import annotations
 
