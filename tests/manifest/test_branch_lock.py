@@ -14,14 +14,13 @@ import pytest
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.manifest import branch_lock as lock_module
 from omnigraph.manifest.branch_lock import (
-    EXPIRE_S,
     BranchLockLostError,
     BranchLockTimeoutError,
     FairLock,
-    LeaseBranchLocks,
-    LocalBranchLocks,
     take_all,
 )
+from omnigraph.manifest.lease_locks import EXPIRE_S, LeaseBranchLocks
+from omnigraph.manifest.local_locks import LocalBranchLocks
 from omnigraph.names import BranchName
 from omnigraph.store.errors import WriteOutcomeUnknownError
 from omnigraph.store.file_locks import LocalFileLocks
@@ -124,7 +123,7 @@ _HOLDER = """
 import sys, time
 sys.path[:0] = {path!r}
 from omnigraph.clock import SystemClock
-from omnigraph.manifest.branch_lock import LocalBranchLocks
+from omnigraph.manifest.local_locks import LocalBranchLocks
 from omnigraph.names import BranchName
 from omnigraph.store.file_locks import LocalFileLocks
 root = {root!r}

@@ -21,8 +21,10 @@ from typing import Final, Literal, TypeVar, cast
 from omnigraph.clock import encode_ulid
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode, init_repository, open_repository
-from omnigraph.manifest.branch_lock import BranchLocks, LeaseBranchLocks, LocalBranchLocks
+from omnigraph.manifest.branch_lock import BranchLocks
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
+from omnigraph.manifest.lease_locks import LeaseBranchLocks
+from omnigraph.manifest.local_locks import LocalBranchLocks
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect
