@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.read.access.kept_columns import MEMORY_MIB
+from omnigraph.read.access.column_cache import MEMORY_MIB
 from omnigraph.store.lance.handle import LanceHandle
 
 SCHEMA = """\

@@ -13,7 +13,6 @@ import pyarrow as pa
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import EntityId, NearestRanking, PropertyValue, Ranking, TextMatch
 from omnigraph.read.access.adjacency import AdjacencySource
-from omnigraph.read.access.residents import ResidentColumns
 from omnigraph.read.access.tables import TableReader
 from omnigraph.read.access.text import TextMatcher
 from omnigraph.read.columns import column_name, stored_column
@@ -68,7 +67,6 @@ class Context:
     adjacency: AdjacencySource
     texts: TextMatcher
     profile: Profile
-    residents: ResidentColumns
     indexes: IndexFacts
     folds: bool = True
     embed: Embed | None = None

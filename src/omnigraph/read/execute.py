@@ -33,9 +33,8 @@ from omnigraph.query.plan.plan import (
     SameId,
     Score,
 )
-from omnigraph.read.access.kept_columns import KeptColumns
+from omnigraph.read.access.column_cache import ColumnCache
 from omnigraph.read.access.paths import PathChooser, Spent, TraversalSettings
-from omnigraph.read.access.residents import ResidentColumns
 from omnigraph.read.access.tables import TableReader
 from omnigraph.read.access.text import StoreTextMatcher
 from omnigraph.read.columns import ID, stored_column
@@ -94,8 +93,7 @@ class Executor:
     settings: TraversalSettings | None = None
     """None reads the environment for each query."""
     indexes: IndexFacts = field(default_factory=IndexFacts)
-    kept: KeptColumns = field(default_factory=KeptColumns)
-    residents: ResidentColumns = field(default_factory=ResidentColumns)
+    columns: ColumnCache = field(default_factory=ColumnCache)
     texts: TextIndexes = field(default_factory=TextIndexes)
     spent: Spent = field(default_factory=Spent)
     folds: bool = True
@@ -120,7 +118,7 @@ class Executor:
 
     def _context(self, request: ReadRequest) -> Context:
         guard = Guard(request.limits, self.clock, request.cancelled)
-        tables = TableReader(request.snapshot, guard, self.kept)
+        tables = TableReader(request.snapshot, guard, self.columns)
         profile = Profile(self.clock, is_on=request.profile)
         return Context(
             tables=tables,
@@ -131,7 +129,6 @@ class Executor:
             ),
             texts=StoreTextMatcher(tables, self.indexes, self.texts),
             profile=profile,
-            residents=self.residents,
             indexes=self.indexes,
             folds=self.folds,
             embed=request.embed,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from omnigraph.cache import BoundedCache
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.search.cache import BoundedCache
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import FragmentInfo, IndexInfo, IndexKind
 

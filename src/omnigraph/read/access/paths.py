@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from omnigraph.cache import BoundedCache
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import Direction, Expand
@@ -35,7 +36,6 @@ from omnigraph.read.columns import SOURCE, TARGET
 from omnigraph.read.limits import Guard
 from omnigraph.read.profile import Profile
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.search.cache import BoundedCache
 from omnigraph.search.coverage import IndexFacts
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.store.records import DatasetVersion

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from omnigraph.manifest import Snapshot
 from omnigraph.read.access.codes import Coded
-from omnigraph.read.access.kept_columns import KeptColumns
+from omnigraph.read.access.column_cache import ColumnCache
+from omnigraph.read.access.text_lookup import build_text_lookup
 from omnigraph.read.columns import ID
 from omnigraph.read.limits import Guard
 from omnigraph.read.rows import NULL, RowIds, distinct_ids, is_ascending
@@ -66,7 +67,7 @@ class TableReader:
 
     snapshot: Snapshot
     guard: Guard
-    kept: KeptColumns = field(default_factory=KeptColumns)
+    cache: ColumnCache = field(default_factory=ColumnCache)
     """Columns that outlive the query."""
     _handles: dict[str, DatasetHandle] = field(default_factory=dict)
     _held: dict[str, list[_Held]] = field(default_factory=dict)
@@ -119,11 +120,11 @@ class TableReader:
     ) -> dict[str, pa.Array] | None:
         """Return columns for row ids in any order when all of them are in memory."""
         entry = self.snapshot.entry(table_key)
-        found = {name: self.kept.column(entry, name) for name in columns}
-        numbers = self.kept.numbers(entry)
-        if numbers is None or any(column is None for column in found.values()):
+        found = {name: self.cache.column(entry, name) for name in columns}
+        cached_rows = self.cache.row_positions(entry)
+        if cached_rows is None or any(column is None for column in found.values()):
             return None
-        places = numbers.positions(row_ids)
+        places = cached_rows.positions(row_ids)
         if places is None:
             return None
         is_null = places == NULL
@@ -133,7 +134,7 @@ class TableReader:
     def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
         """Read columns of rows in one go and keep them, so that fetching them costs no I/O."""
         entry = self.snapshot.entry(table_key)
-        unkept = [name for name in dict.fromkeys(columns) if self.kept.column(entry, name) is None]
+        unkept = [name for name in dict.fromkeys(columns) if self.cache.column(entry, name) is None]
         if not unkept:
             return
         wanted, _ = distinct_ids(row_ids)
@@ -161,39 +162,51 @@ class TableReader:
         held = _Held(row_ids, columns, is_whole)
         self._held.setdefault(table_key, []).append(held)
         if is_whole:
-            self.kept.keep(self.snapshot.entry(table_key), row_ids, columns)
+            self.cache.keep(self.snapshot.entry(table_key), row_ids, columns)
         return row_ids
 
     def keeps(self, table_key: str, columns: Sequence[str]) -> bool:
         """Whether all of these columns are in memory."""
         entry = self.snapshot.entry(table_key)
-        return all(self.kept.column(entry, name) is not None for name in columns)
+        return all(self.cache.column(entry, name) is not None for name in columns)
 
     def all_rows(self, table_key: str) -> RowIds:
         """Return the row ids of all rows, ascending."""
         entry = self.snapshot.entry(table_key)
-        numbers = self.kept.numbers(entry)
-        if numbers is not None:
-            return numbers.row_ids
+        cached_rows = self.cache.row_positions(entry)
+        if cached_rows is not None:
+            return cached_rows.row_ids
         found = self.scan(table_key, ScanRequest(columns=(), with_row_id=True))[ROW_ID]
         row_ids = np.sort(np.asarray(found.to_numpy(), np.int64))
-        self.kept.keep(entry, row_ids, {})
+        self.cache.keep(entry, row_ids, {})
         return row_ids
 
     def codes(self, table_key: str, row_ids: RowIds, column: str) -> Coded | None:
         """Return the codes of a column for rows in any order; None when it is not kept."""
         entry = self.snapshot.entry(table_key)
-        numbers, found = self.kept.numbers(entry), self.kept.codes(entry, column)
-        if numbers is None or found is None:
+        cached_rows, found = self.cache.row_positions(entry), self.cache.codes(entry, column)
+        if cached_rows is None or found is None:
             return None
-        if row_ids is numbers.row_ids:
+        if row_ids is cached_rows.row_ids:
             return found
-        places = numbers.positions(row_ids)
+        places = cached_rows.positions(row_ids)
         if places is None:
             return None
         codes = found.codes[places]
         is_null = places == NULL
         return Coded(np.where(is_null, NULL, codes) if is_null.any() else codes, found.values)
+
+    def find_text(self, table_key: str, column: str, text: str) -> RowIds | None:
+        """Return the rows that have a text, ascending; None when the column is not in memory."""
+        entry = self.snapshot.entry(table_key)
+        lookup = self.cache.text_lookup(entry, column)
+        if lookup is None:
+            if not self.cache.is_lookup_due(entry, column):
+                return None
+            row_ids, columns = self.whole(table_key, [column])
+            lookup = build_text_lookup(columns[column], row_ids)
+            self.cache.keep_lookup(entry, column, lookup)
+        return lookup.find(text)
 
     def row_ids_of(self, table_key: str, ids: pa.Array) -> RowIds:
         """Return the row id of each id text, `NULL` where there is no such row."""
@@ -214,10 +227,10 @@ class TableReader:
     def whole(self, table_key: str, columns: Sequence[str]) -> tuple[RowIds, dict[str, pa.Array]]:
         """Return columns of all rows, by ascending row id."""
         entry = self.snapshot.entry(table_key)
-        numbers = self.kept.numbers(entry)
-        kept = {name: self.kept.column(entry, name) for name in columns}
-        if numbers is not None and all(column is not None for column in kept.values()):
-            return numbers.row_ids, kept
+        cached_rows = self.cache.row_positions(entry)
+        kept = {name: self.cache.column(entry, name) for name in columns}
+        if cached_rows is not None and all(column is not None for column in kept.values()):
+            return cached_rows.row_ids, kept
         held = self._whole(table_key, columns)
         return held.row_ids, held.columns
 
@@ -245,18 +258,18 @@ class TableReader:
     ) -> dict[str, pa.Array]:
         """Return what is kept, after reading what has been asked for often enough."""
         entry = self.snapshot.entry(table_key)
-        kept = {name: self.kept.column(entry, name) for name in names}
+        kept = {name: self.cache.column(entry, name) for name in names}
         absent = [name for name, column in kept.items() if column is None]
         absent = [name for name in absent if not _is_nested(self.handle(table_key), name)]
-        if absent and self.kept.is_due(entry, absent):
+        if absent and self.cache.is_due(entry, absent):
             # Reading them as a whole keeps them.
             held = self._whole(table_key, absent)
             kept |= {name: held.columns[name] for name in absent}
-        numbers = self.kept.numbers(entry)
-        places = None if numbers is None else numbers.positions(row_ids)
-        if numbers is None or places is None:
+        cached_rows = self.cache.row_positions(entry)
+        places = None if cached_rows is None else cached_rows.positions(row_ids)
+        if cached_rows is None or places is None:
             return {}
-        if len(places) == numbers.count:
+        if len(places) == cached_rows.count:
             return {name: column for name, column in kept.items() if column is not None}
         picks = pa.array(places)
         return {name: column.take(picks) for name, column in kept.items() if column is not None}

@@ -102,7 +102,7 @@ def scan_columns(context: Context, scan: NodeScan, names: tuple[str, ...]) -> li
 
 def _resident_rows(context: Context, scan: NodeScan) -> RowIds | None:
     """Answer a look-up by text from memory; None when there is none, or no such column there."""
-    if not context.residents.is_on:
+    if not context.tables.cache.has_lookups:
         return None
     predicates = conjuncts(scan.filters)
     for predicate in predicates:
@@ -110,7 +110,7 @@ def _resident_rows(context: Context, scan: NodeScan) -> RowIds | None:
         if lookup is None:
             continue
         table_key = TableKey.node(scan.type_name)
-        found = context.residents.find(context.tables, table_key, *lookup)
+        found = context.tables.find_text(table_key, *lookup)
         if found is not None:
             rest = tuple(other for other in predicates if other is not predicate)
             rows = RowTable(len(found), {scan.variable: Entities(table_key, found)})

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.search.cache import BoundedCache, SingleFlight
+from omnigraph.cache import BoundedCache, SingleFlight
 from omnigraph.store.records import DatasetVersion
 from omnigraph.store.text_index import TextIndex, index_texts
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigraph.cache import BoundedCache, SingleFlight
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
-from omnigraph.search.cache import BoundedCache, SingleFlight
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.build import TopologyHandles, build_topology
 from omnigraph.search.topology.extend import extend_topology

@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.read.access.kept_columns import (
+from omnigraph.read.access.column_cache import (
     MEMORY_MIB,
     MEMORY_MIB_DEFAULT,
-    KeptColumns,
-    Numbers,
+    ColumnCache,
     ReadMemoryError,
+    RowPositions,
     column_memory,
-    key_memory,
-    total_memory,
 )
 from omnigraph.read.access.tables import TableReader
 from omnigraph.read.limits import NO_LIMITS, Guard
@@ -33,7 +31,7 @@ TEXT = "query q() { match { $n: N } return { $n.i, count($n) as n } }"
 @given(st.sets(st.integers(0, 40)), st.lists(st.integers(NULL, 45)))
 def test_positions_are_those_of_the_rows(present: set[int], asked: list[int]) -> None:
     row_ids = sorted(present)
-    found = Numbers(np.array(row_ids, np.int64)).positions(np.array(asked, np.int64))
+    found = RowPositions(np.array(row_ids, np.int64)).positions(np.array(asked, np.int64))
     known = {number: place for place, number in enumerate(row_ids)} | {NULL: NULL}
     if any(number not in known for number in asked) or (asked and not row_ids):
         assert found is None
@@ -58,12 +56,12 @@ def graph(tmp_path: Path) -> Graph:
     return made
 
 
-def reader(graph: Graph, kept: KeptColumns) -> TableReader:
+def reader(graph: Graph, kept: ColumnCache) -> TableReader:
     return TableReader(graph.snapshot(), Guard(NO_LIMITS, SystemClock()), kept)
 
 
 def test_a_column_is_kept_after_a_few_fetches_and_not_read_again(graph: Graph) -> None:
-    kept = KeptColumns(bytes_max=1 << 20, fetches_min=2)
+    kept = ColumnCache(bytes_max=1 << 20, uses_min=2)
     entry = graph.snapshot().entry("node:N")
     some = np.array([5, 6], np.int64)
     for is_kept in (False, True, True):
@@ -75,7 +73,7 @@ def test_a_column_is_kept_after_a_few_fetches_and_not_read_again(graph: Graph) -
 
 
 def test_what_a_query_reads_as_a_whole_is_kept(graph: Graph) -> None:
-    kept = KeptColumns(bytes_max=1 << 20)
+    kept = ColumnCache(bytes_max=1 << 20)
     reader(graph, kept).whole("node:N", ["i", "tags"])
     entry = graph.snapshot().entry("node:N")
     assert kept.column(entry, "i") is not None
@@ -83,7 +81,7 @@ def test_what_a_query_reads_as_a_whole_is_kept(graph: Graph) -> None:
 
 
 def test_nothing_is_kept_without_memory(graph: Graph) -> None:
-    kept = KeptColumns(bytes_max=0, fetches_min=1)
+    kept = ColumnCache(bytes_max=0, uses_min=1)
     some = np.array([5, 6], np.int64)
     for _ in range(3):
         assert reader(graph, kept).fetch("node:N", some, ["i"])["i"].to_pylist() == [1, 2]
@@ -91,7 +89,7 @@ def test_nothing_is_kept_without_memory(graph: Graph) -> None:
 
 
 def test_memory_stays_within_its_bound(graph: Graph) -> None:
-    kept = KeptColumns(bytes_max=2_000, fetches_min=1)
+    kept = ColumnCache(bytes_max=2_000, uses_min=1)
     reader(graph, kept).whole("node:N", ["i"])
     reader(graph, kept).whole("node:N", ["key"])
     assert 0 < kept.nbytes <= 2_000
@@ -108,9 +106,8 @@ def test_a_write_begins_a_new_version(graph: Graph) -> None:
 
 
 def test_the_environment_sets_the_memory() -> None:
-    assert total_memory({}) == MEMORY_MIB_DEFAULT << 20
-    given_memory = {MEMORY_MIB: " 3 "}
-    assert column_memory(given_memory) + key_memory(given_memory) == 3 << 20
-    assert total_memory({MEMORY_MIB: "0"}) == 0
+    assert column_memory({}) == MEMORY_MIB_DEFAULT << 20
+    assert column_memory({MEMORY_MIB: " 3 "}) == 3 << 20
+    assert column_memory({MEMORY_MIB: "0"}) == 0
     with pytest.raises(ReadMemoryError, match="whole number of MiB"):
-        total_memory({MEMORY_MIB: "-1"})
+        column_memory({MEMORY_MIB: "-1"})
