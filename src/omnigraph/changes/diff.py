@@ -23,7 +23,6 @@ from omnigraph.changes.table_changes import (
 )
 from omnigraph.errors import ConflictError
 from omnigraph.manifest import Entry, Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType
@@ -157,7 +156,7 @@ def differing_bytes(before: Snapshot, after: Snapshot, selection: Selection) -> 
 
 
 def _entity_types(snapshot: Snapshot) -> dict[str, tuple[Entry, EntityType]]:
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
     by_key = {entity_type.table_key: entity_type for entity_type in entity_types}
     return {

@@ -19,7 +19,6 @@ from omnigraph.read.context import Embed
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.limits import Limits
 from omnigraph.read.result import QueryResult, Target
-from omnigraph.schema import Catalog, compile_stored, read_ir
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.topology.cache import Topologies
 
@@ -53,17 +52,7 @@ class Reader:
         self._clock = clock
         self._embed = None if embeddings is None else _embed_with(embeddings)
         self._executor = Executor(topologies, clock)
-        self._catalogs: TextCache[Catalog] = TextCache()
         self._plans: TextCache[tuple[QueryDecl, ReadPlan]] = TextCache()
-
-    def catalog(self, snapshot: Snapshot) -> Catalog:
-        """Return what the schema of a snapshot declares; the same schema again is a look-up."""
-        schema = snapshot.schema
-        return self._catalogs.get_or_compute(
-            (schema.schema_hash, schema.source),
-            len(schema.source),
-            lambda: compile_stored(schema.source, read_ir(schema.ir)).catalog,
-        )
 
     def run(
         self,
@@ -110,7 +99,7 @@ class Reader:
         file = parse_queries(text)
         query = select_query(file, name)
         require_kind(query, expect_mutation=False)
-        plan = compile_query(query, self.catalog(snapshot), file.source)
+        plan = compile_query(query, snapshot.catalog, file.source)
         if not isinstance(plan, ReadPlan):
             raise QueryKindError(query.name, is_mutation=True)
         return query, plan

@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from omnigraph.errors import CorruptError, InvalidInputError, NotFoundError
 from omnigraph.manifest import Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import nearest_name
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.store import DatasetHandle
@@ -232,7 +231,7 @@ class Blob:
 
 def find_blob(snapshot: Snapshot, selector: BlobSelector) -> Blob:
     """Look one cell up by the id of its entity."""
-    number = _property_number(catalog_of(snapshot.schema), selector)
+    number = _property_number(snapshot.catalog, selector)
     handle = snapshot.open(selector.table_key)
     found = handle.scan(
         ScanRequest(
