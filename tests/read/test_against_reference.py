@@ -20,8 +20,8 @@ from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import ReadPlan
 from omnigraph.read.access.adjacency import AccessPath
 from omnigraph.read.access.column_cache import ColumnCache
-from omnigraph.read.access.paths import TraversalSettings
-from omnigraph.read.access.probes import SCAN_SHARE
+from omnigraph.read.access.edge_probes import SCAN_SHARE
+from omnigraph.read.access.path_chooser import TraversalSettings
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.result import Target
 from omnigraph.search.topology.cache import Topologies

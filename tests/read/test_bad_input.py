@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.read.access.paths import TRAVERSAL_MODE
+from omnigraph.read.access.path_chooser import TRAVERSAL_MODE
 from omnigraph.read.limits import QueryCancelledError
 from support import costly_queries
 from support.looks import SetAfter

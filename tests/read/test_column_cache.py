@@ -20,9 +20,9 @@ from omnigraph.read.access.column_cache import (
     RowPositions,
     column_memory,
 )
-from omnigraph.read.access.tables import TableReader
+from omnigraph.read.access.table_reader import TableReader
 from omnigraph.read.limits import NO_LIMITS, Guard
-from omnigraph.read.rows import NULL
+from omnigraph.read.row_table import NULL
 
 SCHEMA = "node N { key: String @key  i: I32?  tags: [String]? }"
 TEXT = "query q() { match { $n: N } return { $n.i, count($n) as n } }"

@@ -13,12 +13,12 @@ import pyarrow as pa
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import EntityId, NearestRanking, PropertyValue, Ranking, TextMatch
 from omnigraph.read.access.adjacency import AdjacencySource
-from omnigraph.read.access.tables import TableReader
-from omnigraph.read.access.text import TextMatcher
-from omnigraph.read.columns import column_name, stored_column
+from omnigraph.read.access.table_reader import TableReader
+from omnigraph.read.access.text_matcher import TextMatcher
+from omnigraph.read.column_names import column_name, stored_column
 from omnigraph.read.limits import Guard
 from omnigraph.read.profile import Profile
-from omnigraph.read.rows import RowIds, RowTable
+from omnigraph.read.row_table import RowIds, RowTable
 from omnigraph.search.coverage import IndexFacts
 
 Embed: TypeAlias = Callable[[NearestRanking, str], tuple[float, ...]]

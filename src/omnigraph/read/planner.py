@@ -2,7 +2,7 @@
 
 The rows do not change, only the way to them. A part is a scan and the expansions that grow from
 it; its hops form a tree, so it may start at any of its nodes: the expansions on the way from the
-new start to the old one lock round. A ranked variable stays where its part starts. Parts inside
+new start to the old one are reversed. A ranked variable stays where its part starts. Parts inside
 `not` and optional blocks are arranged like others; what grows from an outer variable stays.
 
 Estimates come from row counts of the manifest and from the form of the filters; nothing is read.
@@ -23,6 +23,7 @@ from omnigraph.query.plan.plan import (
     Compare,
     Constant,
     CurrentTime,
+    CycleEnd,
     Direction,
     EntityId,
     Expand,
@@ -195,7 +196,7 @@ def _leading_part(pipeline: list[Operator]) -> _Part | None:
     others: list[Operator] = []
     for operator in pipeline[1:]:
         if isinstance(operator, Expand) and operator.source in known:
-            if "@" in operator.target:
+            if isinstance(operator.target, CycleEnd):
                 others.append(operator)
                 known |= _introduced(operator)
             else:
@@ -285,7 +286,7 @@ def _place(others: list[Operator], known: set[str], operators: list[Operator]) -
 def _needs(operator: Operator) -> frozenset[str]:
     if isinstance(operator, Filter):
         return predicate_variables(operator.predicate)
-    if isinstance(operator, Expand):
+    if isinstance(operator, Expand) and isinstance(operator.target, CycleEnd):
         # Closing a cycle waits for both ends: `b@1` is compared with `b`.
-        return frozenset({operator.source, operator.target.rpartition("@")[0]})
+        return frozenset({operator.source, operator.target.variable})
     return frozenset()

@@ -14,7 +14,7 @@ from omnigraph.errors import UnavailableError
 from omnigraph.query.plan.plan import OutputColumn
 from omnigraph.read.explain import trace_lines
 from omnigraph.read.profile import OperatorTrace
-from omnigraph.read.table_file import write_table
+from omnigraph.read.result_file import write_table
 from omnigraph.schema.values.to_json import to_json_values
 from omnigraph.values import Scalar
 

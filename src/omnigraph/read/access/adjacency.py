@@ -2,7 +2,7 @@
 
 1. Both paths answer the same questions with the same rows; only the cost differs. *Topology* works
    on adjacency over dense numbers that room 9 keeps. *Indexed* asks the edge dataset for what the
-   hops can touch (`omnigraph.read.access.probes`) and arranges that in the same form.
+   hops can touch (`omnigraph.read.access.edge_probes`) and arranges that in the same form.
 2. Nodes and edges are stable row ids everywhere; start nodes may repeat, and every answer carries
    the position of the start node that it belongs to, ascending.
 3. The rules of hops are those of `omnigraph.search.topology.traverse`: a node comes once per start,
@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.query.plan.plan import Direction, Expand
-from omnigraph.read.access.probes import Edges, Probes
+from omnigraph.read.access.edge_probes import Edges, Probes
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import Mask, Positions, RowIds, ascending_ids
+from omnigraph.read.row_table import Mask, Positions, RowIds, ascending_ids
 from omnigraph.search.topology import traverse
 from omnigraph.search.topology.csr import build_csr
 from omnigraph.search.topology.row_numbers import Numbering, numbering_of

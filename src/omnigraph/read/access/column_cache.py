@@ -25,9 +25,9 @@ import pyarrow as pa
 from omnigraph.cache import BoundedCache, UseCounter
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.rows import Entry
-from omnigraph.read.access.codes import Coded, coded
 from omnigraph.read.access.text_lookup import TextLookup
-from omnigraph.read.rows import NULL, RowIds
+from omnigraph.read.access.value_codes import Coded, coded
+from omnigraph.read.row_table import NULL, RowIds
 
 MEMORY_MIB: Final = "OMNIGRAPH_READ_COLUMNS_MIB"
 MEMORY_MIB_DEFAULT: Final = 768

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import Direction
-from omnigraph.read.access.tables import LOOKUP_MAX, TableReader, one_array
-from omnigraph.read.columns import ID, SOURCE, TARGET
+from omnigraph.read.access.table_reader import LOOKUP_MAX, TableReader, one_array
+from omnigraph.read.column_names import ID, SOURCE, TARGET
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import NULL, RowIds, ascending_ids
+from omnigraph.read.row_table import NULL, RowIds, ascending_ids
 from omnigraph.store.filters import OneOf
 from omnigraph.store.records import ROW_ID, ScanRequest
 

@@ -30,9 +30,9 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import Direction, Expand
 from omnigraph.read.access.adjacency import AccessPath, Hops, IndexedHops, TopologyHops
-from omnigraph.read.access.probes import SCAN_SHARE, Probes
-from omnigraph.read.access.tables import TableReader
-from omnigraph.read.columns import SOURCE, TARGET
+from omnigraph.read.access.edge_probes import SCAN_SHARE, Probes
+from omnigraph.read.access.table_reader import TableReader
+from omnigraph.read.column_names import SOURCE, TARGET
 from omnigraph.read.limits import Guard
 from omnigraph.read.profile import Profile
 from omnigraph.schema.catalog import EdgeType

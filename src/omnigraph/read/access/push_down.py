@@ -43,7 +43,7 @@ from omnigraph.query.plan.plan import (
     Substring,
     Value,
 )
-from omnigraph.read.columns import StoredValue, stored_column
+from omnigraph.read.column_names import StoredValue, stored_column
 from omnigraph.store import filters
 from omnigraph.values import PropType, Scalar
 

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.manifest import Snapshot
-from omnigraph.read.access.codes import Coded
 from omnigraph.read.access.column_cache import ColumnCache
 from omnigraph.read.access.text_lookup import build_text_lookup
-from omnigraph.read.columns import ID
+from omnigraph.read.access.value_codes import Coded
+from omnigraph.read.column_names import ID
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import NULL, RowIds, distinct_ids, is_ascending
+from omnigraph.read.row_table import NULL, RowIds, distinct_ids, is_ascending
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import Filter, OneOf
 from omnigraph.store.records import ROW_ID, ScanRequest

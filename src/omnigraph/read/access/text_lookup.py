@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.read.rows import RowIds
+from omnigraph.read.row_table import RowIds
 
 _HASHED_BYTES_MAX: Final = 64
 """Longer texts are hashed by their beginning and their length."""

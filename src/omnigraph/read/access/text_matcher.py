@@ -27,8 +27,8 @@ import pyarrow as pa
 from omnigraph.errors import InvalidInputError
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import TextMatch
-from omnigraph.read.access.tables import TableReader
-from omnigraph.read.rows import RowIds, ascending_ids
+from omnigraph.read.access.table_reader import TableReader
+from omnigraph.read.row_table import RowIds, ascending_ids
 from omnigraph.search.coverage import ColumnIndex, IndexFacts
 from omnigraph.search.text.edit_distance import within_edits
 from omnigraph.search.text.indexes import TextIndexes

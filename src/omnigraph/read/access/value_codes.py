@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.read.rows import dense_codes
+from omnigraph.read.row_table import dense_codes
 
 NULL_CODE = -1
 

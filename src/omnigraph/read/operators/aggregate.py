@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import AggregateValue, EntityId, PropertyValue, ReadPlan, Value
 from omnigraph.query.plan.walk import value_variables
-from omnigraph.read.access.codes import NULL_CODE, coded, group_codes
+from omnigraph.read.access.value_codes import NULL_CODE, coded, group_codes
 from omnigraph.read.context import Context
-from omnigraph.read.operators.fold import FoldedHop, is_exact_as_double
+from omnigraph.read.operators.counted_hop import CountedHop, is_exact_as_double
 from omnigraph.read.operators.project import fetch_together, values_of
-from omnigraph.read.rows import (
+from omnigraph.read.row_table import (
     NULL,
     Entities,
     RowTable,
@@ -65,7 +65,7 @@ class GroupedResult:
     """
 
     def __init__(
-        self, context: Context, rows: RowTable, plan: ReadPlan, hop: FoldedHop | None = None
+        self, context: Context, rows: RowTable, plan: ReadPlan, hop: CountedHop | None = None
     ) -> None:
         columns = [c for c in plan.columns if _needs_rows(c.expression, rows)]
         fetch_together(context, rows, tuple(columns))
@@ -165,7 +165,7 @@ def _aggregated(
 
 
 def _over_hop(
-    context: Context, rows: RowTable, value: AggregateValue, groups: Groups, hop: FoldedHop
+    context: Context, rows: RowTable, value: AggregateValue, groups: Groups, hop: CountedHop
 ) -> pa.Array:
     """Aggregate rows of which each stands for as many as a folded hop reaches from it."""
     argument = value.argument

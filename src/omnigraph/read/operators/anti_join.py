@@ -10,7 +10,7 @@ import numpy as np
 from omnigraph.query.plan.plan import AntiJoin, Expand, Operator
 from omnigraph.read.context import Context
 from omnigraph.read.operators.expand import has_neighbour
-from omnigraph.read.rows import Entities, Mask, RowTable, distinct_rows
+from omnigraph.read.row_table import Entities, Mask, RowTable, distinct_rows
 
 RunPipeline: TypeAlias = Callable[[tuple[Operator, ...], RowTable], RowTable]
 

@@ -9,7 +9,7 @@ from omnigraph.query.plan.plan import Expand
 from omnigraph.read.access.adjacency import Hops, LoopEnd, Pairs
 from omnigraph.read.context import Context
 from omnigraph.read.operators.scan import passing
-from omnigraph.read.rows import (
+from omnigraph.read.row_table import (
     NULL,
     Entities,
     Mask,

@@ -10,7 +10,7 @@ from omnigraph.query.plan.plan import EntityId, Predicate, PropertyValue, SameId
 from omnigraph.query.plan.walk import predicate_values, predicate_variables
 from omnigraph.read.context import Context
 from omnigraph.read.operators.predicates import evaluate
-from omnigraph.read.rows import NULL, Mask, RowTable, distinct_ids
+from omnigraph.read.row_table import NULL, Mask, RowTable, distinct_ids
 
 
 def stored_values(predicates: Iterable[Predicate]) -> tuple[PropertyValue | EntityId, ...]:

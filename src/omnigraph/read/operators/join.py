@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import Entities, RowTable
+from omnigraph.read.row_table import Entities, RowTable
 
 
 def cross_join(guard: Guard, rows: RowTable, name: str, entities: Entities) -> RowTable:

@@ -8,7 +8,7 @@ from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import AntiJoin, Expand, Filter, NodeScan, Operator, OptionalMatch
 from omnigraph.read.context import Context
 from omnigraph.read.operators.anti_join import ORDINAL, RunPipeline, tagged
-from omnigraph.read.rows import (
+from omnigraph.read.row_table import (
     NULL,
     Entities,
     RowTable,

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import ReadPlan, ResultColumn, RrfRanking, Score, SortKey
-from omnigraph.read.access.codes import coded
+from omnigraph.read.access.value_codes import coded
 from omnigraph.read.context import Context
 from omnigraph.read.operators.project import values_of
-from omnigraph.read.rows import Positions, RowTable
+from omnigraph.read.row_table import Positions, RowTable
 from omnigraph.values import Scalar
 
 SortCodes: TypeAlias = npt.NDArray[np.int64]

@@ -46,9 +46,9 @@ from omnigraph.query.plan.plan import (
 )
 from omnigraph.query.plan.walk import predicate_values
 from omnigraph.read.access.push_down import conjuncts, push_down
-from omnigraph.read.access.text_parts import has_part, has_prefix
-from omnigraph.read.columns import column_name
+from omnigraph.read.column_names import column_name
 from omnigraph.read.operators.compare import compare, equal_values
+from omnigraph.read.operators.substrings import has_part, has_prefix
 from omnigraph.values import PropType
 
 __all__ = ["conjuncts", "evaluate", "keep_true", "predicate_columns", "push_down"]

@@ -15,10 +15,10 @@ from omnigraph.query.plan.plan import (
     Score,
     Value,
 )
-from omnigraph.read.columns import stored_column
+from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
 from omnigraph.read.operators.rank import score_column
-from omnigraph.read.rows import RowTable
+from omnigraph.read.row_table import RowTable
 
 
 def values_of(context: Context, rows: RowTable, value: Value) -> pa.Array:

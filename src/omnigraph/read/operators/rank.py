@@ -23,12 +23,13 @@ from omnigraph.query.plan.plan import (
     NearestRanking,
     NodeScan,
     Ranking,
+    ReadPlan,
     RrfRanking,
 )
-from omnigraph.read.columns import ID
+from omnigraph.read.column_names import ID
 from omnigraph.read.context import Context, ScoreMap
 from omnigraph.read.operators.scan import scan_nodes, split_filters
-from omnigraph.read.rows import NULL, RowIds, RowTable, ascending_ids
+from omnigraph.read.row_table import NULL, RowIds, RowTable, ascending_ids
 from omnigraph.search.text.fusion import fuse as fuse_rankings
 from omnigraph.store.filters import Filter
 from omnigraph.store.records import (
@@ -103,6 +104,21 @@ class EmbeddingMissingError(UnavailableError):
             f"nearest on '{property_name}' with a text needs an embedding provider, and none is"
             " configured"
         )
+
+
+def candidates_needed(plan: ReadPlan) -> int | None:
+    """Return how many of the best nodes are enough; None when all that have a rank are needed.
+
+    Without hops, and when only relevance and ids decide the order, the page is enough.
+    """
+    is_plain = len(plan.pipeline) == 1 and not plan.is_aggregate and not plan.distinct
+    if plan.candidates is not None or not is_plain or plan.limit is None:
+        return plan.candidates
+    if not isinstance(plan.ranking, Bm25Ranking) or not plan.order[0].descending:
+        return None
+    if not all(key.implicit for key in plan.order[1:]):
+        return None
+    return plan.limit + (plan.offset or 0)
 
 
 # -- at the scan --------------------------------------------------------------------------------
