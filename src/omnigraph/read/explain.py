@@ -1,4 +1,4 @@
-"""How a query is going to be answered, and how it was: records, and lines of text.
+"""How a query would run and how it ran: records, and lines of text.
 
 An explained operator has `estimated_rows`; a scan also `pushed_filters` and `residual_filters` as
 text and the `indexes` that the store may probe; an expansion its `access_path`. A profiled one has

@@ -27,7 +27,7 @@ _MICROSECONDS_PER_MILLISECOND = 1000
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How one read is to be done."""
+    """Limits and extras of one read."""
 
     limits: Limits
     explain: bool = False
@@ -39,7 +39,7 @@ class ReadOptions:
 class Reader:
     """Answers reads of one graph. Safe to share between threads.
 
-    Plans are remembered by text and schema, topologies by the files that they were made from.
+    Plans are cached by text and schema, topologies by the files that they were made from.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The datasets of one snapshot, as one query reads them.
 
-Columns are fetched for row ids. What was read once stays for the rest of the query; few rows are
-taken one by one, many come from one scan of the columns that are missing.
+Columns are fetched for row ids. Columns that were read stay in memory for the rest of the query.
+Few rows are taken one by one; for many, one scan reads the missing columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TAKE_SHARE_MAX: Final = 8
 """Rows are taken one by one while they are fewer than one in this many; else all are scanned."""
 
 LOOKUP_MAX: Final = 10_000
-"""Ids that one `in` filter asks for; more are found by reading the id column."""
+"""The largest number of ids in one `in` filter; for more, the id column is read."""
 
 
 @dataclass(eq=False)
@@ -79,7 +79,7 @@ class TableReader:
         return self._handles[table_key]
 
     def row_count(self, table_key: str) -> int:
-        """Return how many rows the manifest says there are."""
+        """Return the row count of the manifest."""
         return self.snapshot.entry(table_key).row_count
 
     def scan(self, table_key: str, request: ScanRequest) -> pa.Table:
@@ -93,7 +93,7 @@ class TableReader:
         schema, batches = self.handle(table_key).batches(request)
         found = self.guard.watched(batches)
         if len(found) == 1:
-            # Without the table around it: that is most of what a look-up of one row does here.
+            # A look-up of one row would spend most of its time on building a table.
             return list(found[0].columns)
         table = pa.Table.from_batches(found, schema=schema)
         return [one_array(column) for column in table.columns]
@@ -124,15 +124,15 @@ class TableReader:
         cached_rows = self.cache.row_positions(entry)
         if cached_rows is None or any(column is None for column in found.values()):
             return None
-        places = cached_rows.positions(row_ids)
-        if places is None:
+        positions = cached_rows.positions(row_ids)
+        if positions is None:
             return None
-        is_null = places == NULL
-        picks = pa.array(places, mask=is_null) if is_null.any() else pa.array(places)
+        is_null = positions == NULL
+        picks = pa.array(positions, mask=is_null) if is_null.any() else pa.array(positions)
         return {name: column.take(picks) for name, column in found.items() if column is not None}
 
     def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
-        """Read columns of rows in one go and keep them, so that fetching them costs no I/O."""
+        """Read columns of rows at once and hold them, so that fetching them costs no I/O."""
         entry = self.snapshot.entry(table_key)
         unkept = [name for name in dict.fromkeys(columns) if self.cache.column(entry, name) is None]
         if not unkept:
@@ -151,7 +151,7 @@ class TableReader:
         )
 
     def remember(self, table_key: str, table: pa.Table, *, is_whole: bool) -> RowIds:
-        """Keep the columns of a scan that had `_rowid`, for later fetches; return its row ids."""
+        """Hold the columns of a scan with `_rowid` for later fetches; return its row ids."""
         row_ids: RowIds = table[ROW_ID].to_numpy().astype(np.int64)
         columns = {name: one_array(table[name]) for name in table.column_names if name != ROW_ID}
         if not is_ascending(row_ids):
@@ -182,18 +182,18 @@ class TableReader:
         return row_ids
 
     def codes(self, table_key: str, row_ids: RowIds, column: str) -> Coded | None:
-        """Return the codes of a column for rows in any order; None when it is not kept."""
+        """Return the codes of a column for rows in any order; None when it is not cached."""
         entry = self.snapshot.entry(table_key)
         cached_rows, found = self.cache.row_positions(entry), self.cache.codes(entry, column)
         if cached_rows is None or found is None:
             return None
         if row_ids is cached_rows.row_ids:
             return found
-        places = cached_rows.positions(row_ids)
-        if places is None:
+        positions = cached_rows.positions(row_ids)
+        if positions is None:
             return None
-        codes = found.codes[places]
-        is_null = places == NULL
+        codes = found.codes[positions]
+        is_null = positions == NULL
         return Coded(np.where(is_null, NULL, codes) if is_null.any() else codes, found.values)
 
     def find_text(self, table_key: str, column: str, text: str) -> RowIds | None:
@@ -219,10 +219,10 @@ class TableReader:
             row_filter = OneOf(ID, tuple(distinct.to_pylist()))
             table = self._matching(table_key, [ID], row_filter)
             known, row_ids = one_array(table[ID]), table[ROW_ID].to_numpy().astype(np.int64)
-        places = pc.fill_null(pc.index_in(ids, value_set=known), NULL)
-        places = places.to_numpy(zero_copy_only=False)
+        positions = pc.fill_null(pc.index_in(ids, value_set=known), NULL)
+        positions = positions.to_numpy(zero_copy_only=False)
         padded = np.append(row_ids, NULL)
-        return np.asarray(padded[places], np.int64)
+        return np.asarray(padded[positions], np.int64)
 
     def whole(self, table_key: str, columns: Sequence[str]) -> tuple[RowIds, dict[str, pa.Array]]:
         """Return columns of all rows, by ascending row id."""
@@ -256,22 +256,22 @@ class TableReader:
     def _from_memory(
         self, table_key: str, row_ids: RowIds, names: Sequence[str]
     ) -> dict[str, pa.Array]:
-        """Return what is kept, after reading what has been asked for often enough."""
+        """Return cached columns, after reading those that have been used often enough."""
         entry = self.snapshot.entry(table_key)
         kept = {name: self.cache.column(entry, name) for name in names}
         absent = [name for name, column in kept.items() if column is None]
         absent = [name for name in absent if not _is_nested(self.handle(table_key), name)]
         if absent and self.cache.is_due(entry, absent):
-            # Reading them as a whole keeps them.
+            # Reading a whole column caches it.
             held = self._whole(table_key, absent)
             kept |= {name: held.columns[name] for name in absent}
         cached_rows = self.cache.row_positions(entry)
-        places = None if cached_rows is None else cached_rows.positions(row_ids)
-        if cached_rows is None or places is None:
+        positions = None if cached_rows is None else cached_rows.positions(row_ids)
+        if cached_rows is None or positions is None:
             return {}
-        if len(places) == cached_rows.count:
+        if len(positions) == cached_rows.count:
             return {name: column for name, column in kept.items() if column is not None}
-        picks = pa.array(places)
+        picks = pa.array(positions)
         return {name: column.take(picks) for name, column in kept.items() if column is not None}
 
     def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:

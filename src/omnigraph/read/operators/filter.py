@@ -30,7 +30,7 @@ def filter_rows(context: Context, rows: RowTable, predicates: tuple[Predicate, .
 
 
 def true_rows(context: Context, rows: RowTable, predicates: tuple[Predicate, ...]) -> Mask:
-    """Say for which rows all predicates are true."""
+    """Return the mask of the rows for which all predicates are true."""
     mask = np.ones(rows.count, np.bool_)
     for predicate in predicates:
         mask &= _true_rows(context, rows, predicate)

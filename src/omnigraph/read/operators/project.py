@@ -45,7 +45,7 @@ def _repeated(scalar: pa.Scalar, count: int) -> pa.Array:
 
 
 def fetch_together(context: Context, rows: RowTable, columns: tuple[OutputColumn, ...]) -> None:
-    """Read the properties of a variable in one go, before they are asked for one by one."""
+    """Read all needed properties of a variable at once, before each is fetched."""
     wanted: dict[str, list[str]] = {}
     for column in columns:
         value: Value = column.expression

@@ -121,7 +121,7 @@ def _is_foldable(value: Value, target: str, *, is_chain: bool) -> bool:
     if not isinstance(argument, PropertyValue):
         return False
     if argument.variable != target:
-        # A value that comes several times matters only to sums.
+        # Repeating a value matters only to sums.
         is_sum = value.function in ("sum", "avg") and not value.distinct
         return not is_sum or _is_whole(argument.prop_type)
     is_sum = value.function in ("sum", "avg")

@@ -177,7 +177,7 @@ def ordered_groups(context: Context, plan: ReadPlan, groups: GroupedResult) -> l
 
 
 def _closed_variable(pipeline: tuple[Operator, ...], position: int) -> str | None:
-    """Return the variable that an expansion into a temporary is compared with right after it."""
+    """Return the variable with which the next operator compares the end of this hop, if any."""
     expand = pipeline[position]
     if not isinstance(expand, Expand) or expand.edge_variable is not None or expand.target_filters:
         return None
