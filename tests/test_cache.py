@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cache import BoundedCache, SingleFlight, UseCounter
+from omnigraph.cache import BoundedCache, BoundedCounter, SingleFlight
 
 
 def test_a_failed_maker_lets_the_next_one_try() -> None:
@@ -57,6 +57,6 @@ def test_a_value_above_its_share_is_not_stored() -> None:
     assert (cache.get("small"), cache.get("large"), cache.size) == ("a", None, 10)
 
 
-def test_uses_are_counted_for_the_most_recent_keys() -> None:
-    counter = UseCounter(keys_max=2)
+def test_a_counter_knows_the_most_recent_keys() -> None:
+    counter = BoundedCounter(keys_max=2)
     assert [counter.add(key) for key in "aabacb"] == [1, 2, 1, 3, 1, 1]

@@ -102,19 +102,23 @@ class BoundedCache(Generic[_Value]):
             self._size -= item[1]
 
 
-class UseCounter:
-    """Counts uses by key, for the most recently used keys. Safe to share between threads."""
+class BoundedCounter:
+    """Sums by key, for the most recently used keys. Safe to share between threads."""
 
     def __init__(self, keys_max: int) -> None:
         self._lock = threading.Lock()
-        self._counts: BoundedCache[int] = BoundedCache(keys_max)
+        self._sums: BoundedCache[float] = BoundedCache(keys_max)
 
-    def add(self, key: Hashable) -> int:
-        """Count one use and return how many there have been."""
+    def of(self, key: Hashable) -> float:
+        """Return the sum of a key; 0 when it is not known."""
+        return self._sums.get(key) or 0
+
+    def add(self, key: Hashable, amount: float = 1) -> float:
+        """Add to the sum of a key and return it."""
         with self._lock:
-            count = (self._counts.get(key) or 0) + 1
-            self._counts.put(key, count, 1)
-            return count
+            total = self.of(key) + amount
+            self._sums.put(key, total, 1)
+            return total
 
 
 class SingleFlight:

@@ -35,7 +35,7 @@ CLOCK = SystemClock()
 
 
 def executors(topologies: Topologies) -> list[Executor]:
-    """Return executors that take different ways: access paths, what is kept, what is folded."""
+    """Return executors that differ in access path, cached columns and counted hops."""
     return [
         Executor(
             topologies,

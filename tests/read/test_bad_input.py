@@ -28,7 +28,7 @@ NODES = 2_000
 MIB = 2**20
 MEMORY_MAX = 64 * MIB
 GROWTH_MAX = 512 * MIB
-"""What a query may need beside its rows: libraries, caches, an index in memory."""
+"""What a query may need in addition to its rows: libraries, caches, an index in memory."""
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ LOOKUP = "query q($k: String) { match { $n: N {key: $k}  $n.i > 0 } return { $n.
 def test_a_look_up_finds_exactly_the_equal_texts(column: list[str | None], wanted: str) -> None:
     row_ids = np.arange(len(column), dtype=np.int64) * 3
     lookup = build_text_lookup(pa.array(column, pa.utf8()), row_ids)
-    expected = [3 * place for place, text in enumerate(column) if text == wanted]
+    expected = [3 * position for position, text in enumerate(column) if text == wanted]
     assert lookup.find(wanted).tolist() == expected
 
 
@@ -31,7 +31,7 @@ def test_one_text_and_a_column_are_hashed_alike(column: list[str], skipped: int)
     assert text_hashes(array).tolist() == [text_hash(text) for text in column[skipped:]]
 
 
-def test_a_column_that_is_asked_for_often_becomes_resident(tmp_path: Path) -> None:
+def test_a_column_that_is_asked_for_often_is_answered_from_memory(tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g", "node N { key: String @key  i: I32? }", durability="process")
     graph.load(b'{"type": "N", "data": {"key": "a", "i": 1}}', mode="append")
 
@@ -42,7 +42,7 @@ def test_a_column_that_is_asked_for_often_becomes_resident(tmp_path: Path) -> No
 
     answers = [answer("a") for _ in range(USES_MIN + 1)]
     assert all(rows == [{"n.i": 1}] for rows, _ in answers)
-    assert [resident for _, resident in answers] == [False] * (USES_MIN - 1) + [True, True]
+    assert [in_memory for _, in_memory in answers] == [False] * (USES_MIN - 1) + [True, True]
     assert answer("z") == ([], True)
     graph.load(b'{"type": "N", "data": {"key": "z", "i": 2}}', mode="append")
     assert answer("z") == ([{"n.i": 2}], False)

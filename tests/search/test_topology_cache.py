@@ -1,4 +1,4 @@
-"""Which topology a query gets, and what is kept in memory."""
+"""Which topology a query gets, and what stays in memory."""
 
 from __future__ import annotations
 
@@ -54,10 +54,9 @@ def topologies(repository: Repository, **options: int) -> Topologies:
 
 def test_the_same_snapshot_gives_the_same_object(repository: Repository) -> None:
     cache = topologies(repository)
-    assert cache.peek(snapshot(repository), EDGE) is None
+    assert cache.nbytes == 0
     first = cache.get(snapshot(repository), EDGE)
     assert cache.get(snapshot(repository), EDGE) is first
-    assert cache.peek(snapshot(repository), EDGE) is first
     assert first.out.edge_count == 2
 
 
@@ -96,8 +95,8 @@ def test_forgetting_loses_time_only(repository: Repository) -> None:
     cache = topologies(repository)
     first = cache.get(snapshot(repository), EDGE)
     cache.forget()
-    assert cache.peek(snapshot(repository), EDGE) is None
-    assert cache.is_stored(snapshot(repository), EDGE)
+    assert cache.nbytes == 0
+    assert cache.is_at_hand(snapshot(repository), EDGE), "the file stays"
     assert cache.get(snapshot(repository), EDGE).out.edge_count == first.out.edge_count
 
 
@@ -106,7 +105,8 @@ def test_without_files_topologies_live_in_memory_only(repository: Repository) ->
     assert cache.get(snapshot(repository), EDGE).out.edge_count == 2
     append(repository, {KNOWS: knows(("cy", "ann"), first=10)})
     assert cache.get(snapshot(repository), EDGE).out.edge_count == 3
-    assert not cache.is_stored(snapshot(repository), EDGE)
+    cache.forget()
+    assert not cache.is_at_hand(snapshot(repository), EDGE)
     assert repository.store.objects.list(FOLDER) == ()
 
 

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.cache import BoundedCache, UseCounter
+from omnigraph.cache import BoundedCache, BoundedCounter
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.rows import Entry
 from omnigraph.read.access.text_lookup import TextLookup
@@ -115,7 +115,7 @@ class ColumnCache:
             self._column_bytes_max, shares_min=_COLUMN_SHARES_MIN
         )
         self._lookups: BoundedCache[TextLookup] = BoundedCache(self._lookup_bytes_max)
-        self._uses = UseCounter(_COUNTERS_MAX)
+        self._uses = BoundedCounter(_COUNTERS_MAX)
 
     @property
     def nbytes(self) -> int:
@@ -165,7 +165,7 @@ class ColumnCache:
             return False
         return self._is_read_due(self._uses.add((entry.at, name, "lookup")))
 
-    def _is_read_due(self, uses: int) -> bool:
+    def _is_read_due(self, uses: float) -> bool:
         # Repeated rarely: a column that is too large to be cached must not be read at every use.
         return uses % _USES_PER_READ == self._uses_min
 

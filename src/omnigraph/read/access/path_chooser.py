@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from omnigraph.cache import BoundedCache
+from omnigraph.cache import BoundedCounter
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import Direction, Expand
@@ -149,18 +148,16 @@ class Spent:
     """What indexed expansions have cost, by state of the edges. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._costs: BoundedCache[float] = BoundedCache(_STATES_MAX)
-        self._lock = threading.Lock()
+        self._costs = BoundedCounter(_STATES_MAX)
 
     def of(self, version: DatasetVersion) -> float:
         """Return what the expansions of one edge version have cost so far."""
-        return self._costs.get(version) or 0.0
+        return self._costs.of(version)
 
     def add(self, version: DatasetVersion, facts: ExpandFacts) -> None:
         """Count one expansion: the edges that it looks up, and the fixed cost."""
         looked_up = facts.hops * facts.frontier * facts.edges / max(facts.nodes, 1)
-        with self._lock:
-            self._costs.put(version, self.of(version) + looked_up + PROBE_COST, 1)
+        self._costs.add(version, looked_up + PROBE_COST)
 
 
 @dataclass(eq=False)

@@ -45,13 +45,10 @@ from omnigraph.query.plan.plan import (
     Value,
 )
 from omnigraph.query.plan.walk import predicate_values
-from omnigraph.read.access.push_down import conjuncts, push_down
 from omnigraph.read.column_names import column_name
 from omnigraph.read.operators.compare import compare, equal_values
 from omnigraph.read.operators.substrings import has_part, has_prefix
 from omnigraph.values import PropType
-
-__all__ = ["conjuncts", "evaluate", "keep_true", "predicate_columns", "push_down"]
 
 Datum: TypeAlias = pa.Array | pa.ChunkedArray | pa.Scalar
 TextRows: TypeAlias = Callable[[TextMatch, pa.Table], pa.Array]
@@ -77,11 +74,6 @@ def evaluate(
     """Return for each row of `table` whether the predicate holds; null is *unknown*."""
     result = _Evaluation(table, bindings, text_rows).of(predicate)
     return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
-
-
-def keep_true(table: pa.Table, mask: pa.Array) -> pa.Table:
-    """Return the rows for which a predicate is true."""
-    return table.filter(mask, null_selection_behavior="drop")
 
 
 class _Evaluation:

@@ -24,10 +24,10 @@ from omnigraph.query.plan.plan import (
     PropertyValue,
     TextMatch,
 )
+from omnigraph.read.access.push_down import conjuncts, push_down
 from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
 from omnigraph.read.operators.filter import stored_values, true_rows
-from omnigraph.read.operators.predicates import conjuncts, push_down
 from omnigraph.read.row_table import Entities, RowIds, RowTable
 from omnigraph.store.filters import AllOf, Comparison, Filter
 from omnigraph.store.records import ROW_ID, ScanRequest

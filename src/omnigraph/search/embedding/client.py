@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from omnigraph.cache import BoundedCache
 from omnigraph.clock import Clock
 from omnigraph.search.embedding.config import (
     EmbeddingConfig,
@@ -50,7 +51,7 @@ _PARALLEL_MAX: Final = 4
 _DOUBLINGS_MAX: Final = 10
 _JITTER_MAX: Final = 1.25
 """Jitter: waits are up to a quarter longer, so that clients do not retry all at once."""
-_QUERIES_KEPT_MAX: Final = 256
+_QUERIES_MAX: Final = 256
 _TOO_MANY_REQUESTS: Final = 429
 
 
@@ -67,8 +68,7 @@ class EmbeddingClient:
         self.config = config
         self._clock = clock
         self._source = _source(config, clock)
-        self._guard = threading.Lock()
-        self._queries: dict[tuple[str, int], Vectors] = {}
+        self._queries: BoundedCache[Vectors] = BoundedCache(_QUERIES_MAX)
 
     @property
     def model(self) -> str:
@@ -100,17 +100,13 @@ class EmbeddingClient:
 
     def embed_query(self, text: str, *, dimension: int) -> Vectors:
         """Return the vector of one query text; the last few are cached."""
-        key = (text, dimension)
-        with self._guard:
-            known = self._queries.get(key)
-        if known is not None:
-            return known
+        return self._queries.get_or_compute(
+            (text, dimension), 1, lambda: self._query_vector(text, dimension)
+        )
+
+    def _query_vector(self, text: str, dimension: int) -> Vectors:
         vector: Vectors = self.embed([text], dimension=dimension, role="query")[0]
         vector.flags.writeable = False
-        with self._guard:
-            self._queries[key] = vector
-            while len(self._queries) > _QUERIES_KEPT_MAX:
-                del self._queries[next(iter(self._queries))]
         return vector
 
 

@@ -114,24 +114,6 @@ def names_provider(environ: Mapping[str, str]) -> bool:
     return is_mocked or bool(_value(environ, "OMNIGRAPH_EMBED_PROVIDER"))
 
 
-def config_from_profile(
-    kind: str,
-    *,
-    base_url: str | None = None,
-    model: str | None = None,
-    api_key: str | None = None,
-    patience: Patience | None = None,
-) -> EmbeddingConfig:
-    """Complete an injected configuration with the provider's defaults; reads no variable."""
-    return _resolved(
-        _provider(kind.strip()),
-        base_url=(base_url or "").strip(),
-        model=(model or "").strip(),
-        api_key=(api_key or "").strip(),
-        patience=patience or Patience(),
-    )
-
-
 def patience_from_environment(environ: Mapping[str, str]) -> Patience:
     """Read timeouts and retries; an invalid value means the default."""
     usual = Patience()

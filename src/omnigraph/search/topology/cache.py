@@ -61,16 +61,6 @@ class Topologies:
             self._cached.put(states.key, topology, topology.nbytes)
             return topology
 
-    def peek(self, snapshot: Snapshot, edge: EdgeType) -> Topology | None:
-        """Return the topology if it is in memory; for planners. Builds nothing."""
-        return self._cached.get(self._states_of(snapshot, edge).key)
-
-    def is_stored(self, snapshot: Snapshot, edge: EdgeType) -> bool:
-        """Whether a file holds the topology, so that using it costs no look-up of ids."""
-        if self._store is None:
-            return False
-        return self._store.has(self._states_of(snapshot, edge))
-
     def is_at_hand(self, snapshot: Snapshot, edge: EdgeType) -> bool:
         """Whether the topology is in memory or in a file, so that nothing has to be looked up.
 
