@@ -104,9 +104,9 @@ class TableReader:
             return {}
         if len(row_ids) and row_ids[0] != NULL and is_ascending(row_ids):
             return self._distinct(table_key, row_ids, columns)
-        kept = self._kept_at(table_key, row_ids, columns)
-        if kept is not None:
-            return kept
+        cached = self._cached_at(table_key, row_ids, columns)
+        if cached is not None:
+            return cached
         wanted, inverse = distinct_ids(row_ids)
         has_null = len(wanted) > 0 and wanted[0] == NULL
         present = wanted[1:] if has_null else wanted
@@ -115,7 +115,7 @@ class TableReader:
         picks = pa.array(positions, mask=positions < 0) if has_null else pa.array(positions)
         return {name: column.take(picks) for name, column in values.items()}
 
-    def _kept_at(
+    def _cached_at(
         self, table_key: str, row_ids: RowIds, columns: Sequence[str]
     ) -> dict[str, pa.Array] | None:
         """Return columns for row ids in any order when all of them are in memory."""
@@ -134,12 +134,14 @@ class TableReader:
     def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
         """Read columns of rows at once and hold them, so that fetching them costs no I/O."""
         entry = self.snapshot.entry(table_key)
-        unkept = [name for name in dict.fromkeys(columns) if self.cache.column(entry, name) is None]
-        if not unkept:
+        uncached = [
+            name for name in dict.fromkeys(columns) if self.cache.column(entry, name) is None
+        ]
+        if not uncached:
             return
         wanted, _ = distinct_ids(row_ids)
         present = wanted[1:] if len(wanted) and wanted[0] == NULL else wanted
-        missing = [name for name in unkept if not self._holds(table_key, present, name)]
+        missing = [name for name in uncached if not self._holds(table_key, present, name)]
         if missing and len(present):
             found = self._distinct(table_key, present, missing)
             self._held.setdefault(table_key, []).append(_Held(present, found, is_whole=False))
@@ -165,7 +167,7 @@ class TableReader:
             self.cache.keep(self.snapshot.entry(table_key), row_ids, columns)
         return row_ids
 
-    def keeps(self, table_key: str, columns: Sequence[str]) -> bool:
+    def is_cached(self, table_key: str, columns: Sequence[str]) -> bool:
         """Whether all of these columns are in memory."""
         entry = self.snapshot.entry(table_key)
         return all(self.cache.column(entry, name) is not None for name in columns)
@@ -228,9 +230,9 @@ class TableReader:
         """Return columns of all rows, by ascending row id."""
         entry = self.snapshot.entry(table_key)
         cached_rows = self.cache.row_positions(entry)
-        kept = {name: self.cache.column(entry, name) for name in columns}
-        if cached_rows is not None and all(column is not None for column in kept.values()):
-            return cached_rows.row_ids, kept
+        cached = {name: self.cache.column(entry, name) for name in columns}
+        if cached_rows is not None and all(column is not None for column in cached.values()):
+            return cached_rows.row_ids, cached
         held = self._whole(table_key, columns)
         return held.row_ids, held.columns
 
@@ -246,9 +248,9 @@ class TableReader:
                 found |= columns_there
                 missing = [name for name in missing if name not in columns_there]
         if missing and len(row_ids):
-            kept = self._from_memory(table_key, row_ids, missing)
-            found |= kept
-            missing = [name for name in missing if name not in kept]
+            cached = self._from_memory(table_key, row_ids, missing)
+            found |= cached
+            missing = [name for name in missing if name not in cached]
         if missing:
             found |= self._read(table_key, row_ids, missing)
         return found
@@ -258,21 +260,21 @@ class TableReader:
     ) -> dict[str, pa.Array]:
         """Return cached columns, after reading those that have been used often enough."""
         entry = self.snapshot.entry(table_key)
-        kept = {name: self.cache.column(entry, name) for name in names}
-        absent = [name for name, column in kept.items() if column is None]
+        cached = {name: self.cache.column(entry, name) for name in names}
+        absent = [name for name, column in cached.items() if column is None]
         absent = [name for name in absent if not _is_nested(self.handle(table_key), name)]
         if absent and self.cache.is_due(entry, absent):
             # Reading a whole column caches it.
             held = self._whole(table_key, absent)
-            kept |= {name: held.columns[name] for name in absent}
+            cached |= {name: held.columns[name] for name in absent}
         cached_rows = self.cache.row_positions(entry)
         positions = None if cached_rows is None else cached_rows.positions(row_ids)
         if cached_rows is None or positions is None:
             return {}
         if len(positions) == cached_rows.count:
-            return {name: column for name, column in kept.items() if column is not None}
+            return {name: column for name, column in cached.items() if column is not None}
         picks = pa.array(positions)
-        return {name: column.take(picks) for name, column in kept.items() if column is not None}
+        return {name: column.take(picks) for name, column in cached.items() if column is not None}
 
     def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:
         if not len(row_ids):

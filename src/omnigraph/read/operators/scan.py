@@ -71,7 +71,7 @@ def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> Spli
 def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ()) -> RowIds:
     """Return the row ids of the nodes that pass the filters; keep `prefetch` columns for later."""
     table_key = TableKey.node(scan.type_name)
-    if not scan.filters and context.tables.keeps(table_key, prefetch):
+    if not scan.filters and context.tables.is_cached(table_key, prefetch):
         return context.tables.all_rows(table_key)
     cached = _cached_rows(context, scan)
     if cached is not None:
