@@ -38,8 +38,11 @@ SHAPES: Final[tuple[type[Shape], ...]] = (ScanOnly, RankOnly, FoldedAggregate, R
 
 def shape_of(context: Context, plan: ReadPlan) -> Shape:
     """Return the first shape that a plan matches."""
-    matches = (shape.matching(context, plan) for shape in SHAPES)
-    return next(shape for shape in matches if shape is not None)
+    for shape in SHAPES:
+        found = shape.matching(context, plan)
+        if found is not None:
+            return found
+    raise AssertionError("the last shape matches every plan")
 
 
 @dataclass(frozen=True, eq=False)
