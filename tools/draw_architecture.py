@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     ("One graph, one history", "#fef9c3", ("manifest", "search")),
     ("Languages and policy", "#fae8ff", ("syntax", "schema", "query", "policy")),
-    ("Ground", "#f1f5f9", ("texts", "errors", "names", "values", "clock")),
+    ("Ground", "#f1f5f9", ("texts", "errors", "names", "values", "clock", "cache")),
     ("The only door to storage", "#ffedd5", ("store",)),
 )
 DISK = ("__manifest", "nodes/<type>", "edges/<type>", "__recovery/", "_topology/")

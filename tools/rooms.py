@@ -19,12 +19,13 @@ class Room:
     may_import: tuple[str, ...]
 
 
-_GROUND = ("texts", "errors", "names", "values", "clock", "failpoints")
+_GROUND = ("texts", "errors", "names", "values", "clock", "cache", "failpoints")
 
 ROOMS: tuple[Room, ...] = (
     Room(1, "texts", "text from outside, as it may be shown and kept", ()),
     Room(1, "errors", "the error tree", ("texts",)),
     Room(1, "clock", "the only source of time, ids, waiting and chance", ()),
+    Room(1, "cache", "bounded memory for derived values, each computed by one thread", ()),
     Room(1, "failpoints", "named points at which a test makes a write fail or die", ("errors",)),
     Room(1, "names", "checked names and ids", ("texts", "errors")),
     Room(1, "values", "property types and their Arrow form", ("texts", "errors")),

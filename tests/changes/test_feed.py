@@ -137,7 +137,7 @@ def test_pages_and_cursors_tell_a_long_history_once(
     check_feed(tmp_path_factory.mktemp("feed"), work, limit)
 
 
-def test_a_commit_is_told_with_both_images(graph: Graph) -> None:
+def test_a_commit_is_returned_with_both_images(graph: Graph) -> None:
     load(graph, doc("a"), doc("b"), cites("e1", "a", "b"))
     load(graph, doc("a", "new"), cites("e1", "b", "a"))
     page = graph.commit_changes(graph.head_commit_id_for_branch()).to_json()

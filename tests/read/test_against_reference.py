@@ -19,10 +19,9 @@ from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import ReadPlan
 from omnigraph.read.access.adjacency import AccessPath
-from omnigraph.read.access.kept_columns import KeptColumns
-from omnigraph.read.access.paths import TraversalSettings
-from omnigraph.read.access.probes import SCAN_SHARE
-from omnigraph.read.access.residents import ResidentColumns
+from omnigraph.read.access.column_cache import ColumnCache
+from omnigraph.read.access.edge_probes import SCAN_SHARE
+from omnigraph.read.access.path_chooser import TraversalSettings
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.result import Target
 from omnigraph.search.topology.cache import Topologies
@@ -36,14 +35,13 @@ CLOCK = SystemClock()
 
 
 def executors(topologies: Topologies) -> list[Executor]:
-    """Return executors that take different ways: access paths, what is kept, what is folded."""
+    """Return executors that differ in access path, cached columns and counted hops."""
     return [
         Executor(
             topologies,
             CLOCK,
             TraversalSettings(forced=path, scan_share=scan_share),
-            kept=KeptColumns(bytes_max=memory, fetches_min=1),
-            residents=ResidentColumns(bytes_max=memory, lookups_min=1),
+            columns=ColumnCache(bytes_max=memory, uses_min=1),
             folds=folds,
         )
         for path, memory, folds, scan_share in WAYS

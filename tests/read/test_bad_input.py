@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.read.access.paths import TRAVERSAL_MODE
+from omnigraph.read.access.path_chooser import TRAVERSAL_MODE
 from omnigraph.read.limits import QueryCancelledError
 from support import costly_queries
 from support.looks import SetAfter
@@ -28,7 +28,7 @@ NODES = 2_000
 MIB = 2**20
 MEMORY_MAX = 64 * MIB
 GROWTH_MAX = 512 * MIB
-"""What a query may need beside its rows: libraries, caches, an index in memory."""
+"""What a query may need in addition to its rows: libraries, caches, an index in memory."""
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.read.access.paths import TRAVERSAL_MODE
+from omnigraph.read.access.path_chooser import TRAVERSAL_MODE
 from support.cases import Case, check_case, load_cases
 
 MODES = ("indexed", "csr", "")

@@ -14,7 +14,7 @@ import pytest
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.query.params import ParamsError
-from omnigraph.read.access.paths import TRAVERSAL_MODE, TraversalSettingError
+from omnigraph.read.access.path_chooser import TRAVERSAL_MODE, TraversalSettingError
 from omnigraph.read.limits import (
     Guard,
     Limits,

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.read.access.codes import coded
+from omnigraph.read.access.value_codes import coded
 from omnigraph.read.operators.order import _best_texts
 
 texts = st.lists(st.none() | st.sampled_from(["", "a", "b", "B", "é", "zz"]), min_size=1)

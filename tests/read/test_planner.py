@@ -8,7 +8,7 @@ from omnigraph.query import compile_text
 from omnigraph.query.bindings import no_bindings
 from omnigraph.query.plan.plan import ReadPlan
 from omnigraph.query.plan.print_plan import print_plan
-from omnigraph.read.access.paths import (
+from omnigraph.read.access.path_chooser import (
     INDEXED_MAX_FRONTIER,
     INDEXED_MAX_HOPS,
     PROBE_COST,

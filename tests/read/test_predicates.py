@@ -32,7 +32,8 @@ from omnigraph.query.plan.plan import (
     Substring,
     Value,
 )
-from omnigraph.read.operators.predicates import evaluate, keep_true, predicate_columns, push_down
+from omnigraph.read.access.push_down import push_down
+from omnigraph.read.operators.predicates import evaluate, predicate_columns
 from omnigraph.store import connect
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
@@ -146,12 +147,12 @@ def test_a_number_that_arrives_with_the_request_compares_by_value(
     kind = PropType(Scalar.I64 if is_whole else Scalar.F64)
     bindings = Bindings(Params((ParamValue("p", kind, value),)), 0)
     predicate = Compare(column(name), operator, ParameterValue("p", kind))
-    background: Any = value
+    converted: Any = value
     if name == "f" and not (isinstance(value, float) and math.isnan(value)):
         with np.errstate(over="ignore"):
             rounded = float(np.float32(value))
-        background = value if math.isinf(rounded) and not math.isinf(value) else rounded
-    expected = [holds(each, operator, background) for each in python_column(name)]
+        converted = value if math.isinf(rounded) and not math.isinf(value) else rounded
+    expected = [holds(each, operator, converted) for each in python_column(name)]
     assert evaluate(predicate, TABLE, bindings).to_pylist() == expected
 
 
@@ -172,7 +173,7 @@ def test_a_null_parameter_is_unknown_for_every_row() -> None:
     bindings = Bindings(Params((ParamValue("p", kind, None),)), 0)
     predicate = Not(Compare(column("i"), "=", ParameterValue("p", kind)))
     assert set(evaluate(predicate, TABLE, bindings).to_pylist()) == {None}
-    assert keep_true(TABLE, evaluate(predicate, TABLE, bindings)).num_rows == 0
+    assert TABLE.filter(evaluate(predicate, TABLE, bindings)).num_rows == 0
 
 
 def test_unknown_follows_three_valued_logic() -> None:
@@ -320,7 +321,7 @@ def test_what_is_pushed_down_matches_exactly_the_true_rows(
     if row_filter is None:
         return
     found = handle.scan(ScanRequest(columns=("n",), row_filter=row_filter)).read_all()
-    expected = keep_true(TABLE, evaluate(predicate, TABLE, NOTHING_BOUND))
+    expected = TABLE.filter(evaluate(predicate, TABLE, NOTHING_BOUND))
     assert sorted(found["n"].to_pylist()) == expected["n"].to_pylist()
 
 

@@ -195,7 +195,7 @@ def test_profile_measures_rows_and_time_beside_the_answer(graph: Graph) -> None:
     assert "NodeScan t: T" in profiled.explanation_text()
 
 
-def test_columns_that_nobody_needs_are_not_read(graph: Graph) -> None:
+def test_unused_columns_are_not_read(graph: Graph) -> None:
     text = "query q() { match { $t: T  $t.l contains $t.d } return { $t.i } }"
     [scan, _] = graph.query(text, profile=True).explanation()["profile"]  # type: ignore[misc] # JSON
     assert scan["columns"] == ["d", "i", "l"]

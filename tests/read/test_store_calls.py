@@ -1,4 +1,4 @@
-"""How often a query asks the store when nothing is kept: each call costs more than all the rest."""
+"""How often a query calls the store when nothing is cached: each call costs more than the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.read.access.kept_columns import MEMORY_MIB
+from omnigraph.read.access.column_cache import MEMORY_MIB
 from omnigraph.store.lance.handle import LanceHandle
 
 SCHEMA = """\
@@ -112,12 +112,12 @@ def test_columns_of_a_scan_come_as_they_are_shown(
 
 @pytest.mark.parametrize("memory_mib", ["0", "64"])
 @pytest.mark.parametrize("page", ["limit 5", "limit 60", "limit 7 offset 3", "limit 0", ""])
-def test_equal_relevance_is_ordered_by_id_whatever_is_kept(
+def test_equal_relevance_is_ordered_by_id_whatever_is_cached(
     root: Path, monkeypatch: pytest.MonkeyPatch, memory_mib: str, page: str
 ) -> None:
     monkeypatch.setenv(MEMORY_MIB, memory_mib)
     with Graph.open(root, durability="process") as graph:
-        # Often enough for the ids to be kept, where anything is.
+        # Often enough for the ids to be cached, if anything is.
         for _ in range(6):
             found = graph.query(f"{BEST} {page} }}", params={"q": "sea"})
     everything = graph.query(f"{BEST} }}", params={"q": "sea"}).json_rows()

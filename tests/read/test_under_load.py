@@ -1,4 +1,4 @@
-"""Many readers beside a writer and maintenance: every answer belongs to exactly one commit.
+"""Readers in parallel with a writer and maintenance: every answer belongs to exactly one commit.
 
 Each commit moves money between accounts, counts itself in a ledger and adds one edge. So in every
 commit the sum of all balances is the same, and the ledger says how many edges there are.

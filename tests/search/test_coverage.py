@@ -66,7 +66,7 @@ def test_deletions_do_not_spoil_an_index(world: World) -> None:
     assert facts(world).btree("src").is_indexed
 
 
-def test_kinds_of_index_on_one_column_are_told_apart(world: World) -> None:
+def test_kinds_of_index_on_one_column_are_distinguished(world: World) -> None:
     index(
         world,
         PEOPLE,

@@ -118,7 +118,7 @@ def test_a_passing_failure_is_tried_again(server: EmbeddingServer, status: int) 
     assert len(server.seen) == 3
 
 
-def test_attempts_are_bounded_and_the_last_answer_is_told(server: EmbeddingServer) -> None:
+def test_attempts_are_bounded_and_the_last_answer_is_reported(server: EmbeddingServer) -> None:
     body = json.dumps({"error": {"message": "slow down"}}).encode()
     server.reply(*[(429, body)] * 10)
     with pytest.raises(EmbeddingRequestError) as caught:
@@ -195,7 +195,7 @@ def test_waiting_past_the_deadline_is_not_begun(server: EmbeddingServer) -> None
     assert len(server.seen) == 1
 
 
-def test_nobody_listening_is_a_typed_error() -> None:
+def test_a_refused_connection_is_a_typed_error() -> None:
     gone = EmbeddingServer(url="http://127.0.0.1:1")
     with pytest.raises(EmbeddingUnreachableError, match=re.escape(gone.url)):
         client(gone).embed(["a"], dimension=2, role="query")

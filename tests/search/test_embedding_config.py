@@ -10,11 +10,9 @@ import pytest
 from omnigraph.clock import SystemClock
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.config import (
-    EmbeddingConfig,
     Patience,
     Provider,
     config_from_environment,
-    config_from_profile,
     patience_from_environment,
 )
 from omnigraph.search.embedding.errors import (
@@ -130,14 +128,6 @@ def test_patience_is_read_and_nonsense_is_the_default() -> None:
     for nonsense in ("", "soon", "-1", "1.5", "²"):
         assert patience_from_environment(dict.fromkeys(variables, nonsense)) == Patience()
     assert patience_from_environment(dict.fromkeys(variables, "0")) == Patience(deadline_ms=0)
-
-
-def test_a_profile_has_the_same_defaults_and_reads_no_variable() -> None:
-    config = config_from_profile("gemini", api_key=" k ", base_url="http://x/")
-    assert config == EmbeddingConfig(Provider.GEMINI, "gemini-embedding-2", "http://x", "k")
-    assert config_from_profile("mock", model="m").model == "m"
-    with pytest.raises(EmbeddingKeyMissingError):
-        config_from_profile("openai")
 
 
 def test_a_key_is_in_no_representation() -> None:

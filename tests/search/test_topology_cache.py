@@ -1,4 +1,4 @@
-"""Which topology a query gets, and what is kept in memory."""
+"""Which topology a query gets, and what stays in memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from omnigraph.manifest import OpenMode, Repository, Snapshot
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
 from omnigraph.schema import EdgeType, compile_schema
-from omnigraph.search.cache import BoundedCache, SingleFlight
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import FOLDER, TopologyStore
 from support.places import KNOWS, PERSON, SCHEMA, Place
@@ -57,10 +54,9 @@ def topologies(repository: Repository, **options: int) -> Topologies:
 
 def test_the_same_snapshot_gives_the_same_object(repository: Repository) -> None:
     cache = topologies(repository)
-    assert cache.peek(snapshot(repository), EDGE) is None
+    assert cache.nbytes == 0
     first = cache.get(snapshot(repository), EDGE)
     assert cache.get(snapshot(repository), EDGE) is first
-    assert cache.peek(snapshot(repository), EDGE) is first
     assert first.out.edge_count == 2
 
 
@@ -99,8 +95,8 @@ def test_forgetting_loses_time_only(repository: Repository) -> None:
     cache = topologies(repository)
     first = cache.get(snapshot(repository), EDGE)
     cache.forget()
-    assert cache.peek(snapshot(repository), EDGE) is None
-    assert cache.is_stored(snapshot(repository), EDGE)
+    assert cache.nbytes == 0
+    assert cache.is_at_hand(snapshot(repository), EDGE), "the file stays"
     assert cache.get(snapshot(repository), EDGE).out.edge_count == first.out.edge_count
 
 
@@ -109,7 +105,8 @@ def test_without_files_topologies_live_in_memory_only(repository: Repository) ->
     assert cache.get(snapshot(repository), EDGE).out.edge_count == 2
     append(repository, {KNOWS: knows(("cy", "ann"), first=10)})
     assert cache.get(snapshot(repository), EDGE).out.edge_count == 3
-    assert not cache.is_stored(snapshot(repository), EDGE)
+    cache.forget()
+    assert not cache.is_at_hand(snapshot(repository), EDGE)
     assert repository.store.objects.list(FOLDER) == ()
 
 
@@ -150,47 +147,6 @@ def test_many_threads_make_a_topology_once(
         thread.join()
     assert len(made) == 1
     assert len({id(one) for one in found}) == 1
-
-
-def test_a_failed_maker_lets_the_next_one_try() -> None:
-    flights = SingleFlight()
-    with pytest.raises(ValueError, match="no"), flights.alone("key", lambda: None):
-        raise ValueError("no")
-    with flights.alone("key", lambda: None):
-        pass
-
-
-def test_waiting_for_a_maker_can_be_cancelled() -> None:
-    flights = SingleFlight()
-
-    def stop() -> None:
-        raise TimeoutError
-
-    with (
-        flights.alone("key", lambda: None),
-        pytest.raises(TimeoutError),
-        flights.alone("key", stop),
-    ):
-        pass
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12)), max_size=40), st.integers(0, 20))
-def test_the_least_recently_used_go_first(puts: list[tuple[int, int]], bound: int) -> None:
-    cache: BoundedCache[int] = BoundedCache(bound)
-    model: dict[int, int] = {}
-    for key, size in puts:
-        cache.put(key, size, size)
-        model.pop(key, None)
-        if size <= bound:
-            model[key] = size
-        while sum(model.values()) > bound:
-            del model[next(iter(model))]
-        assert cache.size == sum(model.values()) <= bound
-        assert sorted(cache.values()) == sorted(model.values())
-        oldest = next(iter(model), None)
-        if oldest is not None:
-            assert cache.get(oldest) == model[oldest]
-            model[oldest] = model.pop(oldest)
 
 
 def test_a_read_only_graph_stores_no_topology(place: Place, repository: Repository) -> None:

@@ -245,7 +245,7 @@ def test_a_mapped_file_may_be_deleted_under_its_reader(store: Store, world: Worl
     assert spelled(load(files(store), world), world.handles()) == world.expected()
 
 
-def test_cleanup_is_told_what_no_live_state_uses(store: Store, world: World) -> None:
+def test_files_that_no_live_state_uses_are_listed(store: Store, world: World) -> None:
     load(files(store), world)
     old = topology_path(world.states().edge)
     world.add_edges(PAIRS)

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from omnigraph.graph import Graph
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.schema import Catalog, EdgeType, NodeType
 from omnigraph.schema.values.blobs import BASE64_PREFIX
 from omnigraph.schema.values.convert import convert_values
@@ -39,7 +38,7 @@ def store_records(graph: Graph, text: str) -> None:
         records[key].append(record)
     if not records:
         return
-    catalog = catalog_of(graph.snapshot().schema)
+    catalog = graph.snapshot().catalog
     owners = {owner.table_key: owner for owner in _owners(catalog)}
     tables = {key: _rows(graph, owners[key], found) for key, found in records.items()}
     append(repository_of(graph), tables, branch=graph.branch)
@@ -49,7 +48,7 @@ def entities(graph: Graph) -> list[str]:
     """Return one line per entity of the bound branch, sorted; nulls are left out."""
     snapshot = graph.snapshot()
     lines = []
-    for owner in _owners(catalog_of(snapshot.schema)):
+    for owner in _owners(snapshot.catalog):
         request = ScanRequest(blobs_as_bytes=True)
         rows = snapshot.open(owner.table_key).scan(request).read_all().combine_chunks()
         lines += _lines(owner, rows)

@@ -7,7 +7,6 @@ import re
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.schema import EdgeType, NodeType
 from omnigraph.schema.values.to_json import to_json_values
 from omnigraph.store.datasets import DatasetHandle
@@ -23,7 +22,7 @@ def graph_lines(graph: Graph, branch: str | None = None) -> list[str]:
     snapshot = (
         graph.snapshot() if branch is None else Graph.open(graph.uri, branch=branch).snapshot()
     )
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     owners: list[NodeType | EdgeType] = [
         *catalog.node_types.values(),
         *catalog.edge_types.values(),

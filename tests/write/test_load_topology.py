@@ -37,7 +37,7 @@ def test_the_stored_topology_is_the_one_that_would_be_built(
         graph.load({"P": nodes, "K": edges}, mode=mode)
     snapshot, edge = graph.snapshot(), graph.catalog().edge_types["K"]
     stored = Topologies(TopologyStore(repository_of(graph).store, is_writable=False))
-    assert stored.is_stored(snapshot, edge)
+    assert stored.is_at_hand(snapshot, edge)
     found, built = stored.get(snapshot, edge), Topologies(None).get(snapshot, edge)
     for mine, theirs in ((found.out, built.out), (found.incoming, built.incoming)):
         for field in fields(mine):
@@ -50,4 +50,4 @@ def test_edges_that_join_stored_ones_leave_nothing_behind(local_place: Place) ->
     graph.load_tables(nodes={"P": pa.table({"k": ["a"]})}, mode="append")
     graph.load_tables(nodes={"P": pa.table({"k": ["b"]})}, edges={"K": edges}, mode="append")
     stored = Topologies(TopologyStore(repository_of(graph).store, is_writable=False))
-    assert not stored.is_stored(graph.snapshot(), graph.catalog().edge_types["K"])
+    assert not stored.is_at_hand(graph.snapshot(), graph.catalog().edge_types["K"])

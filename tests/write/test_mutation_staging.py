@@ -11,7 +11,6 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.manifest import Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.query import MutationPlan, compile_query, parse_queries
 from omnigraph.query.bindings import no_bindings
 from omnigraph.store.datasets import DatasetStore
@@ -53,7 +52,7 @@ def closed(snapshot: Snapshot) -> Snapshot:
 
 
 def run(snapshot: Snapshot, statements: str) -> MutationStaging:
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     file = parse_queries(f"query q() {{ {statements} }}")
     plan = compile_query(file.queries[0], catalog, file.source)
     assert isinstance(plan, MutationPlan)

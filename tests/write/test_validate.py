@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage import stored_rows as locate
@@ -89,7 +88,7 @@ def change(graph: Graph, key: str, *, rows: list[dict[str, str]], deleted: list[
 def judged(graph: Graph, *tables: TableDelta) -> dict[str, object]:
     snapshot = graph.snapshot()
     delta = GraphDelta({table.table_key: table for table in tables})
-    return dict(validate(delta, snapshot, catalog_of(snapshot.schema), operation="mutation").reads)
+    return dict(validate(delta, snapshot, snapshot.catalog, operation="mutation").reads)
 
 
 def test_an_edge_rests_on_its_nodes_only_where_they_are_not_written(graph: Graph) -> None:

@@ -1,8 +1,8 @@
 """The changes of one commit against its first parent, in pages.
 
 Order: nodes before edges, then by the identity of the type, then by id, then insert, update,
-delete. A page ends when it has enough changes or bytes; its first change is always told, however
-large. The pages together are what one unlimited page would be.
+delete. A page ends when it has enough changes or bytes; its first change is always included,
+however large. All pages together equal one unlimited page.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class ParentlessCommitError(ConflictError):
 
     @property
     def details(self) -> dict[str, object]:
-        """Why the difference was refused."""
+        """Why the difference was rejected."""
         refusal = {"reason": "parentless_commit", "graph_commit_id": self.graph_commit_id}
         return {"change_diff_refusal": refusal}
 
 
 class ChangeGapError(NotFoundError):
-    """What a commit changed can no longer be told: cleanup has removed a version of it."""
+    """The changes of a commit are no longer known: cleanup has removed one of its versions."""
 
     code = "OG-CHANGE-GAP"
     hint = "take a new baseline: `omnigraph changes baseline`"
@@ -70,7 +70,7 @@ class ChangeGapError(NotFoundError):
 
 
 class PageLimitError(InvalidInputError):
-    """A page was asked to hold nothing, or more than a page may hold."""
+    """The size of a page is zero, or larger than a page may be."""
 
     code = "OG-PAGE-LIMIT"
 
@@ -91,7 +91,7 @@ class PageLimitError(InvalidInputError):
 
 
 def check_page(resource: str, *, limit: int, actual: int) -> None:
-    """Refuse a size that no page can have; a page of nothing would never come to an end."""
+    """Reject an invalid page size; with empty pages a reader would never finish."""
     if not 1 <= actual <= limit:
         raise PageLimitError(resource, limit, actual)
 
@@ -105,7 +105,7 @@ class Budget:
     is_untouched: bool = True
 
     def take(self, change: dict[str, Any]) -> bool:
-        """Take room for a change; false when the page is full."""
+        """Reserve space for a change; false when the page is full."""
         size = len(json.dumps(change, ensure_ascii=False).encode())
         fits = self.changes > 0 and (size <= self.bytes or self.is_untouched)
         if fits:
@@ -120,7 +120,7 @@ class _Type:
     changes: TypeChanges
     type_id: str
     items: tuple[tuple[str, Op, int], ...]
-    """Id, operation, and the place among the rows of that operation."""
+    """Id, operation, and the position among the rows of that operation."""
 
     @property
     def is_edge(self) -> bool:
@@ -130,7 +130,7 @@ class _Type:
 def _typed(
     before: Snapshot, after: Snapshot, selection: Selection, *, refuse_new_types: bool
 ) -> tuple[_Type, ...]:
-    """Find the changes between two snapshots, and put them into their order."""
+    """Find the changes between two snapshots and sort them."""
     found = [
         _Type(changes, type_identity(after, changes.pair.entity_type), _items(changes, selection))
         for changes in snapshot_changes(before, after, selection, refuse_new_types=refuse_new_types)
@@ -140,10 +140,10 @@ def _typed(
 
 def _items(changes: TypeChanges, selection: Selection) -> tuple[tuple[str, Op, int], ...]:
     items = [
-        (entity_id, op, place)
+        (entity_id, op, row)
         for op in Op
         if selection.takes_op(op)
-        for place, entity_id in enumerate(changes.of(op).ids.to_pylist())
+        for row, entity_id in enumerate(changes.of(op).ids.to_pylist())
     ]
     return tuple(sorted(items, key=lambda item: (item[0].encode(), item[1].rank)))
 
@@ -154,12 +154,12 @@ def changes_between(
     """Yield what differs between two snapshots, with the rows of both sides."""
     for one in _typed(before, after, selection, refuse_new_types=False):
         for start in range(0, len(one.items), _IMAGES_AT_ONCE):
-            told = _told(one, one.items[start : start + _IMAGES_AT_ONCE])
-            yield from (change for _, change in told)
+            changes = _with_images(one, one.items[start : start + _IMAGES_AT_ONCE])
+            yield from (change for _, change in changes)
 
 
 class CommitDiff:
-    """Everything that one commit changed, found once, told from any position."""
+    """Everything that one commit changed, found once, returned from any position."""
 
     def __init__(self, history: History, commit: GraphCommit, selection: Selection) -> None:
         self.commit = commit
@@ -179,12 +179,12 @@ class CommitDiff:
             raise ChangeGapError(self.commit.graph_commit_id) from error
 
     def position(self, shape: object) -> Position:
-        """Read a position out of a token."""
+        """Read the position in a token."""
         ids = {one.type_id: [(item[0], item[1]) for item in one.items] for one in self._types}
         return find_position(shape, ids)
 
-    def told(self, after: Position | None = None) -> Iterator[tuple[Position, dict[str, Any]]]:
-        """Yield the changes after a position, each with its own."""
+    def changes(self, after: Position | None = None) -> Iterator[tuple[Position, dict[str, Any]]]:
+        """Yield the changes after a position, each with its position."""
         types = list(self._types)
         if after is not None:
             first = next(n for n, one in enumerate(types) if one.type_id == after.type_id)
@@ -193,20 +193,20 @@ class CommitDiff:
             items = one.items
             if after is not None and number == 0:
                 done = (after.entity_id, after.op)
-                place = next(n for n, item in enumerate(items) if (item[0], item[1]) == done)
-                items = items[place + 1 :]
+                row = next(n for n, item in enumerate(items) if (item[0], item[1]) == done)
+                items = items[row + 1 :]
             for start in range(0, len(items), _IMAGES_AT_ONCE):
-                yield from _told(one, items[start : start + _IMAGES_AT_ONCE])
+                yield from _with_images(one, items[start : start + _IMAGES_AT_ONCE])
 
 
-def _told(
+def _with_images(
     one: _Type, items: tuple[tuple[str, Op, int], ...]
 ) -> Iterator[tuple[Position, dict[str, Any]]]:
     changes = one.changes
     before = _images(one, items, is_before=True)
     after = _images(one, items, is_before=False)
     kind, name = TableKey(changes.pair.table_key).parts
-    for entity_id, op, place in items:
+    for entity_id, op, row in items:
         change: dict[str, Any] = {
             "kind": kind,
             "type": {"id": one.type_id, "name": name},
@@ -214,9 +214,9 @@ def _told(
             "op": str(op),
         }
         if op is not Op.INSERT:
-            change["before"] = before[op, place]
+            change["before"] = before[op, row]
         if op is not Op.DELETE:
-            change["after"] = after[op, place]
+            change["after"] = after[op, row]
         yield Position(one.type_id, entity_id, op), change
 
 
@@ -230,17 +230,17 @@ def _images(
         return {}
     images: dict[tuple[Op, int], dict[str, Any]] = {}
     for op in (Op.UPDATE, Op.DELETE) if is_before else (Op.INSERT, Op.UPDATE):
-        places = [place for _, item_op, place in items if item_op is op]
-        if not places:
+        rows_of_op = [row for _, item_op, row in items if item_op is op]
+        if not rows_of_op:
             continue
         refs = changes.rows.updated_before if is_before and op is Op.UPDATE else changes.of(op)
-        found = row_images(handle, refs.row_ids[places], entity_type)
-        images |= {(op, place): image for place, image in zip(places, found, strict=True)}
+        found = row_images(handle, refs.row_ids[rows_of_op], entity_type)
+        images |= {(op, row): image for row, image in zip(rows_of_op, found, strict=True)}
     return images
 
 
 def type_identity(snapshot: Snapshot, entity_type: EntityType) -> str:
-    """Return the opaque name of a type: it survives a rename, and not a new life of the type."""
+    """Return the opaque name of a type: it survives a rename, but not a drop and re-creation."""
     domain = read_ir(snapshot.schema.ir).schema_identity_domain
     numbers = (entity_type.type_id or 0, entity_type.table_incarnation_id or 0)
     content = b"\x1f".join([domain.encode(), *(struct.pack("<Q", number) for number in numbers)])
@@ -248,7 +248,7 @@ def type_identity(snapshot: Snapshot, entity_type: EntityType) -> str:
 
 
 def cause_of(commit: GraphCommit) -> dict[str, object]:
-    """Say which commit changes come from."""
+    """Return the JSON form of the commit that changes come from."""
     cause: dict[str, object] = {
         "graph_commit_id": commit.graph_commit_id,
         "parent_commit_id": commit.parent_commit_id,
@@ -269,7 +269,7 @@ class CommitPage:
     next_page_token: str | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Return the page as programs see it."""
+        """Return the JSON form."""
         shape: dict[str, object] = {"cause": self.cause, "changes": self.changes}
         if self.next_page_token is not None:
             shape["next_page_token"] = self.next_page_token
@@ -300,10 +300,10 @@ def commit_page(
         after = diff.position(fields.get("position"))
     changes: list[dict[str, Any]] = []
     budget, last = Budget(limit), after
-    for position, change in diff.told(after):
+    for position, change in diff.changes(after):
         if not budget.take(change):
             if last is None:
-                raise ValueError("the first change of a page is always told")
+                raise ValueError("the first change of a page is always included")
             token = encode("commit-page", bound | {"position": last.to_json()})
             return CommitPage(cause_of(commit), changes, token)
         changes.append(change)

@@ -1,6 +1,6 @@
 """Which rows of two versions differ, by the rule of `omnigraph.schema.values.equality`.
 
-Both sides have their rows at the same places; what comes back marks the rows that differ.
+Both sides have their rows at the same positions; the returned mask marks the rows that differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def differing_rows(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> M
 
 
 def differing_values(left: pa.Array, right: pa.Array) -> Mask:
-    """Mark the places at which two columns differ."""
+    """Mark the positions at which two columns differ."""
     return ~equal_rows(left, right)
 
 

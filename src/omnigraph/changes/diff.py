@@ -1,8 +1,8 @@
 """The net difference of two snapshots, type by type.
 
-Types are paired by identity: a rename is no change, a type that was dropped and made again is all
-deletes and then all inserts. Rows that were written again with equal values are not reported, on
-whichever branches the two sides are.
+Types are paired by identity: a rename is no change; a type that was dropped and created again is
+all deletes and then all inserts. Rows that were rewritten with equal values are not reported. The
+two sides may be on different branches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from omnigraph.changes.table_changes import (
 )
 from omnigraph.errors import ConflictError
 from omnigraph.manifest import Entry, Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType
@@ -45,7 +44,7 @@ class SchemaBoundaryError(ConflictError):
 
     @property
     def details(self) -> dict[str, object]:
-        """Why the difference was refused."""
+        """Why the difference was rejected."""
         refusal: dict[str, object] = {
             "reason": "schema_boundary",
             "graph_commit_id": self.graph_commit_id,
@@ -123,7 +122,7 @@ def type_pairs(before: Snapshot, after: Snapshot) -> list[TypePair]:
 def changed_pairs(
     before: Snapshot, after: Snapshot, *, refuse_new_types: bool = False
 ) -> Iterator[TypePair]:
-    """Yield the types whose published versions differ, or refuse those that cannot be compared."""
+    """Yield the types whose published versions differ; reject those that cannot be compared."""
     for pair in type_pairs(before, after):
         if not pair.is_same:
             _require_same_columns(pair, after.commit_id, refuse_new_types=refuse_new_types)
@@ -135,9 +134,9 @@ def snapshot_changes(
 ) -> Iterator[TypeChanges]:
     """Yield what differs, one type at a time; types without a difference are left out.
 
-    A type that is not selected is still refused when a schema change lies in between, because
-    whether a difference can be told must not depend on the filter. `refuse_new_types` refuses types
-    as well that came or went with rows.
+    A type that is not selected is still rejected when a schema change lies in between, because
+    whether a difference exists must not depend on the filter. `refuse_new_types` also rejects
+    types that were created or dropped with rows.
     """
     for pair in changed_pairs(before, after, refuse_new_types=refuse_new_types):
         if not selection.takes_type(pair.table_key):
@@ -148,7 +147,7 @@ def snapshot_changes(
 
 
 def differing_bytes(before: Snapshot, after: Snapshot, selection: Selection) -> int:
-    """Say how large the fragments are that a comparison would read, from manifests alone."""
+    """Return the size of the fragments that a comparison would read, from manifests alone."""
     return sum(
         differing_fragments(*handles_of(pair, before, after)).data_bytes
         for pair in changed_pairs(before, after)
@@ -157,7 +156,7 @@ def differing_bytes(before: Snapshot, after: Snapshot, selection: Selection) -> 
 
 
 def _entity_types(snapshot: Snapshot) -> dict[str, tuple[Entry, EntityType]]:
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
     by_key = {entity_type.table_key: entity_type for entity_type in entity_types}
     return {
@@ -168,7 +167,7 @@ def _entity_types(snapshot: Snapshot) -> dict[str, tuple[Entry, EntityType]]:
 
 
 def _require_same_columns(pair: TypePair, commit_id: str, *, refuse_new_types: bool) -> None:
-    """Refuse sides whose user columns differ, and, if asked, types that came or went with rows."""
+    """Reject sides with other user columns; on request, also types created or dropped with rows."""
     if pair.owner_before is None or pair.owner_after is None:
         entry = pair.after or pair.before
         if refuse_new_types and entry is not None and entry.row_count:
@@ -214,7 +213,7 @@ class Difference:
     changes: tuple[dict[str, object], ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return the difference as programs see it."""
+        """Return the JSON form."""
         counts = {op: sum(change["op"] == op for change in self.changes) for op in Op}
         return {
             "from_graph_manifest_version": self.from_manifest_version,
@@ -270,7 +269,7 @@ def _described(changes: TypeChanges, op: Op) -> list[dict[str, object]]:
 
 
 def _versions(changes: TypeChanges, op: Op, refs: RowRefs) -> list[int]:
-    """Return the version that last wrote each row; for deletes, the one that both are told at."""
+    """Return the version that last wrote each row; for deletes, the version of the later side."""
     entry = changes.pair.after or changes.pair.before
     if op is Op.DELETE or changes.after is None:
         return [0 if entry is None else entry.table_version] * len(refs)
@@ -280,8 +279,8 @@ def _versions(changes: TypeChanges, op: Op, refs: RowRefs) -> list[int]:
     )
     found = changes.after.scan(request).read_all()
     wanted = pa.array(refs.addresses, pa.uint64())
-    places = pc.index_in(wanted, value_set=found[ROW_ADDRESS].combine_chunks())
-    return [int(version) for version in found[ROW_UPDATED].take(places).to_pylist()]
+    positions = pc.index_in(wanted, value_set=found[ROW_ADDRESS].combine_chunks())
+    return [int(version) for version in found[ROW_UPDATED].take(positions).to_pylist()]
 
 
 def _ends(handle: DatasetHandle, refs: RowRefs) -> list[dict[str, str] | None]:

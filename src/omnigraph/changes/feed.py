@@ -3,13 +3,13 @@
 1. A poll captures the head of the branch as its cut; later commits wait for the next poll. A page
    that continues a poll keeps its cut.
 2. Blocks follow the chain of first parents, oldest first. What a merge brought in is one block.
-   Commits without a change are told as empty blocks, so that they move the cursor on.
+   Commits without a change are empty blocks, so that they advance the cursor.
 3. A page that ends inside a block carries only a page token. A cursor stands after complete commits
    only, and is never given inside a block.
-4. A commit that cannot be told is an error when it is the first of a poll; otherwise the page ends
-   before it.
-5. A cursor binds graph, history, branch, incarnation and filter. Nothing is kept for the reader:
-   delivery is at least once, to be applied by commit id.
+4. A commit whose changes are lost is an error when it is the first of a poll; otherwise the page
+   ends before it.
+5. A cursor binds graph, history, branch, incarnation and filter. The server holds no state of a
+   reader: delivery is at least once, to be applied by commit id.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _AFTER: Final = "after:"
 
 
 class FeedStartError(InvalidInputError):
-    """A poll was told to start somewhere that is no place."""
+    """The start of a poll is invalid."""
 
     code = "OG-FEED-START"
     hint = "start at `now`, `beginning` or `after:<commit id>`"
@@ -61,7 +61,7 @@ class FeedStartError(InvalidInputError):
 
 @dataclass(frozen=True)
 class FeedRequest:
-    """Where to go on, and how much to tell; at most one of the three places is given."""
+    """Where to continue and how much to return; at most one of the three starts is given."""
 
     selection: Selection = field(default_factory=Selection)
     cursor: str | None = None
@@ -79,13 +79,13 @@ class Block:
     changes: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
-        """Return the block as programs see it."""
+        """Return the JSON form."""
         return {"cause": self.cause, "changes": self.changes}
 
 
 @dataclass(frozen=True)
 class FeedPage:
-    """One page: either it goes on, or it ends with a cursor."""
+    """One page: it has either a page token or a cursor."""
 
     blocks: tuple[Block, ...]
     cursor: str | None = None
@@ -93,7 +93,7 @@ class FeedPage:
     next_page_token: str | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Return the page as programs see it."""
+        """Return the JSON form."""
         shape: dict[str, object] = {"blocks": [block.to_json() for block in self.blocks]}
         if self.next_page_token is not None:
             return shape | {"next_page_token": self.next_page_token}
@@ -101,8 +101,8 @@ class FeedPage:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """After which commit to go on, up to which one, and where inside the first."""
+class _Span:
+    """After which commit to continue, up to which one, and where inside the first."""
 
     done: str
     cut: str
@@ -141,24 +141,24 @@ class Feed:
 
     @property
     def commits(self) -> tuple[GraphCommit, ...]:
-        """The chain of first parents, oldest first: what the feed tells, after the first of it."""
+        """The chain of first parents, oldest first; the feed is all of it but the first."""
         return tuple(reversed(self._chain))
 
     def poll(self, request: FeedRequest) -> FeedPage:
-        """Tell what has happened since a place."""
+        """Return what has happened since a start."""
         check_page("commit_changes_page_changes", limit=PAGE_CHANGES_MAX, actual=request.limit)
         check_page("change_feed_page_commits", limit=COMMITS_MAX, actual=request.commits_max)
-        place = self._place(request)
+        span = self._span(request)
         oldest_first = self._chain[::-1]
-        first = self._numbers[place.done] + 1
-        last = self._numbers[place.cut] + 1
+        first = self._numbers[span.done] + 1
+        last = self._numbers[span.cut] + 1
         blocks: list[Block] = []
         budget = Budget(request.limit)
-        done, inside = place.done, place.inside
+        done, inside = span.done, span.inside
         for commit in oldest_first[first:last][: request.commits_max]:
             diff = CommitDiff(self._history, commit, self._selection)
             try:
-                block, position = self._told(diff, inside, budget)
+                block, position = self._block(diff, inside, budget)
             except (ChangeGapError, SchemaBoundaryError, ParentlessCommitError) as error:
                 if blocks:
                     return FeedPage(tuple(blocks), self.cursor_at(done), caught_up=False)
@@ -167,33 +167,31 @@ class Feed:
                 return FeedPage(tuple(blocks), self.cursor_at(done), caught_up=False)
             blocks.append(block)
             if position is not None:
-                return FeedPage(
-                    tuple(blocks), next_page_token=self._page(done, place.cut, position)
-                )
+                return FeedPage(tuple(blocks), next_page_token=self._page(done, span.cut, position))
             done, inside = commit.graph_commit_id, None
-        is_head = done == place.cut == self._head
+        is_head = done == span.cut == self._head
         return FeedPage(tuple(blocks), self.cursor_at(done), caught_up=is_head)
 
-    # -- places -----------------------------------------------------------------------------------
+    # -- starts -----------------------------------------------------------------------------------
 
-    def _place(self, request: FeedRequest) -> _Place:
+    def _span(self, request: FeedRequest) -> _Span:
         given = [request.cursor, request.start, request.page_token]
         if sum(each is not None for each in given) > 1:
             raise FeedStartError("cursor, start and page_token together")
         if request.page_token is not None:
             fields = self._checked(request.page_token, "feed-page")
-            place = _Place(
+            span = _Span(
                 self._known(read_text(fields, "commit")),
                 self._known(read_text(fields, "cut")),
                 fields.get("position"),
             )
-            if self._numbers[place.done] >= self._numbers[place.cut]:
+            if self._numbers[span.done] >= self._numbers[span.cut]:
                 raise CursorRejectedError("it goes on after its own end")
-            return place
+            return span
         if request.cursor is not None:
             fields = self._checked(request.cursor, "feed-cursor")
-            return _Place(self._known(read_text(fields, "commit")), self._head)
-        return _Place(self._start(request.start or "now"), self._head)
+            return _Span(self._known(read_text(fields, "commit")), self._head)
+        return _Span(self._start(request.start or "now"), self._head)
 
     def _start(self, text: str) -> str:
         if text == "now":
@@ -215,23 +213,23 @@ class Feed:
         return fields
 
     def _page(self, done: str, cut: str, position: Position) -> str:
-        place = {"commit": done, "cut": cut, "position": position.to_json()}
-        return encode("feed-page", self._bound | place)
+        fields = {"commit": done, "cut": cut, "position": position.to_json()}
+        return encode("feed-page", self._bound | fields)
 
     # -- blocks -----------------------------------------------------------------------------------
 
-    def _told(
+    def _block(
         self, diff: CommitDiff, inside: object, budget: Budget
     ) -> tuple[Block | None, Position | None]:
-        """Tell a commit as far as the page goes.
+        """Return the changes of a commit as far as the page has space.
 
-        A position comes back when the page ends inside the block, and no block when it ends before
-        the block's first change.
+        Also returns a position when the page ends inside the block; returns no block when it ends
+        before the block's first change.
         """
         after = None if inside is None else diff.position(inside)
         block = Block(cause_of(diff.commit))
         last = after
-        for position, change in diff.told(after):
+        for position, change in diff.changes(after):
             if not budget.take(change):
                 return (None, None) if last is None else (block, last)
             block.changes.append(change)

@@ -16,7 +16,7 @@ KINDS: Final[tuple[EntityKind, ...]] = ("node", "edge")
 
 
 class Op(StrEnum):
-    """What happened to a row, in the order in which changes of one id are told."""
+    """What happened to a row, in the order in which changes of one id are returned."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -24,7 +24,7 @@ class Op(StrEnum):
 
     @property
     def rank(self) -> int:
-        """The place of the operation in an order."""
+        """The position of the operation in that order."""
         return tuple(Op).index(self)
 
 
@@ -43,7 +43,7 @@ class Selection:
         types: Iterable[str] | None = None,
         ops: Iterable[str] | None = None,
     ) -> Selection:
-        """Return the filter in its one form: all kinds, or all operations, is no filter.
+        """Return the filter in normal form: all kinds, or all operations, is no filter.
 
         >>> Selection.of(kinds=["edge", "node"]) == Selection()
         True
@@ -70,7 +70,7 @@ class Selection:
 
     @property
     def digest(self) -> str:
-        """A name of the filter that is the same for every spelling of it."""
+        """A name of the filter that is the same for equal filters."""
         parts = [
             None if part is None else sorted(part) for part in (self.kinds, self.types, self.ops)
         ]

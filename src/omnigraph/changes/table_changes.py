@@ -1,9 +1,9 @@
-"""What differs between two versions of one table, at a cost that follows the difference.
+"""What differs between two versions of one table, at a cost in proportion to the difference.
 
 1. A fragment whose data and deletion files are the same on both sides holds no difference and is
-   not looked at.
+   not read.
 2. Of a fragment whose data files are the same and whose deletions differ, only the rows that are
-   alive on one side alone can differ: their places are found without reading a column.
+   alive on one side alone can differ: their positions are found without reading a column.
 3. All live rows of every other fragment are candidates. Only their ids are read; a candidate is an
    insert or a delete when the other side has none of the same id, and nothing else of it is read.
 4. An id that is a candidate on both sides is an update when the rows differ by the comparator of
@@ -52,10 +52,10 @@ class RowRefs:
         """Keep some of them."""
         return RowRefs(self.ids.filter(pa.array(mask)), self.row_ids[mask], self.addresses[mask])
 
-    def at(self, places: npt.NDArray[np.int64]) -> RowRefs:
+    def at(self, positions: npt.NDArray[np.int64]) -> RowRefs:
         """Pick some of them, in the order given."""
         return RowRefs(
-            self.ids.take(pa.array(places)), self.row_ids[places], self.addresses[places]
+            self.ids.take(pa.array(positions)), self.row_ids[positions], self.addresses[positions]
         )
 
     @classmethod
@@ -70,7 +70,7 @@ class RowChanges:
     """Rows that are in one version only, or differ; every id is in one of the three.
 
     `inserted` and `updated_after` are rows of the later version, `deleted` and `updated_before` of
-    the earlier one; the two sides of an update are at the same places.
+    the earlier one; the two sides of an update are at the same positions.
     """
 
     inserted: RowRefs
@@ -159,13 +159,13 @@ class DifferingFragments:
 
     @property
     def rows(self) -> int:
-        """How many rows they hold: a bound of what comparing them looks at."""
+        """How many rows they hold: an upper bound of what a comparison reads."""
         moved = [one for pair in self.moved for one in pair]
         return sum(one.rows for one in (*self.only_before, *self.only_after, *moved))
 
     @property
     def data_bytes(self) -> int:
-        """How much comparing them reads, about: of `moved` only rows that one side has deleted."""
+        """Bytes that a comparison reads, about: of `moved` only rows that one side has deleted."""
         whole = sum(one.data_bytes for one in (*self.only_before, *self.only_after))
         parts = (
             new.data_bytes * abs(new.deleted_rows - old.deleted_rows) // max(1, new.physical_rows)
@@ -198,7 +198,7 @@ def differing_refs(
     columns: Sequence[str],
     blobs: Sequence[str],
 ) -> Mask:
-    """Mark the pairs of rows that differ; both sides are at the same places."""
+    """Mark the pairs of rows that differ; both sides are at the same positions."""
     comparison = _Comparison(before, after, columns, blobs)
     differ = np.zeros(len(old), np.bool_)
     for start in range(0, len(old), COMPARED_AT_ONCE):
@@ -233,7 +233,7 @@ def one_sided(
     """Read the ids of fragments with the same data whose rows are alive on one side alone."""
     left = _live(before, [old.fragment_id for old, _ in pairs])
     right = _live(after, [new.fragment_id for _, new in pairs])
-    # The two sides may number fragments differently: compare places as the left numbers them.
+    # The two sides may number fragments differently: use the numbers of the left side.
     renumbered = {new.fragment_id: old.fragment_id for old, new in pairs}
     as_left = _renumbered(right, renumbered)
     lost = np.setdiff1d(left, as_left, assume_unique=True)

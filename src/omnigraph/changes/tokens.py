@@ -1,7 +1,7 @@
 """Cursors and page tokens: opaque to readers, checked in every field.
 
 A token is base64url without padding of JSON followed by its SHA-256. The checksum is for integrity,
-not for authority: whoever reads a token checks every field against the graph that it is used on.
+not for authority: every field of a token is checked against the graph that it is used on.
 Graph, branch and incarnation travel as digests, so that the length is bounded.
 """
 
@@ -29,7 +29,7 @@ TokenKind: TypeAlias = Literal["commit-page", "feed-cursor", "feed-page"]
 
 
 class CursorRejectedError(InvalidInputError):
-    """A cursor or page token does not belong here."""
+    """A cursor or page token is not valid here."""
 
     code = "OG-CURSOR"
     hint = "start again: `omnigraph changes baseline`, or poll with `--start`"
@@ -41,7 +41,7 @@ class CursorRejectedError(InvalidInputError):
 
 @dataclass(frozen=True)
 class Position:
-    """The last change of a commit that was told: type, id and operation."""
+    """The last change of a commit that was returned: type, id and operation."""
 
     type_id: str
     entity_id: str

@@ -27,7 +27,7 @@ from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName, check_actor, choice, one_of
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
-from omnigraph.schema import Catalog, compile_schema, compile_stored, read_ir
+from omnigraph.schema import Catalog, compile_schema
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import TopologyStore
@@ -226,8 +226,7 @@ class GraphCore:
 
     def catalog(self) -> Catalog:
         """Return what the accepted schema of the bound branch declares."""
-        schema = self.snapshot().schema
-        return compile_stored(schema.source, read_ir(schema.ir)).catalog
+        return self.snapshot().catalog
 
     def _bound(self) -> Incarnation:
         with self._guard:

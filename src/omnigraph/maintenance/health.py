@@ -13,7 +13,6 @@ from typing import Final
 from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.maintenance.indices import plan_indexes
 from omnigraph.manifest import Repository, Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.recovery import Recovery, Verdict, find_broken_manifests
 from omnigraph.schema import EntityType
 
@@ -138,7 +137,7 @@ def _leftovers(repository: Repository) -> Iterator[Finding]:
 
 
 def _tables(snapshot: Snapshot, root: str) -> Iterator[Finding]:
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
     optimize = f"omnigraph optimize {root}"
     for entity_type in entity_types:

@@ -36,6 +36,7 @@ from omnigraph.maintenance.table_maintenance import (
 )
 from omnigraph.maintenance.workers import LocalWorkers, MaintenanceWorkers
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository
+from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.errors import (
     ExpectedVersionMismatchError,
@@ -54,7 +55,6 @@ from omnigraph.manifest.layout import (
 from omnigraph.manifest.repository import reconcile_commits
 from omnigraph.manifest.state import ManifestState
 from omnigraph.recovery import Recovery, WriterKind
-from omnigraph.schema import compile_stored, read_ir
 from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
 from omnigraph.store.records import CompactionOptions
@@ -365,7 +365,7 @@ class Maintenance:
         earlier: Mapping[str, TableMaintenance],
         sizes: Mapping[str, CompactionOptions | None] | None,
     ) -> _Prepared:
-        catalog = compile_stored(state.schema.source, read_ir(state.schema.ir)).catalog
+        catalog = catalog_of(state.schema)
         entries = [entry for entry in state.entries.values() if run.wants(entry)]
         heads = {entry.table_key: self._head(incarnation, entry) for entry in entries}
         drifted = (

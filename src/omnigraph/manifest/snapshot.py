@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
+from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.rows import AcceptedSchema, Entry
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName
+from omnigraph.schema import Catalog
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import DatasetNotFoundError
 
@@ -46,6 +49,11 @@ class Snapshot:
     def schema(self) -> AcceptedSchema:
         """The schema that describes exactly this data."""
         return self.state.schema
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """What the schema declares; snapshots with equal schemas share one catalog."""
+        return catalog_of(self.schema)
 
     @property
     def entries(self) -> Mapping[str, Entry]:

@@ -27,7 +27,6 @@ from omnigraph.changes.diff import SchemaBoundaryError
 from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import (
     BranchGoneError,
     ExpectedVersionMismatchError,
@@ -296,7 +295,7 @@ class Merger:
             raise ReadSetConflictError("branch_merge_source_schema")
         base = target if is_forward else history.snapshot_of_commit(base_commit.graph_commit_id)
         return _Job(
-            _Sides(base, source, target, catalog_of(target.schema)),
+            _Sides(base, source, target, target.catalog),
             MergeKind.FAST_FORWARD if is_forward else MergeKind.MERGED,
             "merge",
             request,
@@ -313,7 +312,7 @@ class Merger:
         source = history.snapshot_of_commit(commit.parent_commit_id)
         if len({each.schema.schema_hash for each in (base, source, target)}) > 1:
             raise SchemaBoundaryError(request.commit_id, None)
-        sides = _Sides(base, source, target, catalog_of(target.schema))
+        sides = _Sides(base, source, target, target.catalog)
         return _Job(sides, MergeKind.MERGED, "revert", request, None, request.commit_id)
 
     def _until_settled(

@@ -13,13 +13,12 @@ import pyarrow as pa
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import EntityId, NearestRanking, PropertyValue, Ranking, TextMatch
 from omnigraph.read.access.adjacency import AdjacencySource
-from omnigraph.read.access.residents import ResidentColumns
-from omnigraph.read.access.tables import TableReader
-from omnigraph.read.access.text import TextMatcher
-from omnigraph.read.columns import column_name, stored_column
+from omnigraph.read.access.table_reader import TableReader
+from omnigraph.read.access.text_matcher import TextMatcher
+from omnigraph.read.column_names import column_name, stored_column
 from omnigraph.read.limits import Guard
 from omnigraph.read.profile import Profile
-from omnigraph.read.rows import RowIds, RowTable
+from omnigraph.read.row_table import RowIds, RowTable
 from omnigraph.search.coverage import IndexFacts
 
 Embed: TypeAlias = Callable[[NearestRanking, str], tuple[float, ...]]
@@ -28,11 +27,11 @@ Embed: TypeAlias = Callable[[NearestRanking, str], tuple[float, ...]]
 
 @dataclass(frozen=True, eq=False)
 class ScoreMap:
-    """What a ranking says about nodes, by ascending row id."""
+    """The scores of ranked nodes, by ascending row id."""
 
     row_ids: RowIds
     scores: npt.NDArray[np.float64]
-    places: RowIds
+    ranks: RowIds
     """The position of each node in the ranking, best first: it breaks ties."""
 
     def of(self, row_ids: RowIds) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
@@ -43,12 +42,12 @@ class ScoreMap:
     def best_first(self) -> RowIds:
         """Return the nodes in the order of the ranking."""
         ordered = np.empty(len(self.row_ids), np.int64)
-        ordered[self.places] = self.row_ids
+        ordered[self.ranks] = self.row_ids
         return ordered
 
-    def places_of(self, row_ids: RowIds) -> RowIds:
+    def ranks_of(self, row_ids: RowIds) -> RowIds:
         """Return the position of each node in the ranking; all of them must have one."""
-        return self.places[self._find(row_ids)[0]]
+        return self.ranks[self._find(row_ids)[0]]
 
     def _find(self, row_ids: RowIds) -> tuple[RowIds, npt.NDArray[np.bool_]]:
         if not len(self.row_ids):
@@ -60,7 +59,7 @@ class ScoreMap:
 
 @dataclass(eq=False)
 class Context:
-    """One running query: its snapshot, its request, its limits and what it has found out."""
+    """One running query: its snapshot, its request, its limits and the scores found so far."""
 
     tables: TableReader
     bindings: Bindings
@@ -68,7 +67,6 @@ class Context:
     adjacency: AdjacencySource
     texts: TextMatcher
     profile: Profile
-    residents: ResidentColumns
     indexes: IndexFacts
     folds: bool = True
     embed: Embed | None = None
@@ -89,7 +87,7 @@ class Context:
         return pa.table(found)
 
     def text_rows(self, rows: RowTable) -> Callable[[TextMatch, pa.Table], pa.Array]:
-        """Return what answers full-text predicates over these rows."""
+        """Return a function that evaluates full-text predicates over these rows."""
 
         def answer(predicate: TextMatch, table: pa.Table) -> pa.Array:
             entities = rows.entities[predicate.field.variable]

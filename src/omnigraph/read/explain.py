@@ -1,4 +1,4 @@
-"""How a query is going to be answered, and how it was: records, and lines of text.
+"""How a query would run and how it ran: records, and lines of text.
 
 An explained operator has `estimated_rows`; a scan also `pushed_filters` and `residual_filters` as
 text and the `indexes` that the store may probe; an expansion its `access_path`. A profiled one has
@@ -23,10 +23,10 @@ from omnigraph.query.plan.plan import (
     TextMatch,
 )
 from omnigraph.query.plan.print_plan import operator_line, predicate_text
-from omnigraph.read.columns import stored_column
+from omnigraph.read.access.push_down import conjuncts, push_down
+from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
 from omnigraph.read.operators.filter import stored_values
-from omnigraph.read.operators.predicates import conjuncts, push_down
 from omnigraph.read.planner import Statistics, estimated_fanout, estimated_nodes
 from omnigraph.read.profile import OperatorTrace
 

@@ -1,8 +1,8 @@
 """What one query may cost, and how it is stopped.
 
 1. Exceeding a limit is a typed error, never a partial answer.
-2. Memory is claimed before it is used: an operator says how many rows it is about to make.
-3. Time and cancellation are looked at before each operator, for each batch that a scan yields, at
+2. Memory is claimed before it is used: an operator states how many rows it is about to make.
+3. Time and cancellation are checked before each operator, for each batch that a scan yields, at
    each level of an expansion and every million steps of a search, so it ends soon after its time.
 """
 
@@ -19,7 +19,7 @@ from omnigraph.clock import Clock
 from omnigraph.errors import InvalidInputError, OmnigraphError
 
 MEMORY_MAX_DEFAULT: Final = 4 * 1024**3
-"""Bytes of row tables that one query may hold, as far as they can be foreseen."""
+"""Bytes of row tables that one query may hold, as far as this is known in advance."""
 
 BYTES_PER_CELL: Final = 8
 _CELLS_PER_STEP: Final = 2
@@ -73,7 +73,7 @@ class MemoryLimitError(QueryLimitError):
 
 
 class QueryCancelledError(OmnigraphError):
-    """Whoever asked no longer wants the answer."""
+    """The caller cancelled the query."""
 
     code = "OG-QUERY-CANCELLED"
     hint = "run it again"
@@ -106,7 +106,7 @@ class Guard:
         self._ends_s = None if limits.timeout_s is None else clock.monotonic_s() + limits.timeout_s
 
     def check(self) -> None:
-        """Raise when the time is over or nobody waits for the answer any more."""
+        """Raise when the time is over or the query was cancelled."""
         if self._cancelled is not None and self._cancelled.is_set():
             raise QueryCancelledError
         if self._ends_s is not None and self._clock.monotonic_s() > self._ends_s:
@@ -138,12 +138,12 @@ class Guard:
             raise RowLimitError(rows=rows, rows_max=rows_max)
 
     def watched(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """Read batches to the end, looking at time and memory between them."""
+        """Read batches to the end, checking time and memory between them."""
         kept: list[pa.RecordBatch] = []
         held = rows = 0
         for batch in batches:
             kept.append(batch)
-            # Whole buffers, of which a batch may be a part: quick to say, and seldom too much.
+            # Counts whole buffers, which several batches may share: fast, and rarely too much.
             held += batch.get_total_buffer_size()
             rows += batch.num_rows
             self.check()

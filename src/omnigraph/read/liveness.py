@@ -1,6 +1,6 @@
 """Which variables the rest of a plan still needs, and whether repeated rows matter to it.
 
-1. A variable that nothing after an operator mentions is forgotten there. Rows keep their number.
+1. A variable that nothing after an operator mentions is dropped there. No row is dropped.
 2. When the result only depends on *which* rows there are (a distinct result, or aggregates that
    see each value once), equal rows are merged as soon as they are equal.
 """
@@ -26,7 +26,7 @@ _SET_AGGREGATES = ("min", "max")
 
 
 def ignores_repeats(plan: ReadPlan) -> bool:
-    """Whether merging equal rows of the pipeline leaves the result as it is."""
+    """Whether merging equal rows of the pipeline leaves the result unchanged."""
     if plan.ranking is not None:
         return False
     if not plan.is_aggregate:

@@ -1,9 +1,9 @@
-"""Arranges the operators of a plan: the most selective start, everything else as it follows.
+"""Arranges the operators of a plan: start at the most selective node, then follow the hops.
 
-The rows do not change, only the way to them. A part is a scan and the expansions that grow from
+The resulting rows stay the same. A part is a scan and the expansions that grow from
 it; its hops form a tree, so it may start at any of its nodes: the expansions on the way from the
-new start to the old one lock round. A ranked variable stays where its part starts. Parts inside
-`not` and optional blocks are arranged like others; what grows from an outer variable stays.
+new start to the old one are reversed. A ranked variable stays where its part starts. Parts inside
+`not` and optional blocks are arranged like others; hops from an outer variable are not reordered.
 
 Estimates come from row counts of the manifest and from the form of the filters; nothing is read.
 """
@@ -23,6 +23,7 @@ from omnigraph.query.plan.plan import (
     Compare,
     Constant,
     CurrentTime,
+    CycleEnd,
     Direction,
     EntityId,
     Expand,
@@ -41,14 +42,14 @@ from omnigraph.query.plan.plan import (
 from omnigraph.query.plan.walk import predicate_variables
 
 EQUALITY_ROWS: Final = 10.0
-"""Rows that an equality is expected to leave, at most; a hundredth of large types."""
+"""The most rows that an equality is expected to leave; a hundredth of a type if that is fewer."""
 _EQUALITY_SHARE: Final = 0.01
 _RANGE_SHARE: Final = 0.3
 _TEXT_SHARE: Final = 0.05
 _NULL_SHARE: Final = 0.1
 _OTHER_SHARE: Final = 0.5
 _GAIN_MIN: Final = 2.0
-"""A part is turned round only when that promises at least this many times fewer rows."""
+"""A part starts elsewhere only when that promises at least this many times fewer rows."""
 
 _REVERSED: Final[dict[Direction, Direction]] = {"out": "in", "in": "out", "both": "both"}
 
@@ -195,7 +196,7 @@ def _leading_part(pipeline: list[Operator]) -> _Part | None:
     others: list[Operator] = []
     for operator in pipeline[1:]:
         if isinstance(operator, Expand) and operator.source in known:
-            if "@" in operator.target:
+            if isinstance(operator.target, CycleEnd):
                 others.append(operator)
                 known |= _introduced(operator)
             else:
@@ -216,7 +217,7 @@ def _introduced(expand: Expand) -> set[str]:
 def _best_root(
     part: _Part, statistics: Statistics, bindings: Bindings, ranked: str | None
 ) -> str | None:
-    """Return the variable to start a part with; None when it is well as it is."""
+    """Return the variable to start a part with; None to leave it as it is."""
     if not part.expands or part.scan.variable == ranked:
         return None
     sizes = {
@@ -244,19 +245,19 @@ def _rooted_at(part: _Part, root: str, before: set[str]) -> tuple[Operator, ...]
     known = {root, *before}
     waiting = list(part.expands)
     others = list(part.others)
-    _place(others, known, operators)
+    _add_ready(others, known, operators)
     while waiting:
         expand = next(e for e in waiting if e.source in known or e.target in known)
         waiting.remove(expand)
         step = expand if expand.source in known else turned(expand, scans[expand.source])
         operators.append(step)
         known |= _introduced(step)
-        _place(others, known, operators)
+        _add_ready(others, known, operators)
     return (*operators, *others)
 
 
 def turned(expand: Expand, source: NodeScan) -> Expand:
-    """Walk an expansion from its target to its source."""
+    """Return the expansion from its target to its source."""
     is_chain = expand.source_type == expand.target_type
     return replace(
         expand,
@@ -271,7 +272,7 @@ def turned(expand: Expand, source: NodeScan) -> Expand:
     )
 
 
-def _place(others: list[Operator], known: set[str], operators: list[Operator]) -> None:
+def _add_ready(others: list[Operator], known: set[str], operators: list[Operator]) -> None:
     """Add the filters and cycle closings whose variables are known, in their order."""
     for operator in tuple(others):
         if not _needs(operator) <= known:
@@ -285,7 +286,7 @@ def _place(others: list[Operator], known: set[str], operators: list[Operator]) -
 def _needs(operator: Operator) -> frozenset[str]:
     if isinstance(operator, Filter):
         return predicate_variables(operator.predicate)
-    if isinstance(operator, Expand):
+    if isinstance(operator, Expand) and isinstance(operator.target, CycleEnd):
         # Closing a cycle waits for both ends: `b@1` is compared with `b`.
-        return frozenset({operator.source, operator.target.rpartition("@")[0]})
+        return frozenset({operator.source, operator.target.variable})
     return frozenset()

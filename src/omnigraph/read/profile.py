@@ -37,7 +37,7 @@ class Profile:
 
     clock: Clock
     is_on: bool = False
-    """Whether anybody wants to see it; else nothing is measured."""
+    """Whether a profile was requested; else nothing is measured."""
     traces: list[OperatorTrace] = field(default_factory=list)
     _open: list[OperatorTrace] = field(default_factory=list)
 

@@ -19,7 +19,6 @@ from omnigraph.read.context import Embed
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.limits import Limits
 from omnigraph.read.result import QueryResult, Target
-from omnigraph.schema import Catalog, compile_stored, read_ir
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.topology.cache import Topologies
 
@@ -28,7 +27,7 @@ _MICROSECONDS_PER_MILLISECOND = 1000
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How one read is to be done."""
+    """Limits and extras of one read."""
 
     limits: Limits
     explain: bool = False
@@ -40,7 +39,7 @@ class ReadOptions:
 class Reader:
     """Answers reads of one graph. Safe to share between threads.
 
-    Plans are remembered by text and schema, topologies by the files that they were made from.
+    Plans are cached by text and schema, topologies by the files that they were made from.
     """
 
     def __init__(
@@ -53,17 +52,7 @@ class Reader:
         self._clock = clock
         self._embed = None if embeddings is None else _embed_with(embeddings)
         self._executor = Executor(topologies, clock)
-        self._catalogs: TextCache[Catalog] = TextCache()
         self._plans: TextCache[tuple[QueryDecl, ReadPlan]] = TextCache()
-
-    def catalog(self, snapshot: Snapshot) -> Catalog:
-        """Return what the schema of a snapshot declares; the same schema again is a look-up."""
-        schema = snapshot.schema
-        return self._catalogs.get_or_compute(
-            (schema.schema_hash, schema.source),
-            len(schema.source),
-            lambda: compile_stored(schema.source, read_ir(schema.ir)).catalog,
-        )
 
     def run(
         self,
@@ -110,7 +99,7 @@ class Reader:
         file = parse_queries(text)
         query = select_query(file, name)
         require_kind(query, expect_mutation=False)
-        plan = compile_query(query, self.catalog(snapshot), file.source)
+        plan = compile_query(query, snapshot.catalog, file.source)
         if not isinstance(plan, ReadPlan):
             raise QueryKindError(query.name, is_mutation=True)
         return query, plan

@@ -14,7 +14,7 @@ from omnigraph.errors import UnavailableError
 from omnigraph.query.plan.plan import OutputColumn
 from omnigraph.read.explain import trace_lines
 from omnigraph.read.profile import OperatorTrace
-from omnigraph.read.table_file import write_table
+from omnigraph.read.result_file import write_table
 from omnigraph.schema.values.to_json import to_json_values
 from omnigraph.values import Scalar
 
@@ -26,7 +26,7 @@ BATCH_ROWS_DEFAULT: Final = 65_536
 
 
 class LibraryMissingError(UnavailableError):
-    """A result was asked for in a form that needs a library that is not installed."""
+    """The requested form of a result needs a library that is not installed."""
 
     code = "OG-LIBRARY-MISSING"
 
@@ -38,7 +38,7 @@ class LibraryMissingError(UnavailableError):
 
 @dataclass(frozen=True)
 class Target:
-    """What was read, as it was asked for."""
+    """What was read, as the caller named it."""
 
     branch: str | None = None
     snapshot: str | None = None
@@ -52,7 +52,7 @@ class Target:
 class QueryResult:
     """Rows of one read.
 
-    Any library that speaks the Arrow C stream interface takes a result as it is. Headers may
+    Any library that supports the Arrow C stream interface can read a result directly. Headers may
     repeat: in Python dictionaries and JSON rows the later column wins.
     """
 

@@ -1,8 +1,8 @@
 """Which columns of a table have which index, and over which fragments: facts for planners.
 
-An index covers the fragments that it was built over; rows of others are found by scanning. Nothing
-here decides whether a query succeeds, only which way is likely to be faster. Indexes are found by
-column and kind, never by name.
+An index covers the fragments that it was built over; rows of others are found by scanning. These
+facts never decide whether a query succeeds, only which access path is likely to be faster. Indexes
+are found by column and kind, never by name.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from omnigraph.cache import BoundedCache
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.search.cache import BoundedCache
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import FragmentInfo, IndexInfo, IndexKind
 
@@ -21,7 +21,7 @@ VECTOR_KINDS: Final = frozenset({IndexKind.IVF_FLAT, IndexKind.IVF_PQ, IndexKind
 
 @dataclass(frozen=True)
 class Coverage:
-    """Whether an index can answer for every row of a column."""
+    """Whether an index covers every row of a column."""
 
     state: Literal["indexed", "degraded"]
     reason: str = ""
@@ -86,7 +86,7 @@ class TableIndexes:
         return self.on(column, *VECTOR_KINDS)
 
     def btree(self, column: str) -> Coverage:
-        """Say whether the BTREE index on a column answers for every row."""
+        """Return whether the BTREE index on a column covers every row."""
         if column not in self.columns:
             return Coverage("degraded", f"column '{column}' not in schema")
         index = self.on(column, IndexKind.BTREE)

@@ -1,7 +1,8 @@
 """The physical state of a dataset version: which files its rows are in.
 
-Two versions with the same state hold the same rows with the same row ids, whatever their numbers
-and branches are. Derived data is therefore keyed by state: branches that share files share it.
+Two versions with the same state hold the same rows with the same row ids, whatever their version
+numbers and branches are. Derived data is therefore keyed by state: branches that share files share
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class FragmentState:
 
 @dataclass(frozen=True)
 class TableState:
-    """The fragments of one dataset version, and where that version was seen."""
+    """The fragments of one dataset version, and the version that it was read from."""
 
     at: DatasetVersion
     fragments: tuple[FragmentState, ...]
@@ -53,7 +54,7 @@ class TableState:
 
     @property
     def lineage(self) -> tuple[str, str | None]:
-        """Dataset and branch; within one lineage a row id is given to one row only."""
+        """Dataset and branch; within one lineage a row id belongs to one row only."""
         return self.at.location, self.at.branch
 
     def sharing_data_with(self, base: TableState) -> tuple[int, ...]:

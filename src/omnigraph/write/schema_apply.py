@@ -21,6 +21,7 @@ from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Registration, Repository
 from omnigraph.manifest.branch_lock import BranchLock
+from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import SchemaApplyInProgressError
 from omnigraph.manifest.forks import write_base
 from omnigraph.manifest.genesis import accepted_schema
@@ -37,7 +38,6 @@ from omnigraph.schema import (
     MigrationPlan,
     PlannedSchema,
     SourceText,
-    compile_stored,
     plan_schema,
     read_ir,
 )
@@ -317,7 +317,7 @@ def _plan(
 
 
 def _tables(planned: PlannedSchema, state: ManifestState) -> _Tables:
-    accepted = compile_stored(state.schema.source, read_ir(state.schema.ir)).catalog
+    accepted = catalog_of(state.schema)
     before = {declared.type_id: declared for declared in _types(accepted)}
     after = {declared.type_id: declared for declared in _types(planned.desired.catalog)}
     return _Tables(

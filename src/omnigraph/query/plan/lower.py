@@ -22,6 +22,7 @@ from omnigraph.query.check.components import connected
 from omnigraph.query.plan.plan import (
     AllOf,
     AntiJoin,
+    CycleEnd,
     Direction,
     Expand,
     Filter,
@@ -64,9 +65,9 @@ class _Temporaries:
 
     count: int = 0
 
-    def name(self, wanted: str) -> str:
+    def name(self, variable: str) -> CycleEnd:
         self.count += 1
-        return f"{wanted}@{self.count}"
+        return CycleEnd.of(variable, self.count)
 
 
 @dataclass

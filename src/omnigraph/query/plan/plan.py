@@ -27,7 +27,7 @@ Facts that hold for every plan:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from omnigraph.query.language.tree import Aggregate, Comparator, TextFunction
 from omnigraph.values import PropType, Scalar
@@ -323,6 +323,26 @@ class NodeScan:
     type_name: str
     filters: tuple[Predicate, ...] = ()
     properties: tuple[str, ...] = ()
+
+
+class CycleEnd(str):
+    """The name of a variable that no query declares: the far end of a hop that closes a cycle.
+
+    >>> CycleEnd.of("b", 1), CycleEnd.of("b", 1).variable
+    ('b@1', 'b')
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, variable: str, number: int) -> Self:
+        """Name the temporary that is compared with a variable."""
+        return cls(f"{variable}@{number}")
+
+    @property
+    def variable(self) -> str:
+        """The variable that it is compared with."""
+        return self.rpartition("@")[0]
 
 
 @dataclass(frozen=True, slots=True)

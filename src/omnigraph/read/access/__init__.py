@@ -1,1 +1,1 @@
-"""How operators reach stored rows: tables, filters, edges, text and kept columns."""
+"""How operators reach stored rows: tables, filters, edges, text and cached columns."""

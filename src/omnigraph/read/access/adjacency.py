@@ -1,8 +1,9 @@
 """Following the edges of one type from many nodes, over one of two access paths.
 
 1. Both paths answer the same questions with the same rows; only the cost differs. *Topology* works
-   on adjacency over dense numbers that room 9 keeps. *Indexed* asks the edge dataset for what the
-   hops can touch (`omnigraph.read.access.probes`) and arranges that in the same form.
+   on the adjacency over dense numbers of `omnigraph.search.topology`. *Indexed* asks the edge
+   dataset for what the hops can touch (`omnigraph.read.access.edge_probes`) and arranges that in
+   the same form.
 2. Nodes and edges are stable row ids everywhere; start nodes may repeat, and every answer carries
    the position of the start node that it belongs to, ascending.
 3. The rules of hops are those of `omnigraph.search.topology.traverse`: a node comes once per start,
@@ -19,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.query.plan.plan import Direction, Expand
-from omnigraph.read.access.probes import Edges, Probes
+from omnigraph.read.access.edge_probes import Edges, Probes
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import Mask, Positions, RowIds, ascending_ids
+from omnigraph.read.row_table import Mask, Positions, RowIds, ascending_ids
 from omnigraph.search.topology import traverse
 from omnigraph.search.topology.csr import build_csr
 from omnigraph.search.topology.row_numbers import Numbering, numbering_of
@@ -71,11 +72,11 @@ class Hops(Protocol):
         ...
 
     def has_neighbour(self, nodes: RowIds) -> Mask:
-        """Say of each start whether it has any edge."""
+        """Return for each start whether it has any edge."""
         ...
 
     def leads(self, nodes: RowIds, others: RowIds) -> Mask:
-        """Say of each pair whether an edge leads from the one to the other."""
+        """Return for each pair whether an edge leads from the first to the second."""
         ...
 
 
@@ -83,7 +84,7 @@ class AdjacencySource(Protocol):
     """Chooses the access path of each expansion."""
 
     def path(self, expand: Expand, frontier: int) -> AccessPath:
-        """Say which access path an expansion from `frontier` rows would take."""
+        """Return which access path an expansion from `frontier` rows would take."""
         ...
 
     def hops(self, expand: Expand, frontier: int) -> Hops:
@@ -105,7 +106,7 @@ class View:
 
 
 class ViewHops(ABC):
-    """Hops over adjacency in memory, which the classes below get from different places."""
+    """Hops over adjacency in memory, which each class below gets in its own way."""
 
     guard: Guard
 
@@ -156,12 +157,12 @@ class ViewHops(ABC):
         )
 
     def has_neighbour(self, nodes: RowIds) -> Mask:
-        """Say of each start whether it has any edge."""
+        """Return for each start whether it has any edge."""
         view = self.view(nodes, 1)
         return traverse.has_neighbour(view.adjacency, view.sources.positions(nodes))
 
     def leads(self, nodes: RowIds, others: RowIds) -> Mask:
-        """Say of each pair whether an edge leads from the one to the other."""
+        """Return for each pair whether an edge leads from the first to the second."""
         view = self.view(nodes, 1)
         starts, ends = view.sources.positions(nodes), view.targets.positions(others)
         return traverse.has_edge(view.adjacency, starts, ends)
@@ -198,7 +199,7 @@ class TopologyHops(ViewHops):
         adjacency = self.topology.adjacency(self.direction)
         return View(adjacency, sources, targets, self.topology.edges)
 
-    # -- folding: only where adjacency is at hand ------------------------------------------------
+    # -- counting: only where the adjacency is in memory ----------------------------------------
 
     @property
     def has_single_steps(self) -> bool:

@@ -3,7 +3,7 @@
 1. Nothing is read to describe a cell but the row's own description of the blob.
 2. An external value is never fetched: its address is an answer, its bytes are not.
 3. A range is checked before anything is opened, and clamped to the end of the value; one that
-   starts at or behind the end cannot be satisfied. The whole of an empty value can be read.
+   starts at or after the end cannot be satisfied. The whole of an empty value can be read.
 4. The tag of a cell is the same for as long as the published version of its dataset is.
 """
 
@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from omnigraph.errors import CorruptError, InvalidInputError, NotFoundError
 from omnigraph.manifest import Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import nearest_name
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.store import DatasetHandle
@@ -62,7 +61,7 @@ class BlobSelector:
 
 
 class BlobSelectorError(InvalidInputError):
-    """A selector names a type or a property that the schema has not as such."""
+    """A selector names a type or a property that the schema does not declare as such."""
 
     code = "OG-BLOB-SELECTOR"
 
@@ -87,7 +86,7 @@ class BlobNotFoundError(NotFoundError):
 
 
 class BlobRangeError(InvalidInputError):
-    """A range is empty, too large for a number of 64 bits, or behind the end of the value.
+    """A range is empty, too large for a number of 64 bits, or after the end of the value.
 
     `start` and `end` are half-open; `length` is that of the value, None if it was not looked at.
     """
@@ -145,7 +144,7 @@ class RangedExternalBlobError(CorruptError):
 
 @dataclass(frozen=True)
 class ByteRange:
-    """From an offset so many bytes; without a length to the end.
+    """A number of bytes from an offset; without a length, all up to the end.
 
     >>> ByteRange(offset=3).within(10), ByteRange(length=4).within(10)
     (range(3, 10), range(0, 4))
@@ -170,7 +169,7 @@ class ByteRange:
         return None if self.length is None else (self.offset or 0) + self.length
 
     def within(self, size: int) -> range:
-        """Return the bytes of a value of this size that are meant."""
+        """Return the selected bytes of a value of this size."""
         start = self.offset or 0
         if self.offset is None and self.length is None:
             return range(size)
@@ -208,7 +207,7 @@ class Blob:
     def chunks(self, wanted: ByteRange | None = None) -> Iterator[bytes]:
         """Yield the bytes of a range, by default all, in parts of at most 4 MiB.
 
-        What cannot be read is an error before the first part.
+        A value that cannot be read raises before the first part.
         """
         if self.stat.uri is not None or self.stat.size is None:
             raise ExternalBlobError(self.stat.selector, self.stat.uri or "")
@@ -232,7 +231,7 @@ class Blob:
 
 def find_blob(snapshot: Snapshot, selector: BlobSelector) -> Blob:
     """Look one cell up by the id of its entity."""
-    number = _property_number(catalog_of(snapshot.schema), selector)
+    number = _property_number(snapshot.catalog, selector)
     handle = snapshot.open(selector.table_key)
     found = handle.scan(
         ScanRequest(
@@ -255,7 +254,7 @@ def find_blob(snapshot: Snapshot, selector: BlobSelector) -> Blob:
 def describe(
     snapshot: Snapshot, selector: BlobSelector, described: dict[str, Any], *, cell: str
 ) -> BlobStat:
-    """Say what a stored description of a blob means; `cell` tells it from others of its table."""
+    """Interpret the stored description of a blob; `cell` identifies it within its table."""
     uri = described["blob_uri"]
     if not uri:
         tag = _tag(snapshot, selector, cell)
@@ -268,7 +267,7 @@ def describe(
 def _tag(snapshot: Snapshot, selector: BlobSelector, cell: str) -> str:
     """Name one stored value: two that differ never share a tag.
 
-    The transaction tells versions of one number apart that were written on different lineages.
+    The transaction distinguishes versions with the same number on different lineages.
     """
     entry = snapshot.entry(selector.table_key)
     [transaction] = snapshot.datasets.transactions(

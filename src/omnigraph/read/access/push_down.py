@@ -11,7 +11,7 @@ exact comparison across types, so each comparison is spelled such that both agre
 | integer `<` 2.7 | `<= 2` |
 | integer beyond the column's range | all rows with a value, or none |
 | not p | the filter of *p is false*, which is not the same as *p is not true* |
-| `!=`, not in | beside `IS NOT NULL`: the store's optimizer forgets nulls when it joins several |
+| `!=`, not in | and `IS NOT NULL`: the store's optimizer loses nulls when it joins several |
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from omnigraph.query.plan.plan import (
     Substring,
     Value,
 )
-from omnigraph.read.columns import StoredValue, stored_column
+from omnigraph.read.column_names import StoredValue, stored_column
 from omnigraph.store import filters
 from omnigraph.values import PropType, Scalar
 
@@ -67,8 +67,8 @@ _RANGES: Final[dict[Scalar, tuple[int, int]]] = {
 def push_down(predicate: Predicate, bindings: Bindings) -> filters.Filter | None:
     """Return the filter that matches exactly the rows for which the predicate is true.
 
-    All values must belong to one variable. None means that the store cannot say it: read the rows
-    and `evaluate`. Split a conjunction first (`conjuncts`), to push what can be pushed.
+    All values must belong to one variable. None means that the store cannot express it: read the
+    rows and `evaluate`. Split a conjunction first (`conjuncts`), to push what can be pushed.
     """
     return _PushDown(bindings).when_true(predicate)
 
@@ -172,7 +172,7 @@ class _PushDown:
         if any(isinstance(item, float) and (math.isnan(item) or item == 0) for item in items):
             return None
         if not items:
-            # An empty list in SQL is false also beside a null.
+            # `x IN ()` is false in SQL, also for a null `x`.
             return filters.Negation(filters.IsNull(column)) if negated else _NOTHING
         test = filters.OneOf(column, tuple(_literal(item, stored.prop_type) for item in items))
         return filters.Negation(test) if negated else test
@@ -205,16 +205,16 @@ def _any_of(parts: list[filters.Filter | None]) -> filters.Filter | None:
 def _negated(part: filters.Filter | None) -> filters.Filter | None:
     """Return the filter for *false*.
 
-    Every leaf filter is unknown where its column is null, and the one that matches nothing stands
-    for a null operand, beside which nothing is false either.
+    Every leaf filter is unknown where its column is null. The filter that matches nothing stands
+    for a null operand, and a comparison with null is not false either.
     """
     return part if part is None or part == _NOTHING else filters.Negation(part)
 
 
 def _with_value(part: filters.Filter | None) -> filters.Filter | None:
-    """Say that the column has a value, where *unknown* alone would say so.
+    """Add `IS NOT NULL`, although *unknown* alone should exclude nulls.
 
-    The store's optimizer turns `x NOT IN (1) OR x NOT IN (2)` into *true*, also beside null.
+    The store's optimizer turns `x NOT IN (1) OR x NOT IN (2)` into *true*, also for null.
     """
     if part is None or part == _NOTHING:
         return part
@@ -229,7 +229,7 @@ def _beside_integers(
     if scalar not in _RANGES or not isinstance(value, int | float) or math.isnan(value):
         return None
     low, high = _RANGES[scalar]
-    # Holds for every value and is unknown beside null, which `IS NOT NULL` would not be.
+    # True for every value and unknown for null; `IS NOT NULL` would be false for null.
     always = filters.Comparison(column, ">=", _literal(low, PropType(scalar)))
     if operator in ("=", "!="):
         return always if operator == "!=" else filters.Negation(always)

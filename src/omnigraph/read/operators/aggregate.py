@@ -1,6 +1,6 @@
 """Groups and aggregates.
 
-1. Null is a group of its own. Without grouping keys there is exactly one group, also of no rows.
+1. Null is a group of its own. Without grouping keys there is exactly one group, even without rows.
 2. Aggregates skip nulls; over nothing `count` is 0 and every other one is null.
 3. `sum` and `avg` are doubles that do not depend on the order of the rows: whole numbers are added
    exactly, floats in ascending order.
@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import AggregateValue, EntityId, PropertyValue, ReadPlan, Value
 from omnigraph.query.plan.walk import value_variables
-from omnigraph.read.access.codes import NULL_CODE, coded, group_codes
+from omnigraph.read.access.value_codes import NULL_CODE, coded, group_codes
 from omnigraph.read.context import Context
-from omnigraph.read.operators.fold import FoldedHop, is_exact_as_double
+from omnigraph.read.operators.counted_hop import CountedHop, is_exact_as_double
 from omnigraph.read.operators.project import fetch_together, values_of
-from omnigraph.read.rows import (
+from omnigraph.read.row_table import (
     NULL,
     Entities,
     RowTable,
@@ -65,7 +65,7 @@ class GroupedResult:
     """
 
     def __init__(
-        self, context: Context, rows: RowTable, plan: ReadPlan, hop: FoldedHop | None = None
+        self, context: Context, rows: RowTable, plan: ReadPlan, hop: CountedHop | None = None
     ) -> None:
         columns = [c for c in plan.columns if _needs_rows(c.expression, rows)]
         fetch_together(context, rows, tuple(columns))
@@ -98,7 +98,7 @@ class GroupedResult:
 
 
 def _needs_rows(value: Value, rows: RowTable) -> bool:
-    """Whether a column is looked at for every row, and not only for the groups that are kept."""
+    """Whether a column is needed for every row, and not only for the groups that are kept."""
     if isinstance(value, AggregateValue):
         if isinstance(value.argument, PropertyValue):
             return value.argument.variable in rows.entities
@@ -129,10 +129,10 @@ def _groups(context: Context, rows: RowTable, keys: list[Value]) -> Groups:
 
 def _codes(context: Context, rows: RowTable, value: Value) -> _Codes:
     if isinstance(value, EntityId):
-        # Row ids tell entities apart as well as texts do, and null is the same number.
+        # Row ids identify entities as well as id texts do, and null has one row id.
         return rows.row_ids(value.variable)
     if isinstance(value, PropertyValue):
-        # Once per entity: texts are much dearer than numbers.
+        # Once per entity: texts are far more expensive than numbers.
         entities = rows.entities[value.variable]
         kept = context.tables.codes(entities.table_key, entities.row_ids, value.property)
         if kept is not None:
@@ -165,9 +165,9 @@ def _aggregated(
 
 
 def _over_hop(
-    context: Context, rows: RowTable, value: AggregateValue, groups: Groups, hop: FoldedHop
+    context: Context, rows: RowTable, value: AggregateValue, groups: Groups, hop: CountedHop
 ) -> pa.Array:
-    """Aggregate rows of which each stands for as many as a folded hop reaches from it."""
+    """Aggregate rows, each of which counts as many times as a counted hop reaches nodes from it."""
     argument = value.argument
     if value.distinct or value.function in ("min", "max"):
         return _aggregated(context, rows, value, groups)
@@ -206,7 +206,7 @@ def _count_values(is_value: npt.NDArray[np.bool_], groups: Groups) -> pa.Array:
 def _count_distinct(codes: _Codes, groups: Groups) -> pa.Array:
     is_value = codes != NULL_CODE
     if groups.count == 1 and bool((codes[1:] > codes[:-1]).all()):
-        # Ascending, as a set of nodes comes: each is there once.
+        # A set of nodes is ascending: each node occurs once.
         return pa.array([int(is_value.sum())], pa.int64())
     members = groups.codes[is_value]
     pairs = group_codes([members, codes[is_value]], len(members))
@@ -234,7 +234,7 @@ def _whole_sums(column: pa.Array, members: _Codes, count: int) -> npt.NDArray[np
     values = wide.to_numpy(zero_copy_only=False)
     if is_exact_as_double(values, len(values)):
         return np.bincount(members, weights=values, minlength=count).astype(np.float64)
-    # In two halves, each of which cannot overflow.
+    # Added in two halves, neither of which can overflow.
     high = np.zeros(count, np.int64)
     low = np.zeros(count, np.int64)
     np.add.at(high, members, (values >> _LOW_BITS).astype(np.int64))

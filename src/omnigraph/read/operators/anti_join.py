@@ -10,12 +10,12 @@ import numpy as np
 from omnigraph.query.plan.plan import AntiJoin, Expand, Operator
 from omnigraph.read.context import Context
 from omnigraph.read.operators.expand import has_neighbour
-from omnigraph.read.rows import Entities, Mask, RowTable, distinct_rows
+from omnigraph.read.row_table import Entities, Mask, RowTable, distinct_rows
 
 RunPipeline: TypeAlias = Callable[[tuple[Operator, ...], RowTable], RowTable]
 
 ORDINAL: Final = ""
-"""Names the column that says from which outer row an inner row grew; no variable is called so."""
+"""The column with the outer row of each inner row; no variable can have this name."""
 
 
 def anti_join(context: Context, rows: RowTable, operator: AntiJoin, run: RunPipeline) -> RowTable:
@@ -36,6 +36,6 @@ def _extended(rows: RowTable, operator: AntiJoin, run: RunPipeline) -> Mask:
 
 
 def tagged(rows: RowTable, first: np.ndarray[tuple[int], np.dtype[np.intp]]) -> RowTable:
-    """Return some rows with their ordinal, which survives whatever a pipeline does."""
+    """Return some rows with their ordinal, which every operator carries along."""
     ordinals = np.arange(len(first), dtype=np.int64)
     return rows.at(first).with_variable(ORDINAL, Entities("", ordinals))

@@ -92,7 +92,7 @@ def _widened(datum: Datum) -> Datum:
     if datum.type == pa.uint64():
         return datum
     if datum.type == pa.uint32():
-        # Beside a 64-bit unsigned column; a signed or float one adapts by itself.
+        # Needed next to a 64-bit unsigned column; Arrow converts signed and float ones.
         return datum
     if pa.types.is_integer(datum.type):
         return datum.cast(pa.int64())
@@ -113,7 +113,7 @@ def _numbers(datum: Datum) -> _Numbers:
         value = datum.as_py()
         return np.array([0 if value is None else value], datum.type.to_pandas_dtype())
     column = datum.combine_chunks() if isinstance(datum, pa.ChunkedArray) else datum
-    # Nulls would lock integers into floats; what stands in their place is masked afterwards.
+    # With nulls, NumPy would turn integers into floats; the filler is masked afterwards.
     filled: _Numbers = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy(
         zero_copy_only=False
     )

@@ -9,7 +9,7 @@ from omnigraph.query.plan.plan import Expand
 from omnigraph.read.access.adjacency import Hops, LoopEnd, Pairs
 from omnigraph.read.context import Context
 from omnigraph.read.operators.scan import passing
-from omnigraph.read.rows import (
+from omnigraph.read.row_table import (
     NULL,
     Entities,
     Mask,
@@ -27,7 +27,7 @@ from omnigraph.read.rows import (
 def expand_rows(
     context: Context, rows: RowTable, expand: Expand, wanted: frozenset[str], *, is_set: bool
 ) -> RowTable:
-    """Give every row the nodes that its source reaches; rows that reach none go.
+    """Give every row the nodes that its source reaches; rows that reach none are dropped.
 
     `wanted` are the variables that are needed afterwards; with `is_set` equal rows may be merged.
     """
@@ -62,7 +62,7 @@ def _targets_alone(context: Context, rows: RowTable, expand: Expand, hops: Hops)
 
 
 def _nothing(rows: RowTable, expand: Expand) -> RowTable:
-    """Return no rows, without looking for edges."""
+    """Return no rows, without reading edges."""
     none = np.empty(0, np.int64)
     widened = rows.with_variable(expand.target, Entities(TableKey.node(expand.target_type), none))
     if expand.edge_variable is None:
@@ -84,7 +84,7 @@ def close_cycle(context: Context, rows: RowTable, expand: Expand, known: str) ->
 
 
 def has_neighbour(context: Context, rows: RowTable, expand: Expand) -> Mask:
-    """Say of each row whether its source has any edge to follow."""
+    """Return for each row whether its source has any edge to follow."""
     sources = rows.row_ids(expand.source)
     is_known = sources != NULL
     found = np.zeros(rows.count, np.bool_)

@@ -10,7 +10,7 @@ from omnigraph.query.plan.plan import EntityId, Predicate, PropertyValue, SameId
 from omnigraph.query.plan.walk import predicate_values, predicate_variables
 from omnigraph.read.context import Context
 from omnigraph.read.operators.predicates import evaluate
-from omnigraph.read.rows import NULL, Mask, RowTable, distinct_ids
+from omnigraph.read.row_table import NULL, Mask, RowTable, distinct_ids
 
 
 def stored_values(predicates: Iterable[Predicate]) -> tuple[PropertyValue | EntityId, ...]:
@@ -30,7 +30,7 @@ def filter_rows(context: Context, rows: RowTable, predicates: tuple[Predicate, .
 
 
 def true_rows(context: Context, rows: RowTable, predicates: tuple[Predicate, ...]) -> Mask:
-    """Say for which rows all predicates are true."""
+    """Return the mask of the rows for which all predicates are true."""
     mask = np.ones(rows.count, np.bool_)
     for predicate in predicates:
         mask &= _true_rows(context, rows, predicate)

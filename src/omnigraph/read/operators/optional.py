@@ -8,7 +8,7 @@ from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import AntiJoin, Expand, Filter, NodeScan, Operator, OptionalMatch
 from omnigraph.read.context import Context
 from omnigraph.read.operators.anti_join import ORDINAL, RunPipeline, tagged
-from omnigraph.read.rows import (
+from omnigraph.read.row_table import (
     NULL,
     Entities,
     RowTable,
@@ -29,7 +29,7 @@ def optional_match(
     order = np.argsort(owners, kind="stable")
     counts = np.bincount(owners, minlength=len(first))
     firsts = np.cumsum(counts) - counts
-    # A row without extensions takes the one behind the last, where every variable is null.
+    # Unmatched rows index the appended row, in which every variable is null.
     behind = len(owners)
     wanted = np.maximum(counts, 1)[kinds]
     starts = np.where(counts > 0, firsts, behind)[kinds]

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import ReadPlan, ResultColumn, RrfRanking, Score, SortKey
-from omnigraph.read.access.codes import coded
+from omnigraph.read.access.value_codes import coded
 from omnigraph.read.context import Context
 from omnigraph.read.operators.project import values_of
-from omnigraph.read.rows import Positions, RowTable
+from omnigraph.read.row_table import Positions, RowTable
 from omnigraph.values import Scalar
 
 SortCodes: TypeAlias = npt.NDArray[np.int64]
@@ -93,7 +93,7 @@ def _best_texts(column: pa.Array, wanted: int, *, descending: bool) -> Positions
     bound = column[order[pivot].as_py()]
     is_null = column.is_null()
     if not bound.is_valid:
-        # The bound lies among the nulls: ascending they are enough, descending all rows are.
+        # The bound lies among the nulls: ascending, only nulls are needed; descending, all rows.
         kept = pa.repeat(pa.scalar(True), count) if descending else is_null
     elif descending:
         kept = pc.fill_null(pc.greater_equal(column, bound), False)
@@ -103,7 +103,7 @@ def _best_texts(column: pa.Array, wanted: int, *, descending: bool) -> Positions
 
 
 def _best_by_first(everything: Positions, codes: KeyCodes, wanted: int) -> Positions:
-    """Drop the rows that the first key alone puts behind the wanted ones."""
+    """Drop the rows that the first key alone sorts after the wanted ones."""
     if wanted >= len(everything):
         return everything
     if wanted == 0:
@@ -116,8 +116,8 @@ def _best_by_first(everything: Positions, codes: KeyCodes, wanted: int) -> Posit
 def _row_codes(context: Context, rows: RowTable, key: SortKey) -> SortCodes:
     value = key.expression
     if isinstance(value, Score) and isinstance(value.ranking, RrfRanking):
-        # The places hold the score, and what breaks its ties.
-        return context.scores[value.ranking].places_of(rows.row_ids(value.ranking.variable))
+        # The rank includes the score and its tie-breaker.
+        return context.scores[value.ranking].ranks_of(rows.row_ids(value.ranking.variable))
     return _directed(_sort_codes(values_of(context, rows, value)), key)
 
 
@@ -125,7 +125,7 @@ def _sort_codes(column: pa.Array) -> SortCodes:
     """Return numbers that sort as the values do; whole numbers sort as they are."""
     if column.null_count == 0 and pa.types.is_signed_integer(column.type):
         numbers: SortCodes = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-        # The smallest number of all has no opposite to sort it in descending order by.
+        # The smallest integer cannot be negated: it would overflow.
         if not len(numbers) or int(numbers.min()) > np.iinfo(np.int64).min:
             return numbers
     return coded(column).codes

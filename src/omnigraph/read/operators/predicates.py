@@ -6,9 +6,9 @@
 3. Numbers of different types compare by value, without rounding: see `compare.py`.
 4. A parameter next to a column first gets the column's type (`omnigraph.query.check.cast`), as
    constants did when the plan was made.
-5. An unknown operand makes the result unknown; `IsNull` alone looks at it. An element of a list
+5. An unknown operand makes the result unknown; `IsNull` is the exception. An element of a list
    that is null equals nothing.
-6. Full-text predicates are answered by whoever can: `TextRows` of the caller.
+6. Full-text predicates are evaluated by the caller's `TextRows`.
 """
 
 from __future__ import annotations
@@ -45,13 +45,10 @@ from omnigraph.query.plan.plan import (
     Value,
 )
 from omnigraph.query.plan.walk import predicate_values
-from omnigraph.read.access.push_down import conjuncts, push_down
-from omnigraph.read.access.text_parts import has_part, has_prefix
-from omnigraph.read.columns import column_name
+from omnigraph.read.column_names import column_name
 from omnigraph.read.operators.compare import compare, equal_values
+from omnigraph.read.operators.substrings import has_part, has_prefix
 from omnigraph.values import PropType
-
-__all__ = ["conjuncts", "evaluate", "keep_true", "predicate_columns", "push_down"]
 
 Datum: TypeAlias = pa.Array | pa.ChunkedArray | pa.Scalar
 TextRows: TypeAlias = Callable[[TextMatch, pa.Table], pa.Array]
@@ -77,11 +74,6 @@ def evaluate(
     """Return for each row of `table` whether the predicate holds; null is *unknown*."""
     result = _Evaluation(table, bindings, text_rows).of(predicate)
     return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
-
-
-def keep_true(table: pa.Table, mask: pa.Array) -> pa.Table:
-    """Return the rows for which a predicate is true."""
-    return table.filter(mask, null_selection_behavior="drop")
 
 
 class _Evaluation:
@@ -111,7 +103,7 @@ class _Evaluation:
                 return pc.invert(found) if negated else found
             case TextMatch():
                 if self._text_rows is None:
-                    raise TypeError("full-text predicates have no place here")
+                    raise TypeError("full-text predicates need `TextRows`")
                 return self._text_rows(predicate, self._table)
             case SameId(left_name, right_name):
                 left_ids = self._datum(EntityId(left_name))
@@ -163,7 +155,7 @@ class _Evaluation:
         return pa.repeat(pa.scalar(value), self._table.num_rows)
 
     def _rows(self, datum: Datum) -> pa.Array | pa.ChunkedArray:
-        # Two constants, or a null parameter, decide for every row at once.
+        # Two constants, or a null parameter, have one result for all rows.
         if isinstance(datum, pa.Scalar):
             return pa.repeat(datum.cast(pa.bool_()), self._table.num_rows)
         return datum
@@ -208,11 +200,11 @@ def _lists_contain(lists: Datum, wanted: Datum) -> Datum:
     items = column.flatten()
     if isinstance(wanted, pa.Scalar):
         known = pc.if_else(wanted.is_valid, pc.is_valid(column), pa.scalar(False))
-        background: Datum = wanted
+        expected: Datum = wanted
     else:
         known = pc.and_(pc.is_valid(column), pc.is_valid(wanted))
-        background = pc.take(wanted, pa.array(owners))
-    hits = equal_values(items, background).to_numpy(zero_copy_only=False)
+        expected = pc.take(wanted, pa.array(owners))
+    hits = equal_values(items, expected).to_numpy(zero_copy_only=False)
     found = np.zeros(len(column), np.bool_)
     found[owners[hits]] = True
     return pc.if_else(known, pa.array(found), pa.scalar(None, pa.bool_()))

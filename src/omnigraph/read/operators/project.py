@@ -15,10 +15,10 @@ from omnigraph.query.plan.plan import (
     Score,
     Value,
 )
-from omnigraph.read.columns import stored_column
+from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
 from omnigraph.read.operators.rank import score_column
-from omnigraph.read.rows import RowTable
+from omnigraph.read.row_table import RowTable
 
 
 def values_of(context: Context, rows: RowTable, value: Value) -> pa.Array:
@@ -45,7 +45,7 @@ def _repeated(scalar: pa.Scalar, count: int) -> pa.Array:
 
 
 def fetch_together(context: Context, rows: RowTable, columns: tuple[OutputColumn, ...]) -> None:
-    """Read the properties of a variable in one go, before they are asked for one by one."""
+    """Read all needed properties of a variable at once, before each is fetched."""
     wanted: dict[str, list[str]] = {}
     for column in columns:
         value: Value = column.expression

@@ -1,9 +1,9 @@
 """Rankings: the best nodes of a scan, and scores as columns.
 
 1. Filters of the ranked variable apply before the ranking cuts.
-2. A score is what the store says: a distance of the property's metric, or a BM25 relevance.
+2. A score comes from the store: a distance of the property's metric, or a BM25 relevance.
 3. Nodes of equal score stand in the order of their ids.
-4. In a fused ranking the place of a node in an arm counts only nodes that reach the end of the
+4. In a fused ranking the rank of a node in an arm counts only nodes that reach the end of the
    pipeline, so the fusion happens there.
 """
 
@@ -23,12 +23,13 @@ from omnigraph.query.plan.plan import (
     NearestRanking,
     NodeScan,
     Ranking,
+    ReadPlan,
     RrfRanking,
 )
-from omnigraph.read.columns import ID
+from omnigraph.read.column_names import ID
 from omnigraph.read.context import Context, ScoreMap
 from omnigraph.read.operators.scan import scan_nodes, split_filters
-from omnigraph.read.rows import NULL, RowIds, RowTable, ascending_ids
+from omnigraph.read.row_table import NULL, RowIds, RowTable, ascending_ids
 from omnigraph.search.text.fusion import fuse as fuse_rankings
 from omnigraph.store.filters import Filter
 from omnigraph.store.records import (
@@ -45,9 +46,9 @@ Arm = NearestRanking | Bm25Ranking
 
 RRF_K_MIN: Final = 1
 REFINE_FACTOR: Final = 10
-"""So many times more rows than wanted are taken from an index before the best are chosen."""
+"""How many times more rows than wanted are taken from an index before the best are chosen."""
 _TIES: Final = (32, 500)
-"""So many more rows than wanted are asked of a text index, to see ties with the last one."""
+"""How many more rows than wanted are requested of a text index, to see ties with the last."""
 
 
 class QueryVectorError(InvalidInputError):
@@ -75,7 +76,7 @@ class FusionConstantError(InvalidInputError):
 
 
 class FusionWeightError(InvalidInputError):
-    """The weights of a rank fusion are no finite numbers from zero on, or both zero."""
+    """A weight of a rank fusion is negative or not finite, or both are zero."""
 
     code = "OG-QUERY-RRF-WEIGHT"
     hint = "give two weights such as 1 and 0.5"
@@ -105,6 +106,21 @@ class EmbeddingMissingError(UnavailableError):
         )
 
 
+def candidates_needed(plan: ReadPlan) -> int | None:
+    """Return how many of the best nodes are enough; None when all that have a rank are needed.
+
+    Without hops, and when only relevance and ids decide the order, the page is enough.
+    """
+    is_plain = len(plan.pipeline) == 1 and not plan.is_aggregate and not plan.distinct
+    if plan.candidates is not None or not is_plain or plan.limit is None:
+        return plan.candidates
+    if not isinstance(plan.ranking, Bm25Ranking) or not plan.order[0].descending:
+        return None
+    if not all(key.implicit for key in plan.order[1:]):
+        return None
+    return plan.limit + (plan.offset or 0)
+
+
 # -- at the scan --------------------------------------------------------------------------------
 
 
@@ -114,7 +130,7 @@ def ranked_scan(
     """Return the best nodes that pass the filters of a scan, and remember their scores."""
     table_key = TableKey.node(scan.type_name)
     split = split_filters(scan.filters, context.bindings)
-    # Only the store can filter before it ranks; what it cannot say is answered with row ids.
+    # Only the store can filter before it ranks; other filters become a list of row ids.
     among = None if split.is_exact else scan_nodes(context, scan)
     row_filter = split.pushed if split.is_exact else None
     for arm in _arms(ranking):
@@ -201,7 +217,7 @@ def _distances(
         wanted,
         metric=arm.metric,
         use_index=uses_index,
-        # Indexes keep vectors in short form: what they find is measured again with the real ones.
+        # Indexes hold compressed vectors: distances are computed again with the stored ones.
         refine_factor=REFINE_FACTOR if uses_index else None,
     )
     request = ScanRequest(
@@ -273,7 +289,7 @@ def _placed(
     ranked = keys[order]
     if (ranked[1:] == ranked[:-1]).any():
         contenders = row_ids[order]
-        # Mostly they are shown as well: what is held costs no second read.
+        # The ids are usually returned as well, and held columns are not read twice.
         context.tables.prefetch(table_key, contenders, [ID])
         ids = context.tables.fetch(table_key, contenders, [ID])[ID]
         order = order[np.lexsort((_text_ranks(ids), ranked))]
@@ -323,14 +339,14 @@ def _weights(context: Context, ranking: RrfRanking) -> tuple[float, ...]:
 def _ranked_among(scores: ScoreMap, survivors: RowIds) -> RowIds:
     """Return the survivors that an arm ranks, best first."""
     ranked = survivors[np.isin(survivors, scores.row_ids)]
-    return ranked[np.argsort(scores.places_of(ranked))] if len(ranked) else ranked
+    return ranked[np.argsort(scores.ranks_of(ranked))] if len(ranked) else ranked
 
 
 # -- as a column --------------------------------------------------------------------------------
 
 
 def score_column(context: Context, rows: RowTable, ranking: Ranking) -> pa.Array:
-    """Return the score of each row; null where the ranking says nothing about its node."""
+    """Return the score of each row; null where its node is not ranked."""
     entities = rows.entities[ranking.variable]
     if ranking not in context.scores:
         _score_present(context, rows, ranking)
@@ -342,7 +358,7 @@ def score_column(context: Context, rows: RowTable, ranking: Ranking) -> pa.Array
 
 
 def _score_present(context: Context, rows: RowTable, ranking: Ranking) -> None:
-    """Compute a ranking that decides nothing, for the nodes that are there."""
+    """Compute a ranking that is only shown, for the nodes of the rows."""
     entities = rows.entities[ranking.variable]
     present = ascending_ids(entities.row_ids)
     present = present[present != NULL]

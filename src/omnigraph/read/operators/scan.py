@@ -1,8 +1,8 @@
 """Nodes of one type that pass filters, as row ids.
 
-Filters that the store can say exactly go to the store; the others are evaluated on the columns
-that they need. Nothing else is read, except columns that the caller asks for because it knows
-that all of these rows reach the end.
+Filters that the store can express exactly are pushed to the store; the others are evaluated on
+the columns that they need. Nothing else is read, except columns that the caller requests because
+it needs them for all of these rows.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from omnigraph.query.plan.plan import (
     PropertyValue,
     TextMatch,
 )
-from omnigraph.read.columns import stored_column
+from omnigraph.read.access.push_down import conjuncts, push_down
+from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
 from omnigraph.read.operators.filter import stored_values, true_rows
-from omnigraph.read.operators.predicates import conjuncts, push_down
-from omnigraph.read.rows import Entities, RowIds, RowTable
+from omnigraph.read.row_table import Entities, RowIds, RowTable
 from omnigraph.store.filters import AllOf, Comparison, Filter
 from omnigraph.store.records import ROW_ID, ScanRequest
 
 
 @dataclass(frozen=True)
 class SplitFilters:
-    """The filters of one variable, by who applies them."""
+    """The filters of one variable, by where they are applied."""
 
     pushed: Filter | None
     texts: tuple[TextMatch, ...]
@@ -49,7 +49,7 @@ class SplitFilters:
 
 
 def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> SplitFilters:
-    """Say who applies each filter of a variable."""
+    """Decide where each filter of a variable is applied."""
     pushed: list[Filter] = []
     texts: list[TextMatch] = []
     residual: list[Predicate] = []
@@ -57,7 +57,7 @@ def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> Spli
         if isinstance(predicate, TextMatch):
             texts.append(predicate)
             continue
-        # Most queries have one of these, which needs no look at all the other kinds.
+        # A short cut for the most common filter.
         lookup = _text_lookup(predicate, bindings)
         row_filter = push_down(predicate, bindings) if lookup is None else _is_text(*lookup)
         if row_filter is None:
@@ -71,21 +71,21 @@ def split_filters(predicates: tuple[Predicate, ...], bindings: Bindings) -> Spli
 def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ()) -> RowIds:
     """Return the row ids of the nodes that pass the filters; keep `prefetch` columns for later."""
     table_key = TableKey.node(scan.type_name)
-    if not scan.filters and context.tables.keeps(table_key, prefetch):
+    if not scan.filters and context.tables.is_cached(table_key, prefetch):
         return context.tables.all_rows(table_key)
-    resident = _resident_rows(context, scan)
-    if resident is not None:
-        return resident
+    cached = _cached_rows(context, scan)
+    if cached is not None:
+        return cached
     return _scanned(context, scan, split_filters(scan.filters, context.bindings), prefetch)
 
 
 def scan_columns(context: Context, scan: NodeScan, names: tuple[str, ...]) -> list[pa.Array]:
     """Return columns of the nodes that pass the filters, in any order of the nodes.
 
-    Where the store applies all filters, what it yields is the answer.
+    Where the store applies all filters, its columns are the result.
     """
     table_key = TableKey.node(scan.type_name)
-    row_ids = _resident_rows(context, scan)
+    row_ids = _cached_rows(context, scan)
     if row_ids is None:
         split = split_filters(scan.filters, context.bindings)
         if split.is_exact and split.pushed is not None:
@@ -100,9 +100,9 @@ def scan_columns(context: Context, scan: NodeScan, names: tuple[str, ...]) -> li
     return [fetched[name] for name in names]
 
 
-def _resident_rows(context: Context, scan: NodeScan) -> RowIds | None:
-    """Answer a look-up by text from memory; None when there is none, or no such column there."""
-    if not context.residents.is_on:
+def _cached_rows(context: Context, scan: NodeScan) -> RowIds | None:
+    """Return the rows of a look-up by text from memory; None when it cannot be answered there."""
+    if not context.tables.cache.has_lookups:
         return None
     predicates = conjuncts(scan.filters)
     for predicate in predicates:
@@ -110,7 +110,7 @@ def _resident_rows(context: Context, scan: NodeScan) -> RowIds | None:
         if lookup is None:
             continue
         table_key = TableKey.node(scan.type_name)
-        found = context.residents.find(context.tables, table_key, *lookup)
+        found = context.tables.find_text(table_key, *lookup)
         if found is not None:
             rest = tuple(other for other in predicates if other is not predicate)
             rows = RowTable(len(found), {scan.variable: Entities(table_key, found)})
@@ -193,7 +193,7 @@ def passing(
 ) -> RowIds:
     """Return which of some distinct nodes pass filters, ascending.
 
-    Few nodes are looked at one by one. For many, the filters are asked of the whole dataset.
+    Few nodes are checked one by one. For many, the filters are applied to the whole dataset.
     """
     if not predicates or not len(row_ids):
         return row_ids
@@ -205,4 +205,4 @@ def passing(
 
 
 _SCAN_SHARE_MAX = 8
-"""Nodes are looked at one by one while they are fewer than one in this many."""
+"""Nodes are checked one by one while they are fewer than one in this many."""

@@ -1,1 +1,1 @@
-"""Text becomes vectors: client, providers, and the table that remembers them."""
+"""Vectors from text: client, providers, and the table that records them."""

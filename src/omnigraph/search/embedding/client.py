@@ -1,12 +1,12 @@
-"""The embedding client: text in, unit vectors of a given length out.
+"""The embedding client: text in, unit vectors of a given dimension out.
 
-1. A vector that comes out is finite, of the length asked for and of unit length.
+1. A returned vector is finite, has the requested dimension and unit length.
 2. One request, with all its attempts, ends within the deadline; a request that is late is
-   cancelled. Tried again are: no answer, 429 and 5xx, and nothing else.
-3. Texts keep their order. Large sets go out in batches, some at a time in parallel; the first
-   failure ends the call.
+   cancelled. Only a missing answer, 429 and 5xx are retried.
+3. Vectors have the order of their texts. Large sets are sent in batches, some in parallel; the
+   first failure ends the call.
 4. Keys are in no message and in no log record.
-5. Nothing is imported, opened or asked before the first text.
+5. Nothing is imported, opened or requested before the first text.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from omnigraph.cache import BoundedCache
 from omnigraph.clock import Clock
 from omnigraph.search.embedding.config import (
     EmbeddingConfig,
@@ -49,8 +50,8 @@ from omnigraph.texts import shown
 _PARALLEL_MAX: Final = 4
 _DOUBLINGS_MAX: Final = 10
 _JITTER_MAX: Final = 1.25
-"""Waits are up to a quarter longer, so that clients that failed together come back apart."""
-_QUERIES_KEPT_MAX: Final = 256
+"""Jitter: waits are up to a quarter longer, so that clients do not retry all at once."""
+_QUERIES_MAX: Final = 256
 _TOO_MANY_REQUESTS: Final = 429
 
 
@@ -67,8 +68,7 @@ class EmbeddingClient:
         self.config = config
         self._clock = clock
         self._source = _source(config, clock)
-        self._guard = threading.Lock()
-        self._queries: dict[tuple[str, int], Vectors] = {}
+        self._queries: BoundedCache[Vectors] = BoundedCache(_QUERIES_MAX)
 
     @property
     def model(self) -> str:
@@ -76,7 +76,7 @@ class EmbeddingClient:
         return self.config.model
 
     def require_model(self, property_name: str, recorded: str | None) -> None:
-        """Raise unless texts may be compared with a property's vectors; asks no server."""
+        """Raise unless texts may be compared with a property's vectors; sends no request."""
         if recorded is not None and recorded != self.model:
             raise EmbeddingModelMismatchError(property_name, recorded=recorded, resolved=self.model)
 
@@ -99,18 +99,14 @@ class EmbeddingClient:
             )
 
     def embed_query(self, text: str, *, dimension: int) -> Vectors:
-        """Return the vector of one query text; the last few are remembered."""
-        key = (text, dimension)
-        with self._guard:
-            known = self._queries.get(key)
-        if known is not None:
-            return known
+        """Return the vector of one query text; the last few are cached."""
+        return self._queries.get_or_compute(
+            (text, dimension), 1, lambda: self._query_vector(text, dimension)
+        )
+
+    def _query_vector(self, text: str, dimension: int) -> Vectors:
         vector: Vectors = self.embed([text], dimension=dimension, role="query")[0]
         vector.flags.writeable = False
-        with self._guard:
-            self._queries[key] = vector
-            while len(self._queries) > _QUERIES_KEPT_MAX:
-                del self._queries[next(iter(self._queries))]
         return vector
 
 
@@ -132,11 +128,11 @@ class LazyEmbeddingClient:
 
     @property
     def is_configured(self) -> bool:
-        """Whether somebody has chosen a provider; a key alone is no choice."""
+        """Whether a provider is configured; a key alone is not enough."""
         return self._config is not None or names_provider(self._environ or {})
 
     def get(self) -> EmbeddingClient:
-        """Return the client; raises when it is not, or wrongly, configured."""
+        """Return the client; raises when it is not configured, or wrongly."""
         with self._guard:
             if self._client is None:
                 config = self._config or config_from_environment(self._environ or {})
@@ -178,7 +174,7 @@ class _LocalSource:
 
     def _load(self) -> Any:
         try:
-            # Optional and very heavy: loaded by whoever asks for it, at the first text.
+            # Optional and slow to import: loaded at the first text.
             package = importlib.import_module("sentence_transformers")
         except ImportError as error:
             raise LocalModelError(self._name, "sentence-transformers is not installed") from error
@@ -215,7 +211,7 @@ class _ServerSource:
 
 
 class _Attempts:
-    """One request until it is answered, given up, or late."""
+    """One request with its retries, until it is answered, fails, or is late."""
 
     def __init__(self, config: EmbeddingConfig, clock: Clock) -> None:
         self._config = config
@@ -259,7 +255,7 @@ class _Attempts:
         if isinstance(outcome, Answer):
             delay_s = max(delay_s, outcome.retry_after_s)
         if delay_s >= self._left_s():
-            # The next attempt could not begin in time: say so now.
+            # The next attempt could not begin before the deadline: raise now.
             raise self._late()
         self._clock.sleep(delay_s)
 
@@ -289,6 +285,6 @@ def _failure(request: WireRequest, outcome: Answer | NoAnswerError) -> Exception
 
 def _summary(outcome: Answer | NoAnswerError) -> str:
     if isinstance(outcome, NoAnswerError):
-        # The reason may name the address that was asked.
+        # The reason may contain the address of the request.
         return shown(str(outcome))
     return f"status {outcome.status}"

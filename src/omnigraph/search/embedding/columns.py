@@ -1,6 +1,7 @@
-"""Columns of texts become columns of vectors: the part of embedding that needs no graph.
+"""Columns of vectors from columns of texts: the part of embedding that needs no graph.
 
-1. A text is sent once, however often it stands in the column, and not at all when it is known.
+1. A text is sent once, however often it occurs in the column, and not at all when its vector is
+   known.
 2. Null and blank texts have no vector.
 3. The result depends on the texts and the model alone, so any worker may compute any part of it.
 """
@@ -19,11 +20,11 @@ from omnigraph.search.embedding.wire import Role
 from omnigraph.search.topology.csr import Mask
 
 KnownVectors: TypeAlias = MutableMapping[str, Vectors]
-"""Vectors by text; what is computed is added."""
+"""Vectors by text; computed ones are added."""
 
 
 class TextEmbedder(Protocol):
-    """What turns texts into vectors."""
+    """Turns texts into vectors."""
 
     @property
     def model(self) -> str:
@@ -36,7 +37,7 @@ class TextEmbedder(Protocol):
 
 
 def has_text(texts: pa.Array | pa.ChunkedArray) -> Mask:
-    """Say per row whether there is anything to embed."""
+    """Return for each row whether it has a text to embed."""
     lengths = pc.utf8_length(pc.utf8_trim_whitespace(texts))
     mask: Mask = pc.fill_null(pc.greater(lengths, 0), False).to_numpy(zero_copy_only=False)
     return mask

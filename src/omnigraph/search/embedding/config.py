@@ -1,4 +1,4 @@
-"""Which provider turns text into vectors, and how patiently.
+"""Which provider turns text into vectors, with which timeouts and retries.
 
 | `OMNIGRAPH_EMBED_PROVIDER` | default model | key variables, in order |
 |---|---|---|
@@ -23,13 +23,13 @@ from omnigraph.search.embedding.errors import (
 )
 
 log = logging.getLogger("omnigraph::embedding")
-"""The channel of everything that has to do with embedding; keys never go there."""
+"""The logger of everything about embedding; it never gets a key."""
 
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 
 
 class Provider(StrEnum):
-    """Who makes the vectors."""
+    """The provider of the vectors."""
 
     OPENAI_COMPATIBLE = "openai-compatible"
     OPENAI = "openai"
@@ -75,7 +75,7 @@ class Patience:
     backoff_ms: int = 200
     """Before the second attempt; doubles each time."""
     deadline_ms: int = 60_000
-    """One request with all its attempts; 0 is none."""
+    """One request with all its attempts; 0 is no limit."""
 
 
 @dataclass(frozen=True)
@@ -109,31 +109,13 @@ def config_from_environment(environ: Mapping[str, str]) -> EmbeddingConfig:
 
 
 def names_provider(environ: Mapping[str, str]) -> bool:
-    """Say whether environment variables choose a provider, rather than leave it to the default."""
+    """Return whether environment variables choose a provider instead of the default."""
     is_mocked = _value(environ, "OMNIGRAPH_EMBEDDINGS_MOCK").lower() in _TRUE
     return is_mocked or bool(_value(environ, "OMNIGRAPH_EMBED_PROVIDER"))
 
 
-def config_from_profile(
-    kind: str,
-    *,
-    base_url: str | None = None,
-    model: str | None = None,
-    api_key: str | None = None,
-    patience: Patience | None = None,
-) -> EmbeddingConfig:
-    """Complete an injected configuration with the provider's defaults; reads no variable."""
-    return _resolved(
-        _provider(kind.strip()),
-        base_url=(base_url or "").strip(),
-        model=(model or "").strip(),
-        api_key=(api_key or "").strip(),
-        patience=patience or Patience(),
-    )
-
-
 def patience_from_environment(environ: Mapping[str, str]) -> Patience:
-    """Read timeouts and retries; what cannot be understood is the default."""
+    """Read timeouts and retries; an invalid value means the default."""
     usual = Patience()
     deadline = _number(environ, "OMNIGRAPH_EMBED_DEADLINE_MS")
     return Patience(

@@ -72,7 +72,7 @@ class EmbeddingUnreachableError(UnavailableError):
 
 
 class EmbeddingDeadlineError(UnavailableError):
-    """The call took longer than it may."""
+    """The call exceeded its deadline."""
 
     code = "OG-EMBED-DEADLINE"
 
@@ -88,7 +88,7 @@ class EmbeddingDeadlineError(UnavailableError):
 
 
 class EmbeddingResponseError(UnavailableError):
-    """The provider's answer cannot be understood."""
+    """The provider's answer is malformed."""
 
     code = "OG-EMBED-RESPONSE"
     hint = "check OMNIGRAPH_EMBED_PROVIDER and OMNIGRAPH_EMBED_BASE_URL"

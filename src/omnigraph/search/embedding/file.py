@@ -1,15 +1,16 @@
 """Vectors for records of a JSONL file, before it is loaded: one file in, one file out.
 
-1. The output appears whole or not at all: it is written beside its place and renamed at the end.
+1. The output appears whole or not at all: it is written to a temporary file and renamed at the
+   end.
 2. Records are read and written in batches; memory does not grow with the file.
 3. A record of a type that the spec does not name, and one without a type, passes through unchanged.
-4. A text is sent once as long as it is remembered.
+4. A text is sent once while its vector is cached.
 
 | mode | acts on selected records of a type in the spec |
 |---|---|
 | `fill_missing` | whose target is absent, null or empty |
 | `reembed_selected`, `reembed_all` | all |
-| `clean` | all: the target goes, and no provider is needed |
+| `clean` | all: the target is removed, and no provider is needed |
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TEXTS_KEPT_MAX: Final = 20_000
 
 
 class EmbedFileMode(StrEnum):
-    """What is done about selected records."""
+    """What to do with selected records."""
 
     FILL_MISSING = "fill_missing"
     REEMBED_SELECTED = "reembed_selected"
@@ -46,7 +47,7 @@ class EmbedFileError(InvalidInputError):
     """A file of records, a spec or a selector cannot be used."""
 
     code = "OG-EMBED-FILE"
-    hint = "mend the file, then run the command again"
+    hint = "correct the file, then run the command again"
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         self.problem = problem
@@ -65,7 +66,7 @@ class TypeSpec:
 
 @dataclass(frozen=True)
 class EmbedSpec:
-    """The length of all vectors, and what to do by type."""
+    """The dimension of all vectors, and what to do by type."""
 
     dimension: int
     types: Mapping[str, TypeSpec]
@@ -109,7 +110,7 @@ class Selector:
         return cls(type_name.strip() or None, name.strip(), value.strip())
 
     def matches(self, type_name: str, data: Mapping[str, Any]) -> bool:
-        """Say whether a record is meant."""
+        """Return whether a record is selected."""
         if self.type_name not in (None, type_name):
             return False
         return self.field in data and rendered(data[self.field]) == self.value
@@ -129,7 +130,7 @@ class EmbedFileRequest:
 
     @property
     def mode(self) -> EmbedFileMode:
-        """What is done about selected records."""
+        """What to do with selected records."""
         if self.clean:
             return EmbedFileMode.CLEAN
         if self.reembed_all:
@@ -139,7 +140,7 @@ class EmbedFileRequest:
 
 @dataclass(frozen=True)
 class EmbedFileResult:
-    """What has been done."""
+    """Counts of what was done."""
 
     input: str
     output: str
@@ -154,7 +155,7 @@ class EmbedFileResult:
 
 @dataclass
 class _Work:
-    """A file on its way."""
+    """One file that is being processed."""
 
     request: EmbedFileRequest
     embedder: Callable[[], TextEmbedder]
@@ -168,14 +169,14 @@ class _Work:
     def transformed(self, batch: list[tuple[int, bytes]]) -> Iterator[bytes]:
         records = [self._record(number, line) for number, line in batch]
         pending: dict[tuple[int, str], str] = {}
-        for place, record in enumerate(records):
-            spec = self._spec_of(record, batch[place][0])
+        for row, record in enumerate(records):
+            spec = self._spec_of(record, batch[row][0])
             if spec is None:
                 continue
             if self.request.clean:
                 self.cleaned += record["data"].pop(spec.target, None) is not None
             elif self._is_due(record["data"], spec):
-                pending[place, spec.target] = text_of(record["type"], record["data"], spec.fields)
+                pending[row, spec.target] = text_of(record["type"], record["data"], spec.fields)
         if pending:
             self._fill(records, pending)
         for record in records:
@@ -185,8 +186,8 @@ class _Work:
         texts = pa.array(list(pending.values()), pa.utf8())
         dimension = self.request.spec.dimension
         vectors = embed_column(self.embedder(), texts, dimension, known=self.known)
-        for (place, target), vector in zip(pending, vectors.to_pylist(), strict=True):
-            records[place]["data"][target] = vector
+        for (row, target), vector in zip(pending, vectors.to_pylist(), strict=True):
+            records[row]["data"][target] = vector
         self.embedded += len(pending)
         while len(self.known) > _TEXTS_KEPT_MAX:
             del self.known[next(iter(self.known))]
@@ -226,7 +227,7 @@ class _Work:
 
 
 def embed_file(request: EmbedFileRequest, embedder: Callable[[], TextEmbedder]) -> EmbedFileResult:
-    """Read a file, make or remove vectors, and write the result in one go."""
+    """Read a file, make or remove vectors, and write the result as a whole."""
     work = _Work(request, embedder)
     output = request.output
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -254,7 +255,7 @@ def embed_file(request: EmbedFileRequest, embedder: Callable[[], TextEmbedder]) 
 
 
 def text_of(type_name: str, data: Mapping[str, Any], fields: tuple[str, ...]) -> str:
-    """Return the text that a record is embedded by.
+    """Return the text of a record from which its vector is made.
 
     >>> text_of("Note", {"title": " Hi ", "n": None}, ("title", "n")).splitlines()
     ['type: Note', 'title: Hi']

@@ -22,7 +22,7 @@ _SCHEMES: Final = ("http://", "https://")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said."""
+    """The answer of a server."""
 
     status: int
     body: bytes
@@ -42,7 +42,7 @@ class NoAnswerError(Exception):
 class _Connections:
     """The sockets of one request, so that another thread can end them.
 
-    A connection forgets its socket once the answer begins; the sockets are therefore kept here.
+    A connection drops its socket once the answer begins; the sockets are therefore held here.
     """
 
     sockets: list[socket.socket] = field(default_factory=list)

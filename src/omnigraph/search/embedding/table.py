@@ -6,10 +6,10 @@
 | `text_hash` | of the text that the vector was made from |
 | `model` | that made it |
 
-A vector is *fresh* when its row has the hash of today's text and today's model, and *stale* when
-its row says something else. A vector without a row was given by somebody, and nobody makes it again
-unasked. The table is derived: what is lost with it is the knowledge of what is stale. Branches
-share it: the last one to embed a row is believed, and the others embed it again.
+A vector is *fresh* when its row has the hash of the current text and the current model, and *stale*
+when its row has others. A vector without a row was supplied by the user and is only replaced on
+request. The table is derived: losing it loses the knowledge of what is stale. Branches share it:
+the last one to embed an entity owns its row, and the others embed the entity again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCHEMA: Final = pa.schema(
 
 _ATTEMPTS_MAX: Final = 5
 _PROBED_IDS_MAX: Final = 2_000
-"""Up to here a look-up names its ids; above, all rows of the property are read."""
+"""Up to this many ids, a look-up filters by id; above, it reads all rows of the property."""
 _HASH_DIGITS: Final = 32
 
 _log = logging.getLogger(__name__)
@@ -98,11 +98,11 @@ class EmbeddingsTable:
     def fresh(
         self, type_name: str, property_name: str, *, ids: pa.Array, hashes: pa.Array, model: str
     ) -> Mask:
-        """Say per id whether its vector was made from the text with this hash by this model."""
+        """Return for each id whether its vector was made from this text hash by this model."""
         known = self.known(type_name, property_name, ids)
         known = known.filter(pc.equal(known["model"], model))
-        places = pc.index_in(ids, value_set=known["id"].combine_chunks())
-        recorded = known["text_hash"].combine_chunks().take(places)
+        positions = pc.index_in(ids, value_set=known["id"].combine_chunks())
+        recorded = known["text_hash"].combine_chunks().take(positions)
         same = pc.fill_null(pc.equal(recorded, hashes), False)
         mask: Mask = same.to_numpy(zero_copy_only=False)
         return mask
@@ -110,7 +110,7 @@ class EmbeddingsTable:
     def record(
         self, type_name: str, property_name: str, *, ids: pa.Array, hashes: pa.Array, model: str
     ) -> bool:
-        """Remember what vectors were made from; return whether that worked.
+        """Record what vectors were made from; return whether that worked.
 
         A failure is logged and harmless: the vectors will count as stale.
         """
@@ -152,7 +152,7 @@ class EmbeddingsTable:
             try:
                 self._datasets.commit_staged(staged)
             except (DatasetExistsError, StaleBaseError):
-                # Somebody else was faster: what is to be replaced may have changed.
+                # Another writer was faster: the rows to replace may have changed.
                 if attempt == _ATTEMPTS_MAX - 1:
                     raise
             else:

@@ -1,4 +1,4 @@
-"""Vectors: checked, brought to unit length, or made up from text."""
+"""Checking vectors, scaling them to unit length, and mock vectors from text."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def checked_vectors(found: Sequence[Numbers] | Vectors, dimension: int) -> Vecto
     vectors = _as_floats(found).reshape(len(found), dimension)
     finite = np.isfinite(vectors)
     if not finite.all():
-        row, place = np.argwhere(~finite)[0]
+        row, index = np.argwhere(~finite)[0]
         raise EmbeddingVectorError(
-            f"embedding component {place} is not finite ({vectors[row, place]})"
+            f"embedding component {index} is not finite ({vectors[row, index]})"
         )
     norms = _norms(vectors)
     if (norms <= _EPSILON).any():
@@ -39,19 +39,19 @@ def checked_vectors(found: Sequence[Numbers] | Vectors, dimension: int) -> Vecto
 
 
 def mock_vectors(texts: Sequence[str], dimension: int) -> Vectors:
-    """Make up vectors: the same text always gives the same one.
+    """Return mock vectors: the same text always gives the same one.
 
     >>> [f"{number:.6f}" for number in mock_vectors(["alpha"], 4)[0]]
     ['-0.542049', '-0.471799', '0.160905', '0.676534']
     """
     state = np.array([int(fnv1a64(text), 16) for text in texts], dtype=np.uint64)
     vectors = np.empty((len(texts), dimension), dtype=np.float32)
-    for place in range(dimension):
+    for index in range(dimension):
         state ^= state << np.uint64(13)
         state ^= state >> np.uint64(7)
         state ^= state << np.uint64(17)
         share = (state.astype(np.float64) / 2.0**64).astype(np.float32)
-        vectors[:, place] = share * np.float32(2) - np.float32(1)
+        vectors[:, index] = share * np.float32(2) - np.float32(1)
     norms = _norms(vectors)
     norms[norms <= _EPSILON] = 1
     return vectors / norms[:, np.newaxis]
@@ -61,15 +61,15 @@ def _as_floats(found: Sequence[Numbers] | Vectors) -> Vectors:
     if not isinstance(found, np.ndarray):
         for vector in found:
             _require_numbers(vector)
-    # A number too large for 32 bits becomes infinite and is refused as such.
+    # A number too large for 32 bits becomes infinite and is rejected as such.
     with np.errstate(over="ignore"):
         return np.asarray(found, dtype=np.float64).astype(np.float32)
 
 
 def _require_numbers(vector: Numbers) -> None:
-    for place, value in enumerate(vector):
+    for index, value in enumerate(vector):
         if type(value) not in (int, float):
-            raise EmbeddingVectorError(f"embedding component {place} is not a number ({value!r})")
+            raise EmbeddingVectorError(f"embedding component {index} is not a number ({value!r})")
 
 
 def _norms(vectors: Vectors) -> NDArray[np.float32]:

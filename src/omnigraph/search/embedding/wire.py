@@ -1,4 +1,4 @@
-"""What embedding servers are asked and how they answer: two protocols, as pure functions."""
+"""The requests and answers of embedding servers: two protocols, as pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph.search.embedding.errors import EmbeddingResponseError
 
 Role: TypeAlias = Literal["query", "document"]
 Numbers: TypeAlias = list[Any]
-"""What a server says is a vector; not yet checked."""
+"""A vector as a server sent it; not yet checked."""
 
 _OPENAI_BATCH: Final = 128
 
@@ -31,7 +31,7 @@ class WireRequest:
 
 
 class Wire(Protocol):
-    """How to talk to one kind of server."""
+    """The protocol of one kind of server."""
 
     @property
     def batch_max(self) -> int:
@@ -39,7 +39,7 @@ class Wire(Protocol):
         ...
 
     def request(self, texts: Sequence[str], *, dimension: int, role: Role) -> WireRequest:
-        """Ask for the vectors of at most `batch_max` texts."""
+        """Return the request for the vectors of at most `batch_max` texts."""
         ...
 
     def vectors(self, request: WireRequest, body: bytes) -> list[Numbers]:
@@ -48,7 +48,7 @@ class Wire(Protocol):
 
 
 def wire_for(config: EmbeddingConfig) -> Wire:
-    """Return the protocol that a provider speaks."""
+    """Return the protocol of a provider."""
     return GeminiWire(config) if config.provider is Provider.GEMINI else OpenAiWire(config)
 
 
@@ -60,7 +60,7 @@ class OpenAiWire:
     batch_max: int = _OPENAI_BATCH
 
     def request(self, texts: Sequence[str], *, dimension: int, role: Role) -> WireRequest:  # noqa: ARG002 - the protocol knows no roles
-        """Ask for the vectors of some texts."""
+        """Return the request for the vectors of some texts."""
         body = {"model": self.config.model, "input": list(texts), "dimensions": dimension}
         headers = {
             "Authorization": f"Bearer {self.config.api_key}",
@@ -70,7 +70,7 @@ class OpenAiWire:
         return WireRequest(url, headers, orjson.dumps(body), len(texts))
 
     def vectors(self, request: WireRequest, body: bytes) -> list[Numbers]:
-        """Read an answer; its elements say which text they belong to."""
+        """Read an answer; its elements carry the index of their text."""
         items = _member(_decoded(body), "data")
         found: dict[object, object] = {}
         for item in items if isinstance(items, list) else []:
@@ -92,7 +92,7 @@ class GeminiWire:
     batch_max: int = 1
 
     def request(self, texts: Sequence[str], *, dimension: int, role: Role) -> WireRequest:
-        """Ask for the vector of one text."""
+        """Return the request for the vector of one text."""
         model = self.config.model
         body = {
             "model": f"models/{model}",
@@ -113,7 +113,7 @@ class GeminiWire:
 
 
 def error_message(body: bytes) -> str:
-    """Return what a server says is wrong: `error.message` of its answer, or all of it."""
+    """Return the error of a server: `error.message` of its answer, or all of it."""
     try:
         message = _member(_member(orjson.loads(body), "error"), "message")
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""How many letters two words differ by: inserted, dropped or replaced."""
+"""Edit distance of words: letters inserted, dropped or replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PADDING = np.uint32(0xFFFFFFFF)
 
 
 def within_edits(words: Sequence[str], wanted: str, edits: int) -> Mask:
-    """Say per word whether at most `edits` letters make another one of it.
+    """Return for each word whether at most `edits` edits turn it into `wanted`.
 
     The table of distances is filled letter by letter, for all words at once.
 
@@ -22,7 +22,7 @@ def within_edits(words: Sequence[str], wanted: str, edits: int) -> Mask:
     """
     letters, lengths = _letters(words)
     count, longest = letters.shape
-    # distances[:, n]: from the first n letters of each word to what was read of `wanted`.
+    # distances[:, n]: from the first n letters of each word to the letters of `wanted` so far.
     distances = np.tile(np.arange(longest + 1, dtype=np.int32), (count, 1))
     for row, letter in enumerate(wanted, start=1):
         before = distances
@@ -31,8 +31,8 @@ def within_edits(words: Sequence[str], wanted: str, edits: int) -> Mask:
         replaced = before[:, :-1] + (letters != np.uint32(ord(letter)))
         dropped = before[:, 1:] + 1
         shorter = np.minimum(replaced, dropped)
-        for place in range(longest):
-            distances[:, place + 1] = np.minimum(shorter[:, place], distances[:, place] + 1)
+        for at in range(longest):
+            distances[:, at + 1] = np.minimum(shorter[:, at], distances[:, at] + 1)
     mask: Mask = distances[np.arange(count), lengths] <= edits
     return mask
 

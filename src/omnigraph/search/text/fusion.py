@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion: several rankings of the same entities become one.
+"""Reciprocal rank fusion: one ranking from several of the same entities.
 
 An entity of 1-based rank `r` in an arm gets `weight / (k + r)` from it, and nothing from an arm
 that lacks it. The best sum comes first. Equal sums keep the order of first appearance: the first
@@ -48,7 +48,7 @@ def fuse(
     order = np.argsort(entities, kind="stable")
     scores = np.zeros(len(entities), dtype=np.float64)
     for arm, weight in zip(ranked, shares, strict=True):
-        places = order[np.searchsorted(entities, arm, sorter=order)]
-        scores[places] += weight / (k + np.arange(1, len(arm) + 1))
+        positions = order[np.searchsorted(entities, arm, sorter=order)]
+        scores[positions] += weight / (k + np.arange(1, len(arm) + 1))
     best = np.argsort(-scores, kind="stable")[:limit]
     return Fused(entities[best], scores[best])

@@ -1,7 +1,7 @@
 """Text indexes in memory, for rows that no stored index covers.
 
-They are derived from published versions, which never change, so one that was made once holds. How
-much text they may be made from in total is bounded; an index over more is made for one query.
+They are derived from published versions, which never change, so an index stays valid. The
+text that they are made from is bounded in total; an index over more text lives for one query.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.search.cache import BoundedCache, SingleFlight
+from omnigraph.cache import BoundedCache, SingleFlight
 from omnigraph.store.records import DatasetVersion
 from omnigraph.store.text_index import TextIndex, index_texts
 
@@ -27,7 +27,7 @@ class TextIndexes:
     """The text indexes in memory of one graph. Safe between threads; each is made once."""
 
     def __init__(self, text_bytes_max: int = TEXT_BYTES_MAX) -> None:
-        self._kept: BoundedCache[TextIndex] = BoundedCache(text_bytes_max)
+        self._cached: BoundedCache[TextIndex] = BoundedCache(text_bytes_max)
         self._flights = SingleFlight()
 
     def of(
@@ -45,10 +45,10 @@ class TextIndexes:
         """
         key = (version, column, covers_all)
         with self._flights.alone(key, check):
-            known = self._kept.get(key)
+            known = self._cached.get(key)
             if known is None:
                 row_ids, texts = read()
                 known = index_texts(row_ids, texts)
                 check()
-                self._kept.put(key, known, max(texts.nbytes, 1))
+                self._cached.put(key, known, max(texts.nbytes, 1))
             return known

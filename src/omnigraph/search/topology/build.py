@@ -25,7 +25,7 @@ from omnigraph.store.records import ROW_ID, ScanRequest
 
 _ROWS_PER_LOOKUP: Final = 4_000_000
 _PROBED_IDS_MAX: Final = 2_000
-"""Up to here the index on `id` is asked for each id; above, the whole column is read."""
+"""Up to this many ids are looked up in the index on `id`; above, the whole column is read."""
 _OFFSETS_MAX: Final = 2**31 - 1
 
 
@@ -61,15 +61,15 @@ def _assembled(
     states: TopologyStates, rows: EdgeRows, sources: Numbering, targets: Numbering, guard: Guard
 ) -> Topology:
     present = (rows.sources >= 0) & (rows.targets >= 0)
-    places = None if present.all() else np.flatnonzero(present)
-    starts = rows.sources if places is None else rows.sources[places]
-    ends = rows.targets if places is None else rows.targets[places]
+    indices = None if present.all() else np.flatnonzero(present)
+    starts = rows.sources if indices is None else rows.sources[indices]
+    ends = rows.targets if indices is None else rows.targets[indices]
     counts = (sources.count, targets.count)
     guard.check()
-    out = build_csr(starts, ends, counts=counts, edges=places, same_type=states.same_type)
+    out = build_csr(starts, ends, counts=counts, edges=indices, same_type=states.same_type)
     guard.check()
     incoming = build_csr(
-        ends, starts, counts=counts[::-1], edges=places, same_type=states.same_type
+        ends, starts, counts=counts[::-1], edges=indices, same_type=states.same_type
     )
     dangling = len(rows.row_ids) - len(starts)
     return Topology(states, sources, targets, numbering_of(rows.row_ids), out, incoming, dangling)
@@ -97,8 +97,8 @@ class NodeIds:
         if self._column is None:
             self._column = self._read_column()
         values, dense_of = self._column
-        places = pc.index_in(_same_width(ids, values.type), value_set=values)
-        found: Ints = _positions(places).astype(id_type(self.numbering.count))
+        indices = pc.index_in(_same_width(ids, values.type), value_set=values)
+        found: Ints = _positions(indices).astype(id_type(self.numbering.count))
         if dense_of is not None and len(dense_of):
             found = np.where(found >= 0, dense_of[found], found)
         return found
@@ -109,8 +109,8 @@ class NodeIds:
         wanted = OneOf("id", tuple(pc.unique(ids).to_pylist()))
         request = ScanRequest(columns=("id",), row_filter=wanted, with_row_id=True)
         found = self._handle.scan(request).read_all()
-        places = pc.index_in(ids, value_set=found["id"].combine_chunks())
-        positions = _positions(places)
+        indices = pc.index_in(ids, value_set=found["id"].combine_chunks())
+        positions = _positions(indices)
         if not found.num_rows:
             return positions.astype(id_type(self.numbering.count))
         dense = self.numbering.dense(found[ROW_ID])
@@ -160,8 +160,8 @@ def _large_tables(edge: DatasetHandle, fragment_ids: tuple[int, ...] | None) -> 
     yield from gathered(edge.scan(request), _ROWS_PER_LOOKUP)
 
 
-def _positions(places: pa.ChunkedArray) -> Ints:
-    found: Ints = pc.fill_null(places, -1).to_numpy()
+def _positions(indices: pa.ChunkedArray) -> Ints:
+    found: Ints = pc.fill_null(indices, -1).to_numpy()
     return found
 
 

@@ -3,7 +3,7 @@
 1. Nodes and edges are *dense ids*: numbers from 0 without gaps (`row_numbers.py`).
 2. `neighbours[indptr[n]:indptr[n + 1]]` are the neighbours of node `n`, one per edge record, in
    ascending order of neighbour, then edge. Parallel edges are kept.
-3. `edges` runs beside `neighbours`: the dense id of the record that each step stands for.
+3. `edges` is parallel to `neighbours`: the dense id of the edge record of each step.
 4. An array is never changed once a `Csr` holds it; it may lie in a memory-mapped file.
 5. Ids are 32-bit while they fit, so a direction costs 8 bytes per edge and 4 per node.
 """
@@ -95,8 +95,8 @@ def build_csr(
 ) -> Csr:
     """Arrange edges by their start.
 
-    `counts` says how many nodes there are at either end. `edges` is the ascending dense ids of the
-    edges; `None` says that position `i` of both arrays is edge `i`.
+    `counts` are the numbers of nodes at either end. `edges` are the ascending dense ids of the
+    edges; `None` means that position `i` of both arrays is edge `i`.
     """
     order = _edge_order(starts, ends, start_count=counts[0], end_count=counts[1])
     numbers = order if edges is None else edges[order]
@@ -186,7 +186,7 @@ def renumbered_csr(
     """Return a `Csr` over other dense ids.
 
     A map gives the new id of every old one and keeps their order, as all numberings of one dataset
-    do; `None` says that no old id changes. What has edges must not be dropped.
+    do; `None` means that no old id changes. A node with edges must not be dropped.
     """
     return Csr(
         _renumbered_indptr(csr, node_map, node_count),
@@ -202,12 +202,12 @@ def with_edges(csr: Csr, added: Csr) -> Csr:
     if not added.edge_count:
         return csr
     starts = added.step_starts()
-    places = _insert_places(csr, starts, added)
+    positions = _insert_positions(csr, starts, added)
     first, last = pair_range(csr, starts, added.neighbours)
     return Csr(
         csr.indptr.astype(id_type(csr.edge_count + added.edge_count)) + added.indptr,
-        np.insert(csr.neighbours, places, added.neighbours),
-        np.insert(csr.edges, places, added.edges),
+        np.insert(csr.neighbours, positions, added.neighbours),
+        np.insert(csr.edges, positions, added.edges),
         np.union1d(csr.loops, added.loops).astype(csr.neighbours.dtype, copy=False),
         csr.has_parallel or added.has_parallel or bool((last > first).any()),
     )
@@ -239,7 +239,7 @@ def _bisect(
     return low
 
 
-def _insert_places(csr: Csr, starts: Ints, added: Csr) -> NDArray[np.int64]:
+def _insert_positions(csr: Csr, starts: Ints, added: Csr) -> NDArray[np.int64]:
     """Return where each step of `added` goes: by neighbour, then by edge."""
     first, last = pair_range(csr, starts, added.neighbours)
     return _bisect(csr.edges, first, last, added.edges, right=False)

@@ -1,17 +1,17 @@
 """Makes a topology from one of another state of the same datasets, reading only what differs.
 
-An answer is either exactly what a rebuild would give or `None`, which says: rebuild. Why reuse is
-right:
+The result is either exactly what a rebuild would give or `None`, which means: rebuild. Why reuse is
+correct:
 
-1. A fragment with the same data files holds the same rows under the same row ids, wherever it is
-   seen; only deletions may differ. Edges of such fragments keep their ends.
+1. A fragment with the same data files holds the same rows under the same row ids, in every
+   version; only deletions may differ. Edges of such fragments keep their ends.
 2. A row keeps its row id when it is updated, so an edge may lie in another fragment of the base
    than of the new state. When the base has fragments that the new state lacks, only fragments
    without any difference count as shared; then no row can have moved.
-3. A node keeps its `id` for the life of its row id, and within one lineage a row id is given once.
-   Nodes on which edges rest must therefore be live and, when the lineage is another, lie in
+3. A node keeps its `id` for the life of its row id, and within one lineage a row id is used once.
+   The end nodes of edges must therefore be live and, when the lineage is another, lie in
    fragments that both states have.
-4. A dangling edge may come to life when nodes are added: with any, node states must be equal.
+4. A dangling edge may get its end when nodes are added: with any, node states must be equal.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NEW_SHARE_MAX: Final = 0.5
 def extend_topology(
     base: Topology, handles: TopologyHandles, states: TopologyStates, *, guard: Guard
 ) -> Topology | None:
-    """Return the topology of `states`, or `None` when `base` is of no use for it."""
+    """Return the topology of `states`, or `None` when `base` cannot be extended to it."""
     if base.states.key == states.key:
         return base
     if base.states.same_type != states.same_type:
@@ -89,14 +89,14 @@ def _edge_change(base: Topology, edge: DatasetHandle, state: TableState) -> _Edg
     if not shared or _row_share(edge, added) > _NEW_SHARE_MAX:
         return None
     row_ids = ascending(scan_row_ids(edge, shared))
-    places = base.edges.dense(row_ids)
-    if (places < 0).any():
+    positions = base.edges.dense(row_ids)
+    if (positions < 0).any():
         # The base is of a later state, in which these rows are gone.
         return None
-    if len(places) == base.edges.count:
+    if len(positions) == base.edges.count:
         return _EdgeChange(base.edges, None, row_ids, tuple(added))
     kept = np.zeros(base.edges.count, dtype=np.bool_)
-    kept[places] = True
+    kept[positions] = True
     return _EdgeChange(base.edges, kept, row_ids, tuple(added))
 
 

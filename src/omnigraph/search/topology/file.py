@@ -4,13 +4,13 @@
  0  8  magic `OGTOPO` and the format number, two bytes
  8  8  length of the header
 16  8  checksum of the header
-24  …  header: JSON (states, counts, and of every section: type, length, place, checksum)
+24  …  header: JSON (states, counts, and of every section: type, length, `place`, checksum)
  …     sections: plain little-endian arrays, each at a multiple of 64 bytes
 ```
 
 Numbers are little-endian. A section's checksum is the sum of its 64-bit words, which is as fast as
 memory; it finds lost pages, torn writes and flipped bits, not forgeries. A file that fails any
-check is damaged: it is not used and gets replaced.
+check is damaged: it is not used, and is replaced.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _TYPES: Final = frozenset({"<i4", "<i8", "<u4", "<u8"})
 
 
 class DamagedTopologyError(ValueError):
-    """A file is not what was written. Never leaves this room: the topology is made anew."""
+    """A file is damaged. Never leaves this package: the topology is built again."""
 
 
 def encode_topology(topology: Topology) -> bytes:
     """Return the content of the file."""
     arrays = _arrays(topology)
     sections: dict[str, dict[str, Any]] = {}
-    place = 0
+    offset = 0
     for name, array in arrays.items():
         sections[name] = {
             "type": array.dtype.newbyteorder("<").str,
             "count": len(array),
-            "place": place,
+            "place": offset,
             "sum": checksum(array),
         }
-        place = _aligned(place + array.nbytes)
+        offset = _aligned(offset + array.nbytes)
     header = orjson.dumps(
         {
             "states": {
@@ -69,11 +69,11 @@ def encode_topology(topology: Topology) -> bytes:
             "parallel": {"out": topology.out.has_parallel, "in": topology.incoming.has_parallel},
             "dangling": topology.dangling,
             "sections": sections,
-            "bytes": place,
+            "bytes": offset,
         }
     )
     start = _aligned(_PREFIX.size + len(header))
-    data = bytearray(start + place)
+    data = bytearray(start + offset)
     _PREFIX.pack_into(data, 0, _MAGIC, len(header), zlib.crc32(header))
     data[_PREFIX.size : _PREFIX.size + len(header)] = header
     for name, array in arrays.items():
@@ -203,5 +203,5 @@ def _numberings(topology: Topology) -> dict[str, Numbering]:
     return found
 
 
-def _aligned(place: int) -> int:
-    return -(-place // _ALIGNMENT) * _ALIGNMENT
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT

@@ -25,7 +25,7 @@ _NONE: Final = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Stable row ids by dense id: `first, first + 1, …`, or what `listed` says."""
+    """Stable row ids by dense id: `first, first + 1, …`, or `listed`."""
 
     count: int
     first: int = 0
@@ -38,7 +38,7 @@ class Numbering:
         return 0 if self.listed is None else self.listed.nbytes
 
     def row_ids(self, dense: Ints | None = None) -> RowIds:
-        """Return the stable row ids of dense ids, of all when `None`: what `take` wants."""
+        """Return the stable row ids of dense ids, of all when `None`: as `take` expects them."""
         if self.listed is not None:
             chosen = self.listed if dense is None else self.listed[dense]
             return chosen.astype(np.uint64, copy=False)
@@ -52,16 +52,16 @@ class Numbering:
             # An id below `first` wraps round to a number that is far too large.
             offsets = asked - np.uint64(self.first)
             return np.where(offsets < self.count, offsets, _NONE).astype(id_type(self.count))
-        places = np.searchsorted(self.listed, asked)
-        found = places < self.count
-        found[found] = self.listed[places[found]] == asked[found]
-        return np.where(found, places, -1).astype(id_type(self.count))
+        positions = np.searchsorted(self.listed, asked)
+        found = positions < self.count
+        found[found] = self.listed[positions[found]] == asked[found]
+        return np.where(found, positions, -1).astype(id_type(self.count))
 
     def positions(self, row_ids: NDArray[np.int64]) -> Ints:
         """Return the dense ids of stable row ids as they come from queries; -1 for no live row.
 
-        Ids without gaps cost a look at the smallest and the largest, and nothing when they begin
-        at 0.
+        Without gaps, only the smallest and the largest id are checked, and none of them when ids
+        begin at 0.
         """
         if self.listed is not None or not len(row_ids):
             return self.dense(row_ids.astype(np.uint64))

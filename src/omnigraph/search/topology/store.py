@@ -1,10 +1,10 @@
-"""Topologies as files beside the graph: `_topology/<dataset>/<state>.topo`.
+"""Topologies as files next to the graph: `_topology/<dataset>/<state>.topo`.
 
-1. The name of a file is the physical state of the edge dataset, so whoever reads the same edge
-   files finds the same file. The node states it was made for are in its header and are compared.
-2. A file is written whole under its name or not at all, by whoever has made the topology; several
+1. The name of a file is the physical state of the edge dataset, so readers of the same edge files
+   find the same topology. The node states that it was made for are in its header and are compared.
+2. A file appears whole or not at all. The process that builds the topology writes it; several
    writers replace each other's file by an equal one. A graph opened read-only writes nothing.
-3. A file that is absent, damaged or of no use is as good as none: the topology is made anew.
+3. If a file is absent, damaged or does not fit, the topology is built again.
 4. No failure to read or write a file ever fails a query; it is logged.
 5. Nothing refers to a file. `cleanup` may delete any of them at any time; readers that have one
    mapped keep it.
@@ -32,9 +32,9 @@ from omnigraph.store.objects.protocol import ObjectInfo
 FOLDER: Final = "_topology"
 _SUFFIX: Final = ".topo"
 _BASES_MAX: Final = 4
-"""How many files of other states are looked at before building anew."""
+"""How many files of other states are tried before building from scratch."""
 _EDGES_MIN: Final = 10_000
-"""Smaller topologies are made faster than a file is read and written."""
+"""Below this many edges, building is faster than reading and writing a file."""
 _NEW_SHARE_MIN: Final = 0.05
 """A topology that differs less from a stored one is extended from that one again."""
 
@@ -68,7 +68,8 @@ class TopologyStore:
 
         `bases` are topologies in memory that may be extended; they are tried before files.
         """
-        # The same edges under other nodes fit at once; other edges cost more than a file does.
+        # A base with the same edges and other nodes fits at once; other edges cost more than a
+        # file.
         known = list(bases)
         same = [base for base in known if base.states.edge.key == states.edge.key]
         others = [base for base in known if base.states.edge.key != states.edge.key]
@@ -140,7 +141,7 @@ def _read(store: Store, path: str) -> bytes | mmap.mmap:
 
 
 def topology_problem(store: Store, path: str) -> str | None:
-    """Say what is wrong with a file by its own checksums; None when it is sound, or gone."""
+    """Return what is wrong with a file by its own checksums; None when it is intact or gone."""
     try:
         topology = TopologyFile.parse(_read(store, path)).topology()
     except (ObjectNotFoundError, FileNotFoundError):
@@ -152,7 +153,7 @@ def topology_problem(store: Store, path: str) -> str | None:
 
 
 def topology_path(edge: TableState) -> str:
-    """Return where the file of an edge state lies."""
+    """Return the path of the file of an edge state."""
     return f"{_folder(edge.at.location)}/{edge.key}{_SUFFIX}"
 
 

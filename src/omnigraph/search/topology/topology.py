@@ -16,7 +16,7 @@ Invariants:
 2. `sources`, `targets` and `edges` number live rows in order of stable row id; topologies of one
    snapshot agree on the dense ids of a node type (`omnigraph.search.topology.row_numbers`).
 3. An edge whose source or target has no live node is in no adjacency; `dangling` counts them.
-4. It is derived: every answer can be had from the datasets alone, and losing it costs time only.
+4. It is derived: the datasets alone answer every question, and losing it costs time only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TopologyStates:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes two topologies the same."""
+        """Equal for equal topologies."""
         return self.edge.key, self.source.key, self.target.key
 
     @property

@@ -1,13 +1,12 @@
 """Hops over adjacency as array operations.
 
 Terms. A *row* is a position in the array of start nodes that a caller gives: the same node may
-stand in several rows, and every answer is per row. A *step* is one edge record taken from one row.
+occur in several rows, and every result is per row. A *step* is one edge record taken from one row.
 
 1. No function loops over rows or edges in Python, except in chunks of bounded size.
-2. A function tells its guard how many rows it is about to make before it makes them, and asks it
-   at least once per chunk whether to go on. Whatever the guard raises passes through; nothing is
-   left behind.
-3. Answers come in ascending order of row, then node (steps: row, then edge).
+2. A function calls its guard with the number of rows before it makes them, and at least once per
+   chunk to check for cancellation. Exceptions of the guard propagate; there is nothing to clean up.
+3. Results come in ascending order of row, then node (steps: row, then edge).
 4. The rules are those of the language for hops: a node comes once per row, distances are shortest
    ones, the start is never reached again, except over an edge from a node to itself.
 """
@@ -26,19 +25,19 @@ from omnigraph.search.topology.csr import Csr, Ints, Mask, id_type, pair_range, 
 LoopEnd: TypeAlias = Literal["target", "source"]
 
 _NODES_PER_VALUE_MAX: Final = 32
-"""Up to here marking beats sorting: marks cost a look at every node, sorting one at every value."""
+"""Up to this many nodes per value marking is faster than sorting: it visits every node once."""
 _MARKS_MAX: Final = 1 << 25
 """Bytes of marks that a search from several nodes at once may use."""
 _ROWS_PER_CHUNK_MAX: Final = 1 << 22
 _STEPS_AT_ONCE_MAX: Final = 1 << 20
-"""Steps that a search takes between two looks at its guard."""
+"""Steps of a search between two calls of its guard."""
 
 
 class Guard(Protocol):
     """Stops work that takes too long or grows too large, by raising."""
 
     def check(self) -> None:
-        """Raise if the work is to stop."""
+        """Raise if the work must stop."""
         ...
 
     def expect(self, rows: int) -> None:
@@ -47,13 +46,13 @@ class Guard(Protocol):
 
 
 class Unguarded:
-    """Lets everything through."""
+    """Never stops anything."""
 
     def check(self) -> None:
-        """Go on."""
+        """Do nothing."""
 
     def expect(self, rows: int) -> None:
-        """Go on."""
+        """Do nothing."""
 
 
 UNGUARDED: Final = Unguarded()
@@ -128,7 +127,7 @@ def degrees(adjacency: Adjacency, nodes: Ints | None = None) -> Ints:
 
 
 def has_neighbour(adjacency: Adjacency, nodes: Ints) -> Mask:
-    """Say per start node whether it has any edge."""
+    """Return for each start node whether it has any edge."""
     found = np.zeros(len(nodes), dtype=np.bool_)
     for part in adjacency.parts:
         found |= _part_degrees(part, nodes) > 0
@@ -145,7 +144,7 @@ def weight_sums(
     """Add up the weights at the ends of the steps of every start node; in one direction only.
 
     Steps are written out in chunks, so memory does not grow with them. Narrow weights are faster:
-    looking them up in no order is most of the work.
+    random access to them is most of the work.
     """
     (part,) = adjacency.parts
     sums = np.zeros(len(nodes), dtype=np.int64)
@@ -219,8 +218,8 @@ def neighbours(adjacency: Adjacency, nodes: Ints, *, guard: Guard = UNGUARDED) -
     guard.expect(int(sum(int(_part_degrees(part, nodes).sum()) for part in adjacency.parts)))
     if len(adjacency.parts) == 1:
         part = adjacency.parts[0]
-        rows, places = _places(part, nodes)
-        ends = part.neighbours[places]
+        rows, positions = _positions(part, nodes)
+        ends = part.neighbours[positions]
         if part.has_parallel:
             # Equal neighbours of one row are next to each other.
             first = np.ones(len(rows), dtype=np.bool_)
@@ -233,7 +232,7 @@ def neighbours(adjacency: Adjacency, nodes: Ints, *, guard: Guard = UNGUARDED) -
 
 
 def neighbour_set(adjacency: Adjacency, nodes: Ints, *, guard: Guard = UNGUARDED) -> Ints:
-    """Return the distinct neighbours of a set of nodes, ascending, whichever node they are of."""
+    """Return the distinct neighbours of a set of nodes, ascending."""
     guard.check()
     found = []
     for part in adjacency.parts:
@@ -246,7 +245,7 @@ def neighbour_set(adjacency: Adjacency, nodes: Ints, *, guard: Guard = UNGUARDED
 
 
 def has_edge(adjacency: Adjacency, sources: Ints, targets: Ints) -> Mask:
-    """Say per pair whether an edge leads from the source to the target."""
+    """Return for each pair whether an edge leads from the source to the target."""
     found = np.zeros(len(sources), dtype=np.bool_)
     for part in adjacency.parts:
         low, high = pair_range(part, sources, targets)
@@ -259,9 +258,9 @@ def _numbered(adjacency: Adjacency) -> Iterator[tuple[int, Csr]]:
 
 
 def _part_steps(part: Csr, nodes: Ints, *, skip_loops: bool) -> tuple[Ints, Ints, Ints]:
-    rows, places = _places(part, nodes)
-    ends = part.neighbours[places]
-    edges = part.edges[places]
+    rows, positions = _positions(part, nodes)
+    ends = part.neighbours[positions]
+    edges = part.edges[positions]
     if skip_loops and len(part.loops):
         other = ends != nodes[rows]
         rows, ends, edges = rows[other], ends[other], edges[other]
@@ -275,13 +274,13 @@ def _part_ends(part: Csr, nodes: Ints) -> Ints:
     return part.neighbours[_spread_places(starts, part.indptr[nodes + 1] - starts)]
 
 
-def _places(part: Csr, nodes: Ints) -> tuple[Ints, Ints]:
+def _positions(part: Csr, nodes: Ints) -> tuple[Ints, Ints]:
     starts = part.indptr[nodes]
     return _spread(starts, part.indptr[nodes + 1] - starts)
 
 
 def _spread(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Return every place of the runs `starts[i] .. starts[i] + counts[i]`, with its run `i`."""
+    """Return every position of the runs `starts[i] .. starts[i] + counts[i]`, with its run `i`."""
     rows = np.repeat(np.arange(len(starts), dtype=id_type(len(starts))), counts)
     return rows, _spread_places(starts, counts)
 
@@ -290,9 +289,9 @@ def _spread_places(starts: Ints, counts: Ints) -> Ints:
     before = np.cumsum(counts, dtype=np.int64)
     total = int(before[-1]) if len(before) else 0
     before -= counts
-    places = np.repeat(starts - before, counts)
-    places += np.arange(total, dtype=places.dtype)
-    return places
+    positions = np.repeat(starts - before, counts)
+    positions += np.arange(total, dtype=positions.dtype)
+    return positions
 
 
 def _row_order(rows: Ints, edges: Ints, *, edge_count: int) -> Ints:
@@ -301,10 +300,10 @@ def _row_order(rows: Ints, edges: Ints, *, edge_count: int) -> Ints:
 
 
 def _pair_keys(part: Csr, nodes: Ints, width: int) -> NDArray[np.int64]:
-    rows, places = _places(part, nodes)
+    rows, positions = _positions(part, nodes)
     keys = rows.astype(np.int64)
     keys *= width
-    keys += part.neighbours[places]
+    keys += part.neighbours[positions]
     return keys
 
 
@@ -479,7 +478,7 @@ def _search(
 ) -> Ints:
     """Search breadth first from some nodes at once; a key is `row * node count + node`.
 
-    `marks` comes and goes all false.
+    `marks` must be all false, and is so again afterwards.
     """
     width = adjacency.target_count
     frontier = np.arange(len(starts), dtype=np.int64) * width + starts
@@ -509,7 +508,7 @@ def _next_level(
     width = adjacency.target_count
     rows, nodes = np.divmod(frontier, width)
     level: list[Ints] = []
-    # In pieces: a level around a hub may hold a step from every row to every node.
+    # In chunks: a level around a hub may hold a step from every row to every node.
     for piece in chunks(adjacency, nodes, rows_max=_STEPS_AT_ONCE_MAX):
         keys = _next_keys(adjacency, rows[piece], nodes[piece], guard)
         keys = keys[~marks[keys]]
@@ -527,15 +526,15 @@ def _next_keys(adjacency: Adjacency, rows: Ints, nodes: Ints, guard: Guard) -> N
     found = []
     for part in adjacency.parts:
         guard.expect(int(_part_degrees(part, nodes).sum()))
-        owners, places = _places(part, nodes)
-        found.append(rows[owners] * width + part.neighbours[places])
+        owners, positions = _positions(part, nodes)
+        found.append(rows[owners] * width + part.neighbours[positions])
     return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def _per_row(found: Reached, row_of: Ints, start_count: int, guard: Guard) -> Reached:
-    """Repeat what each start has found for every row that starts there."""
+    """Copy the nodes of each start to every row that starts there."""
     counts = np.bincount(found.rows, minlength=start_count)
     firsts = np.cumsum(counts) - counts
     guard.expect(int(counts[row_of].sum()))
-    rows, places = _spread(firsts[row_of], counts[row_of])
-    return Reached(rows, found.nodes[places])
+    rows, positions = _spread(firsts[row_of], counts[row_of])
+    return Reached(rows, found.nodes[positions])

@@ -21,7 +21,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from omnigraph.changes.commit_changes import ChangeGapError, ParentlessCommitError
 from omnigraph.changes.diff import TypePair, changed_pairs, handles_of
 from omnigraph.changes.table_changes import differing_fragments
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import TableKey, nearest_name
@@ -204,7 +203,7 @@ def snapshot_slices(
     scan: FeedScan, snapshot: Snapshot, commit: GraphCommit
 ) -> Iterator[ChangeSlice]:
     """Yield everything that a snapshot holds, as inserts: what a stream begins with."""
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
     for entity_type in sorted(
         entity_types, key=lambda one: (TableKey(one.table_key).is_edge, one.table_key)

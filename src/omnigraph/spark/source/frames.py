@@ -8,7 +8,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import UnavailableError
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.query.row_filter import compile_row_filter
 from omnigraph.spark.source.options import STORAGE_PREFIX, SourceOptionError, read_options
 from omnigraph.spark.source.tables import find_type, table_scan
@@ -78,7 +77,7 @@ def graph_tables(
     Ids of different types may be equal, so a vertex id is `Type:id`; join with `to_spark` frames
     on `entity_id` for properties. `edges` names the edge types to take, by default all.
     """
-    catalog = catalog_of(pinned.snapshot.schema)
+    catalog = pinned.snapshot.catalog
     chosen = [_edge_type(pinned.snapshot, name) for name in edges or catalog.edge_types]
     if not chosen:
         raise SourceOptionError("edge", "names no type: a graph without edges has no graph frame")
@@ -143,7 +142,7 @@ def _type_named(snapshot: Snapshot, name: str) -> tuple[str, str]:
     kind, colon, own_name = name.partition(":")
     if colon:
         return kind, own_name
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     if name in catalog.node_types and name in catalog.edge_types:
         raise SourceOptionError("node", f"is not clear: write `node:{name}` or `edge:{name}`")
     return ("edge" if name in catalog.edge_types else "node"), name
@@ -151,7 +150,7 @@ def _type_named(snapshot: Snapshot, name: str) -> tuple[str, str]:
 
 def _edge_type(snapshot: Snapshot, name: str) -> EdgeType:
     found: EntityType = find_type(snapshot, "edge", name)
-    return catalog_of(snapshot.schema).edge_types[found.name]
+    return snapshot.catalog.edge_types[found.name]
 
 
 def _vertex_id(column: str, type_name: str) -> str:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from omnigraph.graph import Graph, OpenMode, ReadTarget
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.query import ReadPlan, compile_query, parse_queries
 from omnigraph.query.stored import require_kind, select_query
 from omnigraph.spark.source.options import SourceOptionError, SourceOptions, refuse_options
@@ -41,7 +40,7 @@ def plan_query(text: str, pin: Pin, options: SourceOptions) -> QueryScan:
     file = parse_queries(text)
     query = select_query(file, options["queryName"])
     require_kind(query, expect_mutation=False)
-    plan = compile_query(query, catalog_of(open_pinned(pin).schema), file.source)
+    plan = compile_query(query, open_pinned(pin).catalog, file.source)
     columns = plan.columns if isinstance(plan, ReadPlan) else ()
     return QueryScan(pin, text, query.name, _params(options), _schema(columns))
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import TypeNotFoundError
 from omnigraph.names import nearest_name
 from omnigraph.query.row_filter import SourceError, compile_row_filter
@@ -58,7 +57,7 @@ def plan_table(kind: str, name: str, pin: Pin, options: SourceOptions) -> TableP
 
 def find_type(snapshot: Snapshot, kind: str, name: str) -> EntityType:
     """Return a type of the snapshot's schema."""
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     known = catalog.node_types if kind == "node" else catalog.edge_types
     entity_type: EntityType | None = known.get(name)
     if entity_type is None:

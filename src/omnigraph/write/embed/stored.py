@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.manifest import CommitDraft, GraphCommit, Repository, Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import TableKey, nearest_name
@@ -128,7 +127,7 @@ class StoredEmbedding:
         clock = self._repository.clock
         for attempt in range(1, ATTEMPTS_MAX + 1):
             snapshot = self._repository.history.snapshot(request.incarnation)
-            catalog = catalog_of(snapshot.schema)
+            catalog = snapshot.catalog
             delta = self._delta(request, snapshot, catalog)
             if delta.is_empty:
                 return self._result(request, catalog, delta, None)

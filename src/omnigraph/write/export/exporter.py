@@ -29,7 +29,6 @@ import pyarrow.parquet as pq
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import TableKey, nearest_name
 from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
@@ -162,7 +161,7 @@ def _by_type(files: Iterable[ExportedFile]) -> list[dict[str, object]]:
 
 def exported_types(snapshot: Snapshot, names: Sequence[str] = ()) -> list[EntityType]:
     """Return the types to export by key, edges before nodes; without names all of them."""
-    catalog = catalog_of(snapshot.schema)
+    catalog = snapshot.catalog
     entity_types: list[EntityType] = [*catalog.edge_types.values(), *catalog.node_types.values()]
     known = {
         entity_type.table_key: entity_type

@@ -29,7 +29,6 @@ from dataclasses import dataclass, field, replace
 from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
     ExpectedVersionMismatchError,
@@ -208,7 +207,7 @@ class Loader:
             sets_aside=options.on_error is OnError.QUARANTINE,
             cascades=options.cascade,
         )
-        catalog = catalog_of(snapshot.schema)
+        catalog = snapshot.catalog
         return PreparedLoad(intake, bases, catalog, options, terms, source.place, _Timer(clock))
 
     # -- judging ----------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.requirements import (
@@ -169,7 +168,7 @@ class Mutations:
         external_blobs: ExternalBlobs,
     ) -> _Change:
         """Run the statements in memory."""
-        catalog = catalog_of(snapshot.schema)
+        catalog = snapshot.catalog
         staging = MutationStaging(snapshot, catalog)
         runner = StatementRunner(
             staging,
@@ -189,7 +188,7 @@ class Mutations:
     ) -> GraphCommit | None:
         """Validate, stage and publish a change."""
         clock = self._repository.clock
-        catalog = catalog_of(snapshot.schema)
+        catalog = snapshot.catalog
         stored = StoredRows(snapshot)
         _announce(change.delta, catalog, stored)
         with prestage_new_rows(
@@ -246,7 +245,7 @@ class _Change:
 
 
 def _plan(file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> MutationPlan:
-    plan = compile_query(query, catalog_of(snapshot.schema), file.source)
+    plan = compile_query(query, snapshot.catalog, file.source)
     if not isinstance(plan, MutationPlan):
         raise QueryKindError(query.name, is_mutation=False)
     return plan

@@ -1,21 +1,16 @@
-"""The last hop of an aggregate query, counted and added up instead of written out.
+"""The last hop of an aggregate, counted from the adjacency instead of written out as rows.
 
-`match { $a: Person  $a knows $b } return { $a.city, avg($b.age) }` needs no row per edge: how many
-friends somebody has, and the sum of their ages, come straight from the adjacency, one number per
-row before the hop. What must hold for it:
+Which plans ask for it is decided in `omnigraph.read.shapes.folded_aggregate`. What must hold for
+the stored data:
 
-1. The hop is the last operator; groups do not depend on the nodes that it reaches.
-2. Of reached nodes only `count`, `sum` and `avg` are asked, without `distinct`; the latter two of
-   whole numbers whose sums are exact as doubles. Sums of floats depend on their order.
-3. The adjacency is in memory and has one step per neighbour: no parallel edges, one direction.
-
-In all other cases the rows are written out, with the same result.
+1. The adjacency is in memory and has one step per neighbour: no parallel edges, one direction.
+2. Sums of whole numbers are exact as doubles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -25,32 +20,26 @@ import pyarrow as pa
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import (
     AggregateValue,
-    EntityId,
     Expand,
     NodeScan,
     PropertyValue,
     ReadPlan,
-    Value,
 )
-from omnigraph.query.plan.walk import value_variables
 from omnigraph.read.access.adjacency import TopologyHops
 from omnigraph.read.context import Context
 from omnigraph.read.operators.scan import scan_nodes
-from omnigraph.read.planner import turned
-from omnigraph.read.rows import NULL, RowIds, RowTable
-from omnigraph.values import PropType, Scalar
+from omnigraph.read.row_table import NULL, RowIds, RowTable
 
 Counts = npt.NDArray[np.int64]
 
-_WHOLE: Final = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
 _EXACT_MAX: Final = 2**53
 _FILTERED_SHARE_MAX: Final = 8
-"""Filters of the reached nodes are asked of the whole type only from so large a share of rows."""
+"""Filters of reached nodes are evaluated on the whole type only above this share of rows (1/n)."""
 
 
 @dataclass(frozen=True, eq=False)
-class FoldedHop:
-    """What a hop adds to each row before it; rows that reach nothing are gone."""
+class CountedHop:
+    """What a hop contributes to each row before it; rows that reach nothing are left out."""
 
     target: str
     counts: Counts
@@ -59,56 +48,10 @@ class FoldedHop:
     """Of reached nodes: the sum of a property, and how many have a value."""
 
 
-def foldable(plan: ReadPlan) -> ReadPlan | None:
-    """Return the plan in a form whose last hop can be folded, if there is one."""
-    if not plan.is_aggregate or plan.ranking is not None or not plan.pipeline:
-        return None
-    last = plan.pipeline[-1]
-    if not isinstance(last, Expand) or last.edge_variable is not None or "@" in last.target:
-        return None
-    if _fits(plan, last):
-        return plan
-    # Groups by the far end of a single hop: walk it from there.
-    scan = plan.pipeline[0]
-    if len(plan.pipeline) == 2 and isinstance(scan, NodeScan) and last.max == 1:
-        start = NodeScan(last.target, last.target_type, last.target_filters, last.properties)
-        back = turned(last, scan)
-        return replace(plan, pipeline=(start, back)) if _fits(plan, back) else None
-    return None
-
-
-def _fits(plan: ReadPlan, hop: Expand) -> bool:
-    is_chain = hop.source_type == hop.target_type and hop.max > 1
-    return all(
-        _is_foldable(column.expression, hop.target, is_chain=is_chain) for column in plan.columns
-    )
-
-
-def _is_foldable(value: Value, target: str, *, is_chain: bool) -> bool:
-    if not isinstance(value, AggregateValue):
-        return target not in value_variables(value)
-    argument = value.argument
-    if isinstance(argument, EntityId):
-        return argument.variable != target or (value.function == "count" and not value.distinct)
-    if not isinstance(argument, PropertyValue):
-        return False
-    if argument.variable != target:
-        # A value that comes several times matters only to sums.
-        is_sum = value.function in ("sum", "avg") and not value.distinct
-        return not is_sum or _is_whole(argument.prop_type)
-    is_sum = value.function in ("sum", "avg")
-    return is_sum and not value.distinct and not is_chain and _is_whole(argument.prop_type)
-
-
-def _is_whole(prop_type: PropType) -> bool:
-    return not prop_type.is_list and prop_type.scalar in _WHOLE
-
-
-def fold_hop(context: Context, rows: RowTable, plan: ReadPlan) -> tuple[RowTable, FoldedHop] | None:
-    """Fold the last hop of a plan over the rows before it; None when they must be written out."""
-    hop = plan.pipeline[-1]
-    if not isinstance(hop, Expand):
-        return None
+def count_hop(
+    context: Context, rows: RowTable, plan: ReadPlan, hop: Expand
+) -> tuple[RowTable, CountedHop] | None:
+    """Count the last hop of a plan over the rows before it; None when it must be written out."""
     rows = rows.where(rows.row_ids(hop.source) != NULL)
     if hop.target_filters and rows.count * _FILTERED_SHARE_MAX < context.tables.row_count(
         TableKey.node(hop.source_type)
@@ -122,12 +65,12 @@ def fold_hop(context: Context, rows: RowTable, plan: ReadPlan) -> tuple[RowTable
         return None
     if not is_chain and (hop.min > 1 or not hops.has_single_steps):
         return None
-    return _folded(context, rows, plan, hop, hops)
+    return _counted(context, rows, plan, hop, hops)
 
 
-def _folded(
+def _counted(
     context: Context, rows: RowTable, plan: ReadPlan, hop: Expand, hops: TopologyHops
-) -> tuple[RowTable, FoldedHop] | None:
+) -> tuple[RowTable, CountedHop] | None:
     sources = rows.row_ids(hop.source)
     allowed = _allowed(context, hop)
     counts = _counts(hops, hop, sources, allowed)
@@ -149,7 +92,7 @@ def _folded(
         sums = hops.sums(sources, masked)
         known = counts if present is None else hops.sums(sources, present)
         properties[name] = (sums, known)
-    return rows, FoldedHop(hop.target, counts, properties)
+    return rows, CountedHop(hop.target, counts, properties)
 
 
 def _both(

@@ -69,12 +69,12 @@ class RowTable:
         return RowTable(self.count, {**self.entities, name: values})
 
     def without(self, *names: str) -> RowTable:
-        """Forget variables."""
+        """Drop variables."""
         kept = {name: values for name, values in self.entities.items() if name not in names}
         return RowTable(self.count, kept)
 
     def only(self, names: tuple[str, ...]) -> RowTable:
-        """Forget all variables but these."""
+        """Keep only these variables."""
         return RowTable(self.count, {name: self.entities[name] for name in names})
 
 
@@ -112,13 +112,13 @@ def distinct_tuples(columns: list[RowIds]) -> tuple[Positions, Positions]:
     kinds = dense_codes(columns[0] - NULL)
     for column in columns[1:]:
         # Both factors are below the number of rows, so the product fits.
-        background = dense_codes(column - NULL)
-        kinds = dense_codes(kinds * (int(background.max(initial=0)) + 1) + background)
+        second = dense_codes(column - NULL)
+        kinds = dense_codes(kinds * (int(second.max(initial=0)) + 1) + second)
     return first_positions(kinds), kinds.astype(np.intp)
 
 
 def repeats(counts: Positions | RowIds) -> Positions:
-    """Return each position as often as its count says.
+    """Return each position as often as its count.
 
     >>> repeats(np.array([2, 0, 1])).tolist()
     [0, 0, 2]
@@ -157,7 +157,7 @@ def dense_codes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def first_positions(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     """Return where each code of `0, 1, …` occurs first."""
     count = int(codes.max(initial=-1)) + 1
-    # Few codes mostly occur all among the first rows, and then the others need no look.
+    # Few codes usually all occur among the first rows; then the others are not searched.
     for rows in (min(len(codes), count * _ROWS_PER_CODE), len(codes)):
         first = np.full(count, -1, np.intp)
         first[codes[:rows][::-1]] = np.arange(rows - 1, -1, -1)

@@ -12,10 +12,10 @@ from omnigraph.query.bindings import no_bindings
 from omnigraph.query.compile import compile_query
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.plan.plan import ReadPlan
-from omnigraph.read.access.paths import TraversalSettings
+from omnigraph.read.access.path_chooser import TraversalSettings
 from omnigraph.read.execute import Executor, ReadRequest
-from omnigraph.read.operators.fold import foldable
 from omnigraph.read.result import QueryResult, Target
+from omnigraph.read.shapes.folded_aggregate import foldable
 from omnigraph.search.topology.cache import Topologies
 
 SCHEMA = """

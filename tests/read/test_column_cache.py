@@ -12,19 +12,17 @@ from hypothesis import strategies as st
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.read.access.kept_columns import (
+from omnigraph.read.access.column_cache import (
     MEMORY_MIB,
     MEMORY_MIB_DEFAULT,
-    KeptColumns,
-    Numbers,
+    ColumnCache,
     ReadMemoryError,
+    RowPositions,
     column_memory,
-    key_memory,
-    total_memory,
 )
-from omnigraph.read.access.tables import TableReader
+from omnigraph.read.access.table_reader import TableReader
 from omnigraph.read.limits import NO_LIMITS, Guard
-from omnigraph.read.rows import NULL
+from omnigraph.read.row_table import NULL
 
 SCHEMA = "node N { key: String @key  i: I32?  tags: [String]? }"
 TEXT = "query q() { match { $n: N } return { $n.i, count($n) as n } }"
@@ -33,8 +31,8 @@ TEXT = "query q() { match { $n: N } return { $n.i, count($n) as n } }"
 @given(st.sets(st.integers(0, 40)), st.lists(st.integers(NULL, 45)))
 def test_positions_are_those_of_the_rows(present: set[int], asked: list[int]) -> None:
     row_ids = sorted(present)
-    found = Numbers(np.array(row_ids, np.int64)).positions(np.array(asked, np.int64))
-    known = {number: place for place, number in enumerate(row_ids)} | {NULL: NULL}
+    found = RowPositions(np.array(row_ids, np.int64)).positions(np.array(asked, np.int64))
+    known = {number: position for position, number in enumerate(row_ids)} | {NULL: NULL}
     if any(number not in known for number in asked) or (asked and not row_ids):
         assert found is None
     else:
@@ -58,43 +56,43 @@ def graph(tmp_path: Path) -> Graph:
     return made
 
 
-def reader(graph: Graph, kept: KeptColumns) -> TableReader:
-    return TableReader(graph.snapshot(), Guard(NO_LIMITS, SystemClock()), kept)
+def reader(graph: Graph, cache: ColumnCache) -> TableReader:
+    return TableReader(graph.snapshot(), Guard(NO_LIMITS, SystemClock()), cache)
 
 
-def test_a_column_is_kept_after_a_few_fetches_and_not_read_again(graph: Graph) -> None:
-    kept = KeptColumns(bytes_max=1 << 20, fetches_min=2)
+def test_a_column_is_cached_after_a_few_fetches_and_not_read_again(graph: Graph) -> None:
+    cache = ColumnCache(bytes_max=1 << 20, uses_min=2)
     entry = graph.snapshot().entry("node:N")
     some = np.array([5, 6], np.int64)
-    for is_kept in (False, True, True):
-        found = reader(graph, kept).fetch("node:N", some, ["i"])
+    for is_cached in (False, True, True):
+        found = reader(graph, cache).fetch("node:N", some, ["i"])
         assert found["i"].to_pylist() == [1, 2]
-        assert (kept.column(entry, "i") is not None) is is_kept
-    assert kept.codes(entry, "i") is not None
-    assert kept.column(entry, "key") is None
+        assert (cache.column(entry, "i") is not None) is is_cached
+    assert cache.codes(entry, "i") is not None
+    assert cache.column(entry, "key") is None
 
 
-def test_what_a_query_reads_as_a_whole_is_kept(graph: Graph) -> None:
-    kept = KeptColumns(bytes_max=1 << 20)
-    reader(graph, kept).whole("node:N", ["i", "tags"])
+def test_what_a_query_reads_as_a_whole_is_cached(graph: Graph) -> None:
+    cache = ColumnCache(bytes_max=1 << 20)
+    reader(graph, cache).whole("node:N", ["i", "tags"])
     entry = graph.snapshot().entry("node:N")
-    assert kept.column(entry, "i") is not None
-    assert kept.column(entry, "tags") is None, "lists are not kept"
+    assert cache.column(entry, "i") is not None
+    assert cache.column(entry, "tags") is None, "lists are not cached"
 
 
-def test_nothing_is_kept_without_memory(graph: Graph) -> None:
-    kept = KeptColumns(bytes_max=0, fetches_min=1)
+def test_nothing_is_cached_without_memory(graph: Graph) -> None:
+    cache = ColumnCache(bytes_max=0, uses_min=1)
     some = np.array([5, 6], np.int64)
     for _ in range(3):
-        assert reader(graph, kept).fetch("node:N", some, ["i"])["i"].to_pylist() == [1, 2]
-    assert kept.nbytes == 0
+        assert reader(graph, cache).fetch("node:N", some, ["i"])["i"].to_pylist() == [1, 2]
+    assert cache.nbytes == 0
 
 
 def test_memory_stays_within_its_bound(graph: Graph) -> None:
-    kept = KeptColumns(bytes_max=2_000, fetches_min=1)
-    reader(graph, kept).whole("node:N", ["i"])
-    reader(graph, kept).whole("node:N", ["key"])
-    assert 0 < kept.nbytes <= 2_000
+    cache = ColumnCache(bytes_max=2_000, uses_min=1)
+    reader(graph, cache).whole("node:N", ["i"])
+    reader(graph, cache).whole("node:N", ["key"])
+    assert 0 < cache.nbytes <= 2_000
 
 
 def test_a_write_begins_a_new_version(graph: Graph) -> None:
@@ -108,9 +106,8 @@ def test_a_write_begins_a_new_version(graph: Graph) -> None:
 
 
 def test_the_environment_sets_the_memory() -> None:
-    assert total_memory({}) == MEMORY_MIB_DEFAULT << 20
-    given_memory = {MEMORY_MIB: " 3 "}
-    assert column_memory(given_memory) + key_memory(given_memory) == 3 << 20
-    assert total_memory({MEMORY_MIB: "0"}) == 0
+    assert column_memory({}) == MEMORY_MIB_DEFAULT << 20
+    assert column_memory({MEMORY_MIB: " 3 "}) == 3 << 20
+    assert column_memory({MEMORY_MIB: "0"}) == 0
     with pytest.raises(ReadMemoryError, match="whole number of MiB"):
-        total_memory({MEMORY_MIB: "-1"})
+        column_memory({MEMORY_MIB: "-1"})

@@ -13,7 +13,7 @@ from omnigraph.names import one_of
 
 
 def write_table(table: pa.Table, path: Path, form: Literal["arrow", "parquet"]) -> None:
-    """Write a file beside its place and put it there when it is complete."""
+    """Write a temporary file next to the path, then move it there."""
     one_of(("arrow", "parquet"), form, "file format")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.read.rows import dense_codes
+from omnigraph.read.row_table import dense_codes
 
 NULL_CODE = -1
 
@@ -42,8 +42,8 @@ def coded(column: pa.Array) -> Coded:
     order = pc.sort_indices(_sortable(values))
     ranks = np.empty(len(values), np.int64)
     ranks[order.to_numpy()] = np.arange(len(values))
-    places = pc.fill_null(encoded.indices, NULL_CODE).to_numpy(zero_copy_only=False)
-    codes = np.append(ranks, NULL_CODE)[places]
+    indices = pc.fill_null(encoded.indices, NULL_CODE).to_numpy(zero_copy_only=False)
+    codes = np.append(ranks, NULL_CODE)[indices]
     return Coded(codes, _restored(values.take(order), column.type))
 
 

@@ -46,7 +46,7 @@ def _tested(
     known = pc.and_(pc.is_valid(text), pc.is_valid(part))
     texts, parts = _filled(text), _filled(part)
     if pc.any(pc.match_substring(part, "\0")).as_py():
-        # NumPy drops NUL characters at the end of what it looks for.
+        # NumPy drops NUL characters at the end of the searched text.
         texts = np.broadcast_to(texts, parts.shape)
         pairs = zip(texts.tolist(), parts.tolist(), strict=True)
         holds = np.array([one(whole, wanted) for whole, wanted in pairs], np.bool_)
@@ -57,7 +57,7 @@ def _tested(
 
 @cache
 def _unknown() -> pa.Scalar:
-    """Return null, made late: the first scalar that pyarrow makes loads pandas."""
+    """Return null. Not a constant: the first scalar that pyarrow makes imports pandas."""
     return pa.scalar(None, pa.bool_())
 
 

@@ -8,34 +8,34 @@ With F rows now, E edges, V nodes of the type at the keyed end, and `hops` the l
   file, which is mapped and not read, `0.15 * E` when one of an earlier state is in memory and can
   be extended, else `1.5 * E`. Indexed wins when it is strictly cheaper.
 
-The first look assumes coverage and costs no I/O; coverage is read only when indexed would win.
+The first comparison assumes coverage and costs no I/O; coverage is read only when indexed would
+win.
 
-Whoever asks again and again pays for probes what building costs once. What indexed expansions of
-one state of an edge type have cost so far is therefore added up (`Spent`), and taken off the cost
-of building: a topology is made at the latest when it would have paid for itself.
+Repeated probes cost in the end what building the topology costs once. The cost of the indexed
+expansions of one edge version is therefore added up (`Spent`) and subtracted from the cost of
+building: a topology is built at the latest when it would have paid for itself.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from omnigraph.cache import BoundedCounter
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import Direction, Expand
 from omnigraph.read.access.adjacency import AccessPath, Hops, IndexedHops, TopologyHops
-from omnigraph.read.access.probes import SCAN_SHARE, Probes
-from omnigraph.read.access.tables import TableReader
-from omnigraph.read.columns import SOURCE, TARGET
+from omnigraph.read.access.edge_probes import SCAN_SHARE, Probes
+from omnigraph.read.access.table_reader import TableReader
+from omnigraph.read.column_names import SOURCE, TARGET
 from omnigraph.read.limits import Guard
 from omnigraph.read.profile import Profile
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.search.cache import BoundedCache
 from omnigraph.search.coverage import IndexFacts
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.store.records import DatasetVersion
@@ -47,7 +47,7 @@ INDEXED_MAX_FRONTIER: Final = "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER"
 _BUILD_FACTOR: Final = 1.5
 _EXTEND_FACTOR: Final = 0.15
 PROBE_COST: Final = 5_000
-"""What asking the store at all costs, in edges: building handles so many in the same time."""
+"""The fixed cost of one probe, in edges that building handles in the same time."""
 _STATES_MAX: Final = 256
 _MODES: Final[dict[str, AccessPath]] = {
     "indexed": "indexed",
@@ -55,12 +55,12 @@ _MODES: Final[dict[str, AccessPath]] = {
     "topology": "topology",
 }
 _LOG: Final = logging.getLogger(__name__)
-# Whoever wants to see warnings sets up logging; without that they stay quiet.
+# Without logging set up by the caller, warnings are not printed.
 _LOG.addHandler(logging.NullHandler())
 
 
 class TraversalSettingError(InvalidInputError):
-    """An environment variable that steers traversal has a value that means nothing."""
+    """An environment variable for traversal has an invalid value."""
 
     code = "OG-TRAVERSAL-SETTING"
     hint = "unset it, or give such a value"
@@ -74,13 +74,13 @@ class TraversalSettingError(InvalidInputError):
 
 @dataclass(frozen=True)
 class TraversalSettings:
-    """What steers the choice."""
+    """The bounds and weights of the choice."""
 
     forced: AccessPath | None = None
     hops_max: int = 6
     frontier_max: int = 1024
     scan_share: int = SCAN_SHARE
-    """From which share of all nodes on indexed hops read all edges."""
+    """Indexed hops read all edges from one in this many of the nodes on."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> TraversalSettings:
@@ -112,7 +112,7 @@ def _bound(environment: Mapping[str, str], name: str, default: int) -> int:
 
 @dataclass(frozen=True)
 class ExpandFacts:
-    """What the manifest says about an expansion."""
+    """The facts that the choice for one expansion depends on."""
 
     hops: int
     frontier: int
@@ -129,7 +129,7 @@ class ExpandFacts:
 def choose_path(
     settings: TraversalSettings, facts: ExpandFacts, is_covered: Callable[[], bool]
 ) -> AccessPath:
-    """Choose the access path; `is_covered` is asked only when it matters."""
+    """Choose the access path; `is_covered` is called only when it matters."""
     if settings.forced is not None:
         return settings.forced
     if facts.hops > settings.hops_max or facts.frontier > settings.frontier_max:
@@ -148,18 +148,16 @@ class Spent:
     """What indexed expansions have cost, by state of the edges. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._costs: BoundedCache[float] = BoundedCache(_STATES_MAX)
-        self._lock = threading.Lock()
+        self._costs = BoundedCounter(_STATES_MAX)
 
     def of(self, version: DatasetVersion) -> float:
         """Return what the expansions of one edge version have cost so far."""
-        return self._costs.get(version) or 0.0
+        return self._costs.of(version)
 
     def add(self, version: DatasetVersion, facts: ExpandFacts) -> None:
-        """Count one expansion: what it looks up, and what asking costs at all."""
+        """Count one expansion: the edges that it looks up, and the fixed cost."""
         looked_up = facts.hops * facts.frontier * facts.edges / max(facts.nodes, 1)
-        with self._lock:
-            self._costs.put(version, self.of(version) + looked_up + PROBE_COST, 1)
+        self._costs.add(version, looked_up + PROBE_COST)
 
 
 @dataclass(eq=False)
@@ -177,7 +175,7 @@ class PathChooser:
 
     @cached_property
     def settings(self) -> TraversalSettings:
-        """What steers the choice."""
+        """The settings, given or from the environment."""
         return self.given or TraversalSettings.from_environment()
 
     def hops(self, expand: Expand, frontier: int) -> Hops:
@@ -202,7 +200,7 @@ class PathChooser:
         return IndexedHops(probes, self.guard)
 
     def path(self, expand: Expand, frontier: int) -> AccessPath:
-        """Say which access path an expansion from `frontier` rows would take."""
+        """Return which access path an expansion from `frontier` rows would take."""
         return self._choose(expand, self._facts(expand, _edge_type(expand), frontier))
 
     def _choose(self, expand: Expand, facts: ExpandFacts) -> AccessPath:

@@ -30,7 +30,7 @@ def test_a_branch_has_the_state_that_it_was_cut_from(store: Store) -> None:
     assert state(branch).key != state(world).key
 
 
-def test_branches_that_delete_the_same_row_are_told_apart(store: Store) -> None:
+def test_branches_that_delete_the_same_row_are_distinguished(store: Store) -> None:
     world = started(store)
     branch = world.fork("etl.1")
     world.delete(EDGES, ["e0"])

@@ -1,7 +1,7 @@
 """The datasets of one snapshot, as one query reads them.
 
-Columns are fetched for row ids. What was read once stays for the rest of the query; few rows are
-taken one by one, many come from one scan of the columns that are missing.
+Columns are fetched for row ids. Columns that were read stay in memory for the rest of the query.
+Few rows are taken one by one; for many, one scan reads the missing columns.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.manifest import Snapshot
-from omnigraph.read.access.codes import Coded
-from omnigraph.read.access.kept_columns import KeptColumns
-from omnigraph.read.columns import ID
+from omnigraph.read.access.column_cache import ColumnCache
+from omnigraph.read.access.text_lookup import build_text_lookup
+from omnigraph.read.access.value_codes import Coded
+from omnigraph.read.column_names import ID
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import NULL, RowIds, distinct_ids, is_ascending
+from omnigraph.read.row_table import NULL, RowIds, distinct_ids, is_ascending
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import Filter, OneOf
 from omnigraph.store.records import ROW_ID, ScanRequest
@@ -28,7 +29,7 @@ TAKE_SHARE_MAX: Final = 8
 """Rows are taken one by one while they are fewer than one in this many; else all are scanned."""
 
 LOOKUP_MAX: Final = 10_000
-"""Ids that one `in` filter asks for; more are found by reading the id column."""
+"""The largest number of ids in one `in` filter; for more, the id column is read."""
 
 
 @dataclass(eq=False)
@@ -66,7 +67,7 @@ class TableReader:
 
     snapshot: Snapshot
     guard: Guard
-    kept: KeptColumns = field(default_factory=KeptColumns)
+    cache: ColumnCache = field(default_factory=ColumnCache)
     """Columns that outlive the query."""
     _handles: dict[str, DatasetHandle] = field(default_factory=dict)
     _held: dict[str, list[_Held]] = field(default_factory=dict)
@@ -78,7 +79,7 @@ class TableReader:
         return self._handles[table_key]
 
     def row_count(self, table_key: str) -> int:
-        """Return how many rows the manifest says there are."""
+        """Return the row count of the manifest."""
         return self.snapshot.entry(table_key).row_count
 
     def scan(self, table_key: str, request: ScanRequest) -> pa.Table:
@@ -92,7 +93,7 @@ class TableReader:
         schema, batches = self.handle(table_key).batches(request)
         found = self.guard.watched(batches)
         if len(found) == 1:
-            # Without the table around it: that is most of what a look-up of one row does here.
+            # A look-up of one row would spend most of its time on building a table.
             return list(found[0].columns)
         table = pa.Table.from_batches(found, schema=schema)
         return [one_array(column) for column in table.columns]
@@ -103,9 +104,9 @@ class TableReader:
             return {}
         if len(row_ids) and row_ids[0] != NULL and is_ascending(row_ids):
             return self._distinct(table_key, row_ids, columns)
-        kept = self._kept_at(table_key, row_ids, columns)
-        if kept is not None:
-            return kept
+        cached = self._cached_at(table_key, row_ids, columns)
+        if cached is not None:
+            return cached
         wanted, inverse = distinct_ids(row_ids)
         has_null = len(wanted) > 0 and wanted[0] == NULL
         present = wanted[1:] if has_null else wanted
@@ -114,31 +115,33 @@ class TableReader:
         picks = pa.array(positions, mask=positions < 0) if has_null else pa.array(positions)
         return {name: column.take(picks) for name, column in values.items()}
 
-    def _kept_at(
+    def _cached_at(
         self, table_key: str, row_ids: RowIds, columns: Sequence[str]
     ) -> dict[str, pa.Array] | None:
         """Return columns for row ids in any order when all of them are in memory."""
         entry = self.snapshot.entry(table_key)
-        found = {name: self.kept.column(entry, name) for name in columns}
-        numbers = self.kept.numbers(entry)
-        if numbers is None or any(column is None for column in found.values()):
+        found = {name: self.cache.column(entry, name) for name in columns}
+        cached_rows = self.cache.row_positions(entry)
+        if cached_rows is None or any(column is None for column in found.values()):
             return None
-        places = numbers.positions(row_ids)
-        if places is None:
+        positions = cached_rows.positions(row_ids)
+        if positions is None:
             return None
-        is_null = places == NULL
-        picks = pa.array(places, mask=is_null) if is_null.any() else pa.array(places)
+        is_null = positions == NULL
+        picks = pa.array(positions, mask=is_null) if is_null.any() else pa.array(positions)
         return {name: column.take(picks) for name, column in found.items() if column is not None}
 
     def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
-        """Read columns of rows in one go and keep them, so that fetching them costs no I/O."""
+        """Read columns of rows at once and hold them, so that fetching them costs no I/O."""
         entry = self.snapshot.entry(table_key)
-        unkept = [name for name in dict.fromkeys(columns) if self.kept.column(entry, name) is None]
-        if not unkept:
+        uncached = [
+            name for name in dict.fromkeys(columns) if self.cache.column(entry, name) is None
+        ]
+        if not uncached:
             return
         wanted, _ = distinct_ids(row_ids)
         present = wanted[1:] if len(wanted) and wanted[0] == NULL else wanted
-        missing = [name for name in unkept if not self._holds(table_key, present, name)]
+        missing = [name for name in uncached if not self._holds(table_key, present, name)]
         if missing and len(present):
             found = self._distinct(table_key, present, missing)
             self._held.setdefault(table_key, []).append(_Held(present, found, is_whole=False))
@@ -150,7 +153,7 @@ class TableReader:
         )
 
     def remember(self, table_key: str, table: pa.Table, *, is_whole: bool) -> RowIds:
-        """Keep the columns of a scan that had `_rowid`, for later fetches; return its row ids."""
+        """Hold the columns of a scan with `_rowid` for later fetches; return its row ids."""
         row_ids: RowIds = table[ROW_ID].to_numpy().astype(np.int64)
         columns = {name: one_array(table[name]) for name in table.column_names if name != ROW_ID}
         if not is_ascending(row_ids):
@@ -161,39 +164,51 @@ class TableReader:
         held = _Held(row_ids, columns, is_whole)
         self._held.setdefault(table_key, []).append(held)
         if is_whole:
-            self.kept.keep(self.snapshot.entry(table_key), row_ids, columns)
+            self.cache.keep(self.snapshot.entry(table_key), row_ids, columns)
         return row_ids
 
-    def keeps(self, table_key: str, columns: Sequence[str]) -> bool:
+    def is_cached(self, table_key: str, columns: Sequence[str]) -> bool:
         """Whether all of these columns are in memory."""
         entry = self.snapshot.entry(table_key)
-        return all(self.kept.column(entry, name) is not None for name in columns)
+        return all(self.cache.column(entry, name) is not None for name in columns)
 
     def all_rows(self, table_key: str) -> RowIds:
         """Return the row ids of all rows, ascending."""
         entry = self.snapshot.entry(table_key)
-        numbers = self.kept.numbers(entry)
-        if numbers is not None:
-            return numbers.row_ids
+        cached_rows = self.cache.row_positions(entry)
+        if cached_rows is not None:
+            return cached_rows.row_ids
         found = self.scan(table_key, ScanRequest(columns=(), with_row_id=True))[ROW_ID]
         row_ids = np.sort(np.asarray(found.to_numpy(), np.int64))
-        self.kept.keep(entry, row_ids, {})
+        self.cache.keep(entry, row_ids, {})
         return row_ids
 
     def codes(self, table_key: str, row_ids: RowIds, column: str) -> Coded | None:
-        """Return the codes of a column for rows in any order; None when it is not kept."""
+        """Return the codes of a column for rows in any order; None when it is not cached."""
         entry = self.snapshot.entry(table_key)
-        numbers, found = self.kept.numbers(entry), self.kept.codes(entry, column)
-        if numbers is None or found is None:
+        cached_rows, found = self.cache.row_positions(entry), self.cache.codes(entry, column)
+        if cached_rows is None or found is None:
             return None
-        if row_ids is numbers.row_ids:
+        if row_ids is cached_rows.row_ids:
             return found
-        places = numbers.positions(row_ids)
-        if places is None:
+        positions = cached_rows.positions(row_ids)
+        if positions is None:
             return None
-        codes = found.codes[places]
-        is_null = places == NULL
+        codes = found.codes[positions]
+        is_null = positions == NULL
         return Coded(np.where(is_null, NULL, codes) if is_null.any() else codes, found.values)
+
+    def find_text(self, table_key: str, column: str, text: str) -> RowIds | None:
+        """Return the rows that have a text, ascending; None when the column is not in memory."""
+        entry = self.snapshot.entry(table_key)
+        lookup = self.cache.text_lookup(entry, column)
+        if lookup is None:
+            if not self.cache.is_lookup_due(entry, column):
+                return None
+            row_ids, columns = self.whole(table_key, [column])
+            lookup = build_text_lookup(columns[column], row_ids)
+            self.cache.keep_lookup(entry, column, lookup)
+        return lookup.find(text)
 
     def row_ids_of(self, table_key: str, ids: pa.Array) -> RowIds:
         """Return the row id of each id text, `NULL` where there is no such row."""
@@ -206,18 +221,18 @@ class TableReader:
             row_filter = OneOf(ID, tuple(distinct.to_pylist()))
             table = self._matching(table_key, [ID], row_filter)
             known, row_ids = one_array(table[ID]), table[ROW_ID].to_numpy().astype(np.int64)
-        places = pc.fill_null(pc.index_in(ids, value_set=known), NULL)
-        places = places.to_numpy(zero_copy_only=False)
+        positions = pc.fill_null(pc.index_in(ids, value_set=known), NULL)
+        positions = positions.to_numpy(zero_copy_only=False)
         padded = np.append(row_ids, NULL)
-        return np.asarray(padded[places], np.int64)
+        return np.asarray(padded[positions], np.int64)
 
     def whole(self, table_key: str, columns: Sequence[str]) -> tuple[RowIds, dict[str, pa.Array]]:
         """Return columns of all rows, by ascending row id."""
         entry = self.snapshot.entry(table_key)
-        numbers = self.kept.numbers(entry)
-        kept = {name: self.kept.column(entry, name) for name in columns}
-        if numbers is not None and all(column is not None for column in kept.values()):
-            return numbers.row_ids, kept
+        cached_rows = self.cache.row_positions(entry)
+        cached = {name: self.cache.column(entry, name) for name in columns}
+        if cached_rows is not None and all(column is not None for column in cached.values()):
+            return cached_rows.row_ids, cached
         held = self._whole(table_key, columns)
         return held.row_ids, held.columns
 
@@ -233,9 +248,9 @@ class TableReader:
                 found |= columns_there
                 missing = [name for name in missing if name not in columns_there]
         if missing and len(row_ids):
-            kept = self._from_memory(table_key, row_ids, missing)
-            found |= kept
-            missing = [name for name in missing if name not in kept]
+            cached = self._from_memory(table_key, row_ids, missing)
+            found |= cached
+            missing = [name for name in missing if name not in cached]
         if missing:
             found |= self._read(table_key, row_ids, missing)
         return found
@@ -243,23 +258,23 @@ class TableReader:
     def _from_memory(
         self, table_key: str, row_ids: RowIds, names: Sequence[str]
     ) -> dict[str, pa.Array]:
-        """Return what is kept, after reading what has been asked for often enough."""
+        """Return cached columns, after reading those that have been used often enough."""
         entry = self.snapshot.entry(table_key)
-        kept = {name: self.kept.column(entry, name) for name in names}
-        absent = [name for name, column in kept.items() if column is None]
+        cached = {name: self.cache.column(entry, name) for name in names}
+        absent = [name for name, column in cached.items() if column is None]
         absent = [name for name in absent if not _is_nested(self.handle(table_key), name)]
-        if absent and self.kept.is_due(entry, absent):
-            # Reading them as a whole keeps them.
+        if absent and self.cache.is_due(entry, absent):
+            # Reading a whole column caches it.
             held = self._whole(table_key, absent)
-            kept |= {name: held.columns[name] for name in absent}
-        numbers = self.kept.numbers(entry)
-        places = None if numbers is None else numbers.positions(row_ids)
-        if numbers is None or places is None:
+            cached |= {name: held.columns[name] for name in absent}
+        cached_rows = self.cache.row_positions(entry)
+        positions = None if cached_rows is None else cached_rows.positions(row_ids)
+        if cached_rows is None or positions is None:
             return {}
-        if len(places) == numbers.count:
-            return {name: column for name, column in kept.items() if column is not None}
-        picks = pa.array(places)
-        return {name: column.take(picks) for name, column in kept.items() if column is not None}
+        if len(positions) == cached_rows.count:
+            return {name: column for name, column in cached.items() if column is not None}
+        picks = pa.array(positions)
+        return {name: column.take(picks) for name, column in cached.items() if column is not None}
 
     def _read(self, table_key: str, row_ids: RowIds, columns: list[str]) -> dict[str, pa.Array]:
         if not len(row_ids):

@@ -17,9 +17,9 @@ from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
 from omnigraph.query.plan.plan import Direction
 from omnigraph.read.access.adjacency import IndexedHops
-from omnigraph.read.access.paths import TRAVERSAL_MODE
-from omnigraph.read.access.probes import SCAN_SHARE, Probes
-from omnigraph.read.access.tables import TableReader
+from omnigraph.read.access.edge_probes import SCAN_SHARE, Probes
+from omnigraph.read.access.path_chooser import TRAVERSAL_MODE
+from omnigraph.read.access.table_reader import TableReader
 from omnigraph.read.limits import NO_LIMITS, Guard, QueryCancelledError
 from omnigraph.store.lance.handle import LanceHandle
 from support.looks import SetAfter

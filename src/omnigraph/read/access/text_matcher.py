@@ -1,6 +1,6 @@
-"""Full-text predicates and rankings: which nodes of a type match, whatever else the query asks.
+"""Full-text predicates and rankings: which nodes of a type match.
 
-1. An index never decides what an answer is. Texts that no stored index covers are analysed as an
+1. The result does not depend on indexes. Texts that no stored index covers are analysed as an
    index would (`omnigraph.store.text_index`), so covered and uncovered rows match alike.
 2. Tokens of a fuzzy query are analysed like stored ones before letters are compared.
 3. A relevance is BM25. Rows of one ranking are measured with the statistics of all rows when there
@@ -11,7 +11,7 @@
 |---|---|---|---|
 | any token, phrase | index in memory | the store, which reads the rest | the store |
 | fuzzy, up to two letters | index in memory | the store, and an index in memory | the store |
-| fuzzy, more letters | every text is taken apart | the same | the same |
+| fuzzy, more letters | every text is tokenized | the same | the same |
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import pyarrow as pa
 from omnigraph.errors import InvalidInputError
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import TextMatch
-from omnigraph.read.access.tables import TableReader
-from omnigraph.read.rows import RowIds, ascending_ids
+from omnigraph.read.access.table_reader import TableReader
+from omnigraph.read.row_table import RowIds, ascending_ids
 from omnigraph.search.coverage import ColumnIndex, IndexFacts
 from omnigraph.search.text.edit_distance import within_edits
 from omnigraph.search.text.indexes import TextIndexes
@@ -74,9 +74,9 @@ class TextMatcher(Protocol):
 
 @dataclass(eq=False)
 class StoreTextMatcher:
-    """Asks the store for rows that an index covers, and memory for the others.
+    """Searches the store for rows that an index covers, and an index in memory for the others.
 
-    Equal predicates are asked once per query.
+    Equal predicates are evaluated once per query.
     """
 
     tables: TableReader
@@ -128,7 +128,7 @@ class StoreTextMatcher:
         index = self._index(table_key, search.column)
         if index is None:
             return self._memory(table_key, search.column, None).search(wanted)[0]
-        # What the store does not cover it would compare without any tolerance.
+        # The store compares rows that it does not cover without any tolerance.
         wanted = replace(wanted, covered_only=True)
         found = self._stored(table_key, wanted, None, None)[0]
         if index.is_whole:
@@ -177,23 +177,23 @@ class StoreTextMatcher:
             table[SCORE].cast(pa.float64()).to_numpy(),
         )
 
-    def _memory(self, table_key: str, column: str, background: ColumnIndex | None) -> TextIndex:
+    def _memory(self, table_key: str, column: str, stored: ColumnIndex | None) -> TextIndex:
         """Return an index over all rows, or over those that a stored one does not cover."""
         return self.in_memory.of(
             self.tables.snapshot.entry(table_key).at,
             column,
-            covers_all=background is None,
-            read=lambda: self._texts(table_key, column, background),
+            covers_all=stored is None,
+            read=lambda: self._texts(table_key, column, stored),
             check=self.tables.guard.check,
         )
 
     def _texts(
-        self, table_key: str, column: str, background: ColumnIndex | None
+        self, table_key: str, column: str, stored: ColumnIndex | None
     ) -> tuple[RowIds, pa.ChunkedArray]:
         request = ScanRequest(
             columns=(column,),
             with_row_id=True,
-            fragment_ids=None if background is None else background.missing_fragments,
+            fragment_ids=None if stored is None else stored.missing_fragments,
         )
         table = self.tables.scan(table_key, request)
         return table[ROW_ID].to_numpy().astype(np.int64), table[column]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.read.access.kept_columns import FETCHES_MIN
-from omnigraph.read.access.residents import LOOKUPS_MIN, build_resident, text_hash, text_hashes
+from omnigraph.read.access.column_cache import USES_MIN
+from omnigraph.read.access.text_lookup import build_text_lookup, text_hash, text_hashes
 
 texts = st.one_of(st.text(max_size=8), st.sampled_from(["", "a", "é", "x" * 70, "x" * 70 + "y"]))
 LOOKUP = "query q($k: String) { match { $n: N {key: $k}  $n.i > 0 } return { $n.i } }"
@@ -20,9 +20,9 @@ LOOKUP = "query q($k: String) { match { $n: N {key: $k}  $n.i > 0 } return { $n.
 @given(st.lists(st.none() | texts), texts)
 def test_a_look_up_finds_exactly_the_equal_texts(column: list[str | None], wanted: str) -> None:
     row_ids = np.arange(len(column), dtype=np.int64) * 3
-    resident = build_resident(pa.array(column, pa.utf8()), row_ids)
-    expected = [3 * place for place, text in enumerate(column) if text == wanted]
-    assert resident.find(wanted).tolist() == expected
+    lookup = build_text_lookup(pa.array(column, pa.utf8()), row_ids)
+    expected = [3 * position for position, text in enumerate(column) if text == wanted]
+    assert lookup.find(wanted).tolist() == expected
 
 
 @given(st.lists(texts), st.integers(0, 3))
@@ -31,7 +31,7 @@ def test_one_text_and_a_column_are_hashed_alike(column: list[str], skipped: int)
     assert text_hashes(array).tolist() == [text_hash(text) for text in column[skipped:]]
 
 
-def test_a_column_that_is_asked_for_often_becomes_resident(tmp_path: Path) -> None:
+def test_a_column_that_is_asked_for_often_is_answered_from_memory(tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g", "node N { key: String @key  i: I32? }", durability="process")
     graph.load(b'{"type": "N", "data": {"key": "a", "i": 1}}', mode="append")
 
@@ -40,9 +40,9 @@ def test_a_column_that_is_asked_for_often_becomes_resident(tmp_path: Path) -> No
         scan = found.measured[0].details
         return found.json_rows(), "resident" in scan
 
-    answers = [answer("a") for _ in range(LOOKUPS_MIN + 1)]
+    answers = [answer("a") for _ in range(USES_MIN + 1)]
     assert all(rows == [{"n.i": 1}] for rows, _ in answers)
-    assert [resident for _, resident in answers] == [False] * (LOOKUPS_MIN - 1) + [True, True]
+    assert [in_memory for _, in_memory in answers] == [False] * (USES_MIN - 1) + [True, True]
     assert answer("z") == ([], True)
     graph.load(b'{"type": "N", "data": {"key": "z", "i": 2}}', mode="append")
     assert answer("z") == ([{"n.i": 2}], False)
@@ -52,7 +52,7 @@ def test_ids_that_stay_in_memory_belong_to_one_version(tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g", "node N { key: String @key  i: I32? }", durability="process")
     graph.load(b'{"type": "N", "data": {"key": "a"}}', mode="append")
     text = "query q() { match { $n: N } return { $n } order { $n.key } }"
-    for _ in range(FETCHES_MIN + 2):
+    for _ in range(USES_MIN + 2):
         assert graph.query(text).json_rows() == [{"n": "a"}]
     graph.load(b'{"type": "N", "data": {"key": "b"}}', mode="append")
     graph.mutate('query gone() { delete N where key = "a" }')

@@ -1,11 +1,11 @@
 """The edges that some hops can touch, asked of the edge dataset.
 
-1. A search breadth first needs the edges of every node nearer than its last hop. Nodes are asked
+1. A breadth-first search needs the edges of every node nearer than its last hop. Nodes are asked
    for level by level, all of a level together and each node once, so that the number of calls
    grows with the hops and not with the rows of a query.
 2. As soon as a level is a large share of all nodes, one scan of the two ends of every edge replaces
-   the look-ups that are left.
-3. Time and cancellation are looked at for each level, for each `LOOKUP_MAX` nodes of it and for
+   the remaining look-ups.
+3. Time and cancellation are checked for each level, for each `LOOKUP_MAX` nodes of it and for
    each batch that the store yields.
 """
 
@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.query.plan.plan import Direction
-from omnigraph.read.access.tables import LOOKUP_MAX, TableReader, one_array
-from omnigraph.read.columns import ID, SOURCE, TARGET
+from omnigraph.read.access.table_reader import LOOKUP_MAX, TableReader, one_array
+from omnigraph.read.column_names import ID, SOURCE, TARGET
 from omnigraph.read.limits import Guard
-from omnigraph.read.rows import NULL, RowIds, ascending_ids
+from omnigraph.read.row_table import NULL, RowIds, ascending_ids
 from omnigraph.store.filters import OneOf
 from omnigraph.store.records import ROW_ID, ScanRequest
 
@@ -32,7 +32,7 @@ SCAN_SHARE: Final = 8
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Edges as row ids: the node that a hop comes from, the one it leads to, the record."""
+    """Edges as row ids: the node that a hop starts at, the node that it reaches, the record."""
 
     near: RowIds
     far: RowIds
@@ -48,7 +48,7 @@ class Edges:
         return Edges(self.near[mask], self.far[mask], records)
 
     def turned(self) -> Edges:
-        """Return the edges as a hop against their direction takes them."""
+        """Return the edges in the opposite direction."""
         return Edges(self.far, self.near, self.records)
 
 
@@ -60,7 +60,7 @@ class Probes:
     guard: Guard
     edge_key: str
     source_key: str
-    """The type of the nodes that hops come from, whatever the direction of the edges."""
+    """The type of the nodes that hops start at, whatever the direction of the edges."""
     target_key: str
     direction: Direction
     scan_share: int = SCAN_SHARE
@@ -109,11 +109,11 @@ class Probes:
             with_row_id=with_records,
         )
         table = self.tables.scan(self.edge_key, request)
-        places = pc.index_in(table[near], value_set=ids).to_numpy()
+        positions = pc.index_in(table[near], value_set=ids).to_numpy()
         ends = self.tables.row_ids_of(self.target_key, one_array(table[far]))
-        return _live(Edges(nodes[places], ends, _records(table, with_records)))
+        return _live(Edges(nodes[positions], ends, _records(table, with_records)))
 
-    # -- everything -----------------------------------------------------------------------------
+    # -- all edges -----------------------------------------------------------------------------
 
     def _all(self, with_records: bool) -> Edges:
         request = ScanRequest(columns=(SOURCE, TARGET), with_row_id=with_records)
@@ -145,13 +145,13 @@ def _records(table: pa.Table, with_records: bool) -> RowIds:
 
 
 def _live(edges: Edges) -> Edges:
-    """Drop edges one end of which is no node."""
+    """Drop edges with an end that does not exist as a node."""
     is_live = (edges.near != NULL) & (edges.far != NULL)
     return edges if is_live.all() else edges.where(is_live)
 
 
 def _without_loops(edges: Edges) -> Edges:
-    """Drop edges from a node to itself, which are one record whichever way they are read."""
+    """Drop edges from a node to itself, which are one record in both directions."""
     return edges.where(edges.near != edges.far)
 
 
@@ -167,7 +167,7 @@ def _joined(parts: list[Edges]) -> Edges:
 
 
 def _is_among(values: RowIds, ascending: RowIds) -> np.ndarray:
-    """Say of each value whether it is one of some ascending ones."""
-    places = np.searchsorted(ascending, values)
-    places[places == len(ascending)] = 0
-    return np.asarray(ascending[places] == values)
+    """Return for each value whether it is one of `ascending`."""
+    positions = np.searchsorted(ascending, values)
+    positions[positions == len(ascending)] = 0
+    return np.asarray(ascending[positions] == values)

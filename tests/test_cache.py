@@ -1,0 +1,62 @@
+"""Bounded caches and single flights."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.cache import BoundedCache, BoundedCounter, SingleFlight
+
+
+def test_a_failed_maker_lets_the_next_one_try() -> None:
+    flights = SingleFlight()
+    with pytest.raises(ValueError, match="no"), flights.alone("key", lambda: None):
+        raise ValueError("no")
+    with flights.alone("key", lambda: None):
+        pass
+
+
+def test_waiting_for_a_maker_can_be_cancelled() -> None:
+    flights = SingleFlight()
+
+    def stop() -> None:
+        raise TimeoutError
+
+    with (
+        flights.alone("key", lambda: None),
+        pytest.raises(TimeoutError),
+        flights.alone("key", stop),
+    ):
+        pass
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12)), max_size=40), st.integers(0, 20))
+def test_the_least_recently_used_go_first(puts: list[tuple[int, int]], bound: int) -> None:
+    cache: BoundedCache[int] = BoundedCache(bound)
+    model: dict[int, int] = {}
+    for key, size in puts:
+        cache.put(key, size, size)
+        model.pop(key, None)
+        if size <= bound:
+            model[key] = size
+        while sum(model.values()) > bound:
+            del model[next(iter(model))]
+        assert cache.size == sum(model.values()) <= bound
+        assert sorted(cache.values()) == sorted(model.values())
+        oldest = next(iter(model), None)
+        if oldest is not None:
+            assert cache.get(oldest) == model[oldest]
+            model[oldest] = model.pop(oldest)
+
+
+def test_a_value_above_its_share_is_not_stored() -> None:
+    cache: BoundedCache[str] = BoundedCache(40, shares_min=4)
+    cache.put("small", "a", 10)
+    cache.put("large", "b", 11)
+    assert (cache.get("small"), cache.get("large"), cache.size) == ("a", None, 10)
+
+
+def test_a_counter_knows_the_most_recent_keys() -> None:
+    counter = BoundedCounter(keys_max=2)
+    assert [counter.add(key) for key in "aabacb"] == [1, 2, 1, 3, 1, 1]
