@@ -53,7 +53,8 @@ from omnigraph.recovery import WriterKind
 from omnigraph.recovery.intent import Adoption
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.store.datasets import DatasetHandle
-from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.rules.validate import Validated
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stored_rows import StoredRows
@@ -392,9 +393,10 @@ class Merger:
             merge_source_commit_id=job.merged_parent,
             merged_into=job.sides.target.commit_id,
             adopted=tuple(plan.adopted),
+            revalidate=validated.revalidate,
         )
         self._require_source(request)
-        return self._committer.commit(write, revalidate=validated.revalidate).commit
+        return self._committer.commit(write).commit
 
     def _require_source(self, request: MergeRequest | RevertRequest) -> None:
         if isinstance(request, RevertRequest):

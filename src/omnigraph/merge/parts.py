@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.changes.table_changes import Numbers, RowRefs
 from omnigraph.schema import EntityType
@@ -100,8 +101,10 @@ class KeptRows:
     ids: pa.Array
     row_ids: Numbers
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    def row_ids_of(self, ids: pa.Array) -> Numbers:
+        """Return the stable row ids of some of the ids."""
+        found: Numbers = self.row_ids[pc.index_in(ids, value_set=self.ids).to_numpy()]
+        return found
 
 
 @dataclass(frozen=True)

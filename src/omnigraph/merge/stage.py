@@ -23,8 +23,9 @@ from omnigraph.merge.parts import KeptRows, RowTarget, TableWork
 from omnigraph.merge.workers import MergeWorkers
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import WrittenFragment
-from omnigraph.write.commit.committer import TableWrite
+from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.write.stage.stage_rows import stage_rows
 from omnigraph.write.stage.stored_rows import Located, StoredRows
 
 
@@ -67,14 +68,8 @@ def stage_table(
         fragments += workers.write(target, work.updated, kept)
     removed = _located(stored, key, work.deleted)
     addresses = np.concatenate([located.addresses, removed.addresses])
-    inserted, _, deleted = work.counts
-    row_count = base.entry.row_count + inserted - deleted
-    if not len(addresses):
-        staged = datasets.stage_append(base.base, fragments=fragments)
-    else:
-        deletions = datasets.write_deletions(base.base, pa.array(addresses))
-        staged = datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
-    return TableWrite(key, (staged,), row_count, base)
+    deletions = datasets.write_deletions(base.base, pa.array(addresses)) if len(addresses) else ()
+    return stage_rows(key, base, datasets, fragments=fragments, deletions=deletions)
 
 
 def _located(stored: StoredRows, table_key: str, ids: pa.Array) -> Located:

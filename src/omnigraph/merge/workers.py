@@ -27,7 +27,8 @@ from omnigraph.merge.parts import Handles, KeptRows, Part, RowTarget
 from omnigraph.merge.rows import Clash, Differ, TableMerge, three_way
 from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.records import ROW_ID, WrittenFragment
+from omnigraph.store.records import WrittenFragment
+from omnigraph.write.stage.stage_rows import write_rewritten
 
 _EXTERNAL_ROWS_AT_ONCE: Final = 16
 """How many rows with external blobs are in memory at once: their sizes are not known before."""
@@ -105,9 +106,8 @@ def write_batches(
     if kept is None:
         reader = pa.RecordBatchReader.from_batches(columns, owned)
         return datasets.write_fragments(target.base, reader)
-    schema = columns.append(pa.field(ROW_ID, pa.uint64()))
-    reader = pa.RecordBatchReader.from_batches(schema, _numbered(owned, schema, kept))
-    return datasets.write_fragments(target.base, reader, row_id_column=ROW_ID)
+    numbered = ((batch, kept.row_ids_of(batch["id"])) for batch in owned)
+    return write_rewritten(datasets, target.base, columns, numbered)
 
 
 def _owned(batch: pa.RecordBatch, target: RowTarget) -> Iterator[pa.RecordBatch]:
@@ -125,15 +125,6 @@ def _owned(batch: pa.RecordBatch, target: RowTarget) -> Iterator[pa.RecordBatch]
                 part.schema.get_field_index(name), part.schema.field(name), column
             )
         yield part
-
-
-def _numbered(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, kept: KeptRows
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        places = pc.index_in(batch["id"], value_set=kept.ids).to_numpy()
-        row_ids = pa.array(kept.row_ids[places], pa.uint64())
-        yield pa.RecordBatch.from_arrays([*batch.columns, row_ids], schema=schema)
 
 
 # -- parts of a classification ---------------------------------------------------------------------

@@ -44,7 +44,8 @@ from omnigraph.schema import (
 from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.schema.migration.steps import DropProperty, DropType
 from omnigraph.store.records import CleanupRequest
-from omnigraph.write.commit.committer import Committer, TableWrite, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.rules.stored_checks import StoredTable, check_stored_rows, validated_steps
 from omnigraph.write.stage.rewrite_table import TableChange
 

@@ -28,7 +28,8 @@ from omnigraph.search.embedding.table import EmbeddingsTable, text_hashes
 from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.store.filters import AllOf, IsNull, Negation
 from omnigraph.store.records import ScanRequest
-from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
 from omnigraph.write.mutate.pending_rows import MutationStaging, Origin
 from omnigraph.write.mutate.predicates import has_value_in
@@ -190,7 +191,7 @@ class StoredEmbedding:
         self, request: EmbedRequest, delta: GraphDelta, snapshot: Snapshot, catalog: Catalog
     ) -> GraphCommit | None:
         clock = self._repository.clock
-        validated = validate(delta, snapshot, catalog, operation="mutation")
+        validated = validate(delta, snapshot, catalog)
         operation_id = clock.ulid()
         tables = prepare(
             delta, snapshot, request.incarnation, self._repository, operation_id=operation_id
@@ -209,8 +210,9 @@ class StoredEmbedding:
             schema_hash=snapshot.state.head.schema_hash,
             tables=tables,
             reads={key: entry for key, entry in validated.reads.items() if key not in written},
+            revalidate=validated.revalidate,
         )
-        return self._committer.commit(job, revalidate=validated.revalidate).commit
+        return self._committer.commit(job).commit
 
     def _result(
         self,

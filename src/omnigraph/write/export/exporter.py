@@ -175,7 +175,7 @@ def exported_types(snapshot: Snapshot, names: Sequence[str] = ()) -> list[Entity
     return [known[key] for key in sorted(chosen)]
 
 
-def _keys_of(name: str, known: dict[str, EntityType]) -> list[str]:
+def _keys_of(name: str, known: dict[TableKey, EntityType]) -> list[TableKey]:
     found = [key for key, entity_type in known.items() if name in (key, entity_type.name)]
     if not found:
         raise UnknownExportTypeError(

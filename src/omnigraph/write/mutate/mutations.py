@@ -40,7 +40,8 @@ from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog
 from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.write.commit.attempts import attempts
-from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.mutate.pending_rows import MutationStaging
 from omnigraph.write.mutate.statements import Affected, StatementRunner
@@ -190,9 +191,7 @@ class Mutations:
         with prestage_new_rows(
             change.delta, snapshot, request.incarnation, self._repository
         ) as kept:
-            validated = validate(
-                change.delta, snapshot, catalog, operation="mutation", stored=stored
-            )
+            validated = validate(change.delta, snapshot, catalog, stored=stored)
         operation_id = clock.ulid()
         tables = prepare(
             change.delta,
@@ -219,9 +218,9 @@ class Mutations:
             tables=tables,
             reads={key: entry for key, entry in reads.items() if key not in written},
             expected_head=request.expected_head,
+            revalidate=_revalidation(validated, change),
         )
-        published = self._committer.commit(job, revalidate=_revalidation(validated, change))
-        return published.commit
+        return self._committer.commit(job).commit
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ScanRequest
 from omnigraph.write.mutate.predicates import Condition, has_value_in
 from omnigraph.write.stage.columns import flat, is_in, last_rows, slabs, without
-from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.stage.delta import GraphDelta, TableDelta
 
 _STATEMENT: Final = "_statement"
 _ORIGIN: Final = "_origin"
@@ -233,7 +233,6 @@ class TableStaging:
         origins = pending[_ORIGIN].to_numpy()
         return TableDelta(
             table_key=self.entity.table_key,
-            mode=WriteMode.MERGE,
             rows=pending.select(self.entity.arrow_schema.names),
             deleted=self._deleted(pending),
             positions=flat(pending[_STATEMENT]),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.errors import ConflictError, InvalidInputError
+from omnigraph.names import TableKey
 from omnigraph.texts import shown
 
 VIOLATIONS_MAX: Final = 20
@@ -48,8 +49,8 @@ class Violation:
 
     `position` counts from 1 in the units of the operation (lines, records, rows, statements); it
     is None for a stored row that the operation would leave behind broken. `source` is the file, if
-    there is one. `table_key` is there where rows of a table were checked: `type` alone may name a
-    node type and an edge type.
+    there is one. `table_key` names the table whose rows were checked: a node type and an edge type
+    may have the same name, so `type` alone does not.
     """
 
     position: int | None
@@ -60,7 +61,7 @@ class Violation:
     code: str
     message: str
     source: str | None = None
-    table_key: str | None = None
+    table_key: TableKey | None = None
 
     def text(self, place: str) -> str:
         """Return the message with its position; `place` names the unit.
