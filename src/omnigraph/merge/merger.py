@@ -9,7 +9,7 @@
 3. All row conflicts of all tables are found before any rule is checked, and all rules before
    anything is written. A merge with conflicts leaves no trace.
 4. The commit is published only onto the head that was merged into. When only maintenance has moved
-   the target meanwhile, the merge is computed again; otherwise the caller is told.
+   the target meanwhile, the merge is computed again; otherwise it is refused.
 5. The commit has two parents even when it changes no row, so that merging the same source again
    has nothing to do.
 """
@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from omnigraph.changes.commit_changes import ParentlessCommitError
@@ -63,7 +64,7 @@ ATTEMPTS_MAX: Final = 5
 
 
 class MergeKind(StrEnum):
-    """What a merge came to."""
+    """The outcome of a merge."""
 
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"
@@ -95,7 +96,7 @@ class UnrelatedBranchesError(InvalidInputError):
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """What merges and reverts have in common: the branch to change, and on whose behalf."""
+    """What merges and reverts have in common: the branch to change, and the actor."""
 
     target: Incarnation
     actor_id: str | None = None
@@ -103,7 +104,7 @@ class _Request:
     dry_run: bool = False
     message: str | None = None
     external_blob_bases: tuple[str, ...] = ()
-    """Below which places the bytes of external blobs may be read, when their rows are copied."""
+    """Addresses below which external blobs may be read, when their rows are copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +154,7 @@ class MergeResult:
     resolved: Mapping[str, int] = field(default_factory=dict)
     """How many rows were settled, by rule."""
     engine: str = "local"
-    """Which engine has compared and written rows."""
+    """The engine that has compared and written rows."""
 
     def to_json(self) -> dict[str, object]:
         """Return the result as programs see it."""
@@ -227,29 +228,33 @@ class _Job:
 class Merger:
     """Merges branches of one graph."""
 
-    def __init__(
-        self, repository: Repository, committer: Committer, workers: MergeWorkers | None = None
-    ) -> None:
+    def __init__(self, repository: Repository, committer: Committer) -> None:
         self._repository = repository
         self._committer = committer
-        self._workers = workers or LocalMergeWorkers(repository.store.datasets)
+        self._local = LocalMergeWorkers(repository.store.datasets)
+        self._bases: dict[tuple[str, str], GraphCommit | None] = {}
+        """Merge bases by the heads of source and target: sizing and merging need the same one."""
 
-    def merge(self, request: MergeRequest) -> MergeResult:
-        """Merge a branch into another one, or raise with everything that stands in the way."""
+    def merge(self, request: MergeRequest, workers: MergeWorkers | None = None) -> MergeResult:
+        """Merge a branch into another one, or raise with everything that stands in the way.
+
+        `workers` compare and write rows, by default in this process.
+        """
         if request.source == request.target:
             raise SameBranchError(str(request.source.branch))
-        return self._until_settled(request, lambda: self._merge_job(request))
+        take_job = partial(self._merge_job, request)
+        return self._until_settled(request, take_job, workers or self._local)
 
     def revert(self, request: RevertRequest) -> MergeResult:
         """Undo what one commit changed: merge its parent's state onto a branch, from the commit."""
-        return self._until_settled(request, lambda: self._revert_job(request))
+        return self._until_settled(request, partial(self._revert_job, request), self._local)
 
     def obstacles(self, request: MergeRequest) -> Obstacles:
         """Return everything that stands in the way of a merge; writes nothing."""
         job = self._merge_job(request)
         if job is None:
             return Obstacles()
-        plan = _planned(job.sides, job.into, request.decisions, self._workers)
+        plan = _planned(job.sides, job.into, request.decisions, self._local)
         clashes = tuple(
             ClashImages(job.sides.entity_type(key), _handles(key, job.sides), clash)
             for key, of_table in sorted(plan.clashes.items())
@@ -262,21 +267,26 @@ class Merger:
 
     def snapshots(self, request: MergeRequest) -> tuple[Snapshot, ...]:
         """Return the snapshots that a merge would read now; none when there is nothing to do."""
-        job = None if request.source == request.target else self._merge_job(request)
-        return () if job is None else (job.sides.base, job.sides.source, job.sides.target)
+        sides = self._sides(request)
+        return () if sides is None else (sides.base, sides.source, sides.target)
 
     def work_bytes(self, request: MergeRequest) -> int:
-        """Say how large the fragments are that a merge would read, from manifests alone."""
-        job = None if request.source == request.target else self._merge_job(request)
-        if job is None:
+        """Return the size of the fragments that a merge would read, from manifests alone."""
+        sides = self._sides(request)
+        if sides is None:
             return 0
         size = 0
-        for key in _touched(job.sides):
-            handles = _handles(key, job.sides)
+        for key in _touched(sides):
+            handles = _handles(key, sides)
             size += differing_fragments(handles.base, handles.source).data_bytes
-            if not _target_is_base(key, job.sides):
+            if not _target_is_base(key, sides):
                 size += differing_fragments(handles.base, handles.target).data_bytes
         return size
+
+    def _sides(self, request: MergeRequest) -> _Sides | None:
+        """Take the snapshots of a merge; None when there is nothing to merge."""
+        job = None if request.source == request.target else self._merge_job(request)
+        return None if job is None else job.sides
 
     # -- jobs -------------------------------------------------------------------------------------
 
@@ -287,7 +297,7 @@ class Merger:
         # a newer state of the source than the one that is taken here.
         target = history.snapshot(request.target)
         source = history.snapshot(request.source)
-        base_commit = history.merge_base_of(source=source, target=target)
+        base_commit = self._base(source=source, target=target)
         if base_commit is None:
             raise UnrelatedBranchesError(str(source.branch), str(target.branch))
         if base_commit.graph_commit_id == source.commit_id:
@@ -305,6 +315,13 @@ class Merger:
             str(source.branch),
         )
 
+    def _base(self, *, source: Snapshot, target: Snapshot) -> GraphCommit | None:
+        heads = source.commit_id, target.commit_id
+        if heads not in self._bases:
+            history = self._repository.history
+            self._bases[heads] = history.merge_base_of(source=source, target=target)
+        return self._bases[heads]
+
     def _revert_job(self, request: RevertRequest) -> _Job:
         history = self._repository.history
         commit, target = history.get(request.commit_id), history.snapshot(request.target)
@@ -318,17 +335,20 @@ class Merger:
         return _Job(sides, MergeKind.MERGED, "revert", request, None, request.commit_id)
 
     def _until_settled(
-        self, request: MergeRequest | RevertRequest, take: Callable[[], _Job | None]
+        self,
+        request: MergeRequest | RevertRequest,
+        take_job: Callable[[], _Job | None],
+        workers: MergeWorkers,
     ) -> MergeResult:
         """Compute and commit; compute again when only maintenance has moved the target."""
         attempt = 1
         while True:
-            head = self._repository.history.snapshot(request.target).commit_id
-            job = take()
+            job = take_job()
             if job is None:
                 return _up_to_date(request)
+            head = job.sides.target.commit_id
             try:
-                return self._run(job)
+                return self._run(job, workers)
             except (PreconditionFailedError, ExpectedVersionMismatchError) as error:
                 if attempt >= ATTEMPTS_MAX or not self._only_maintenance_since(
                     head, request.target
@@ -340,22 +360,24 @@ class Merger:
                 raise ReadSetConflictError(member) from error
             attempt += 1
 
-    def _run(self, job: _Job) -> MergeResult:
-        plan = _planned(job.sides, job.into, job.request.decisions, self._workers)
+    def _run(self, job: _Job, workers: MergeWorkers) -> MergeResult:
+        plan = _planned(job.sides, job.into, job.request.decisions, workers)
         plan.conflicts = _row_conflicts(plan.clashes, job.sides)
         validated: Validated | None = None
         if not plan.conflicts:
             validated, plan.conflicts = _checked(plan, job.sides)
         if job.request.dry_run:
-            return replace(_result(job, plan), engine=self._workers.name)
+            return replace(_result(job, plan), engine=workers.name)
         if plan.conflicts or validated is None:
             raise MergeConflictError(job.source_name, str(job.into.branch), plan.conflicts)
         if job.merged_parent is None and not plan.work and not plan.adopted:
             return _up_to_date(job.request)
-        commit = self._commit(job, plan, validated)
-        return replace(_result(job, plan, commit), engine=self._workers.name)
+        commit = self._commit(job, plan, validated, workers)
+        return replace(_result(job, plan, commit), engine=workers.name)
 
-    def _commit(self, job: _Job, plan: _Plan, validated: Validated) -> GraphCommit | None:
+    def _commit(
+        self, job: _Job, plan: _Plan, validated: Validated, workers: MergeWorkers
+    ) -> GraphCommit | None:
         clock, request = self._repository.clock, job.request
         operation_id, store = clock.ulid(), self._repository.store
         external = ExternalBlobs(request.external_blob_bases, store.settings.storage_options)
@@ -365,7 +387,7 @@ class Merger:
                 validated.stored,
                 job.into,
                 store.datasets,
-                workers=self._workers,
+                workers=workers,
                 operation_id=operation_id,
                 external_blobs=external,
             )

@@ -95,7 +95,7 @@ class TableWork:
 
 
 @dataclass(frozen=True)
-class KeptRows:
+class RewrittenRows:
     """Ids, and the stable row ids under which their rows are written."""
 
     ids: pa.Array

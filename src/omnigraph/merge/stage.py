@@ -19,7 +19,7 @@ import pyarrow as pa
 from omnigraph.errors import CorruptError
 from omnigraph.manifest.forks import write_base
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.merge.parts import KeptRows, RowTarget, TableWork
+from omnigraph.merge.parts import RewrittenRows, RowTarget, TableWork
 from omnigraph.merge.workers import MergeWorkers
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import WrittenFragment
@@ -64,8 +64,8 @@ def stage_table(
     updated_ids = _joined([part.ids for part in work.updated])
     located = _located(stored, key, updated_ids)
     if len(updated_ids):
-        kept = KeptRows(updated_ids, located.row_ids)
-        fragments += workers.write(target, work.updated, kept)
+        rewritten = RewrittenRows(updated_ids, located.row_ids)
+        fragments += workers.write(target, work.updated, rewritten)
     removed = _located(stored, key, work.deleted)
     addresses = np.concatenate([located.addresses, removed.addresses])
     deletions = datasets.write_deletions(base.base, pa.array(addresses)) if len(addresses) else ()

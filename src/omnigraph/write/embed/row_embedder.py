@@ -31,7 +31,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, NodeType
 from omnigraph.schema.catalog import EmbedSource
 from omnigraph.search.embedding.client import EmbeddingClient
@@ -219,10 +218,11 @@ class RowEmbedder:
         if not self.is_active:
             return delta
         tables = dict(delta.tables)
-        for key, table in delta.tables.items():
-            node = catalog.node_types.get(TableKey(key).type_name)
-            if node is not None and node.embed_sources and table.rows.num_rows:
-                tables[key] = replace(table, rows=self.fill(node, table.rows, stored))
+        for node in catalog.node_types.values():
+            table = delta.tables.get(node.table_key)
+            if table is not None and node.embed_sources and table.rows.num_rows:
+                rows = self.fill(node, table.rows, stored)
+                tables[node.table_key] = replace(table, rows=rows)
         return GraphDelta(tables)
 
     def fill(self, node: NodeType, rows: pa.Table, stored: StoredRows) -> pa.Table:
