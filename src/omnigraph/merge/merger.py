@@ -515,9 +515,9 @@ def _row_conflicts(clashes: Mapping[str, list[Clash]], sides: _Sides) -> list[Co
     found: list[Conflict] = []
     for key in sorted(clashes, key=lambda key: (bool(sides.entity_type(key).blob_properties), key)):
         of_table = [
-            row_conflict(key, clash.kind, entity_id, clash.clashing_properties(place))
+            row_conflict(key, clash.kind, entity_id, clash.clashing_properties(row))
             for clash in clashes[key]
-            for place, entity_id in enumerate(clash.ids.to_pylist())
+            for row, entity_id in enumerate(clash.ids.to_pylist())
         ]
         found += sorted(of_table, key=lambda conflict: (conflict.entity_id or "").encode())
     return found

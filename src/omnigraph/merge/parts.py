@@ -50,7 +50,7 @@ class StoredPart:
 
 @dataclass(frozen=True)
 class GivenPart:
-    """Rows to write that were made here."""
+    """Rows to write that the merge has made."""
 
     rows: pa.Table
 
@@ -119,7 +119,7 @@ class RowTarget:
 def stored_batches(
     handle: DatasetHandle, row_ids: Numbers, entity_type: EntityType
 ) -> Iterator[pa.RecordBatch]:
-    """Fetch whole rows, a bounded number of bytes at once."""
+    """Fetch whole rows in batches of bounded size."""
     for some in _chunks(row_ids, _rows_per_batch(handle)):
         yield from stored_rows(handle, some, entity_type)
 
@@ -146,7 +146,7 @@ def _chunks(numbers: Numbers, size: int) -> Iterator[Numbers]:
 
 
 def _rows_per_batch(handle: DatasetHandle) -> int:
-    """Return how many rows make a batch of bounded size, judged by what is stored."""
+    """Return how many rows make a batch of bounded size, from the size of stored rows."""
     fragments = handle.fragments()
     rows = sum(fragment.physical_rows for fragment in fragments)
     width = max(1, sum(fragment.data_bytes for fragment in fragments) // max(1, rows))

@@ -1,8 +1,8 @@
 """Turns what a merge does to one table into one staged transaction on the target's lineage.
 
 1. New rows are appended as new fragments, without any join with stored rows.
-2. Changed rows are written under the stable row ids that they have in the target; their old
-   versions go by exact address. Removed rows go by exact address.
+2. Changed rows are written under the stable row ids that they have in the target. Their old
+   versions, and removed rows, are deleted by exact address.
 3. All of it is one transaction, so a table is never merged in part.
 4. Rows are streamed: memory follows a batch, not the difference.
 5. External blobs of rows that are written become bytes of the graph; only objects below an allowed

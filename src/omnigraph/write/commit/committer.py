@@ -62,7 +62,7 @@ class IncompleteWriteError(CorruptError):
 class WriteUnsettledError(OutcomeUnknownError):
     """Every table has moved, the publish has failed: recovery publishes it or takes it back.
 
-    Whatever the storage said about its own call, the write as a whole may still become visible.
+    Whatever the storage reported, the write as a whole may still become visible.
     `__cause__` is the failure itself.
     """
 
@@ -254,7 +254,7 @@ class Committer:
         except (BranchGoneError, StorageError, PublishTimeoutError) as error:
             if isinstance(error, OutcomeUnknownError):
                 raise
-            # A branch that is gone may have shown the write before: recovery has published it.
+            # A branch that was deleted may have shown the write before: recovery has published it.
             commit_id = job.draft.graph_commit_id
             raise WriteUnsettledError(job.operation_id, commit_id, str(error)) from error
         hit("graph_publish.after_commit_append")

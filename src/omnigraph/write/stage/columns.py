@@ -48,7 +48,7 @@ def concatenated(*columns: Column) -> pa.Array:
 
 
 def places_in(values: Column, value_set: Column) -> pa.Array:
-    """Return, for every value, its first place in a set, or null."""
+    """Return, for every value, its first position in a set, or null."""
     wanted, known = flat(values), flat(value_set)
     if wanted.type != known.type:
         wanted, known = wanted.cast(pa.large_utf8()), known.cast(pa.large_utf8())

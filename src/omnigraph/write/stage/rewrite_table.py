@@ -28,7 +28,7 @@ from omnigraph.values import Scalar
 
 @dataclass(frozen=True)
 class TableChange:
-    """A type that both schemas have, under whatever names, and its published entry."""
+    """A type that both schemas have, maybe under two names, and its published entry."""
 
     accepted: EntityType
     desired: EntityType
@@ -63,7 +63,7 @@ class TableChange:
         """Stream some columns of the stored rows in their desired form."""
         sources = [self._source(name) for name in columns]
         stored = tuple(dict.fromkeys(s.stored for s in sources if s.stored is not None))
-        # Without any stored column Lance would tell no row count: `id` always exists.
+        # Without a stored column Lance returns no row count: `id` always exists.
         for batch in handle.scan(ScanRequest(columns=stored or ("id",))):
             yield pa.record_batch(
                 [source.column(batch) for source in sources],

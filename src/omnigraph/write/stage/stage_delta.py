@@ -6,7 +6,7 @@
 3. Rows are streamed: no copy of the change is held in memory.
 4. A table without a change is not touched.
 5. Appended rows do not depend on what is stored. An attempt that lost a race leaves them in
-   `kept`, and the next one on the same lineage uses the files again.
+   `prestaged`, and the next one on the same lineage uses the files again.
 6. A few rows of which none is known to be stored are written while they are still being validated
    (`prestage_new_rows`). If one of them turns out to be stored, the file is removed again.
 """
@@ -37,38 +37,38 @@ from omnigraph.write.stage.delta import GraphDelta, TableDelta
 from omnigraph.write.stage.stage_rows import stage_rows, write_rewritten
 from omnigraph.write.stage.stored_rows import Located, StoredRows
 
-KeptRows: TypeAlias = "dict[tuple[str, str, str | None], tuple[WrittenFragment, ...]]"
+PrestagedRows: TypeAlias = "dict[tuple[str, str, str | None], tuple[WrittenFragment, ...]]"
 """Appended rows that are written already, by table and lineage."""
 _GUESSED_ROWS_MAX: Final = 256
-"""So few rows cost less to write for nothing than to wait for the look-up."""
+"""Writing so few rows in vain costs less than waiting for the look-up."""
 
 
-def prepare(
+def stage_delta(
     delta: GraphDelta,
     snapshot: Snapshot,
     incarnation: Incarnation,
     repository: Repository,
     *,
     operation_id: str,
-    kept: KeptRows | None = None,
+    prestaged: PrestagedRows | None = None,
     stored: StoredRows | None = None,
 ) -> tuple[TableWrite, ...]:
     """Stage every changed table; the result goes into `WriteJob.tables`.
 
     The change has been validated against the same snapshot. `operation_id` is new for every
     attempt, because forks are named after it. Ids to be deleted that are not stored are left out;
-    a table of which nothing is left to do is left out too. Give the same `kept` to all attempts of
-    one operation. `stored` is what validation has found in the same snapshot.
+    a table without a remaining change is left out too. Give the same `prestaged` to all attempts of
+    one operation. `stored` has what validation has looked up in the same snapshot.
     """
     work = _Work(
         stored or StoredRows(snapshot),
         incarnation,
         repository.store,
         operation_id,
-        {} if kept is None else kept,
+        {} if prestaged is None else prestaged,
     )
     writes = (
-        _prepare_table(table, work)
+        _stage_table(table, work)
         for _, table in sorted(delta.tables.items(), key=_nodes_first)
         if not table.is_empty
     )
@@ -79,25 +79,25 @@ def prepare(
 @contextmanager
 def prestage_new_rows(
     delta: GraphDelta, snapshot: Snapshot, incarnation: Incarnation, repository: Repository
-) -> Iterator[KeptRows]:
+) -> Iterator[PrestagedRows]:
     """Write rows that are likely to be new, in parallel with a block that validates the change.
 
-    Yields what `prepare` takes as `kept`; it is complete after the block. The files of a change
+    Yields the `prestaged` of `stage_delta`; it is complete after the block. The files of a change
     that did not pass are removed.
     """
-    kept: KeptRows = {}
+    prestaged: PrestagedRows = {}
     store = repository.store
     started: dict[tuple[str, str, str | None], Future[tuple[WrittenFragment, ...]]] = {}
     for key, table in delta.tables.items():
         entry = snapshot.entry(key)
-        # A table that the branch does not own is forked first, which is more than unnamed files.
+        # A table that the branch does not own is forked first; a fork is more than an unnamed file.
         if _is_likely_new(table) and entry.owner_branch == incarnation.text:
             base = entry.at
             write = partial(store.datasets.write_fragments, base, table.rows)
             started[key, base.location, base.branch] = store.background.start(write)
     try:
-        yield kept
-        kept |= {lineage: written.result() for lineage, written in started.items()}
+        yield prestaged
+        prestaged |= {lineage: written.result() for lineage, written in started.items()}
     except BaseException:
         wait(started.values())
         for written in started.values():
@@ -107,7 +107,7 @@ def prestage_new_rows(
 
 
 def _remove_files(fragments: Iterable[WrittenFragment], objects: ObjectStore) -> None:
-    """Remove what was written for nothing, as far as possible: `cleanup` finds the rest."""
+    """Remove files that are not needed, as far as possible: `cleanup` finds the rest."""
     for file in (file for fragment in fragments for file in fragment.files):
         with suppress(OmnigraphError):
             objects.delete(file.path)
@@ -115,20 +115,20 @@ def _remove_files(fragments: Iterable[WrittenFragment], objects: ObjectStore) ->
 
 @dataclass(frozen=True)
 class _Work:
-    """What one attempt works on."""
+    """The inputs of one attempt."""
 
     stored: StoredRows
     incarnation: Incarnation
     store: Store
     operation_id: str
-    kept: KeptRows
+    prestaged: PrestagedRows
 
 
 def _nodes_first(item: tuple[str, TableDelta]) -> tuple[bool, str]:
     return TableKey(item[0]).is_edge, item[0]
 
 
-def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:
+def _stage_table(delta: TableDelta, work: _Work) -> TableWrite | None:
     located = _located(delta, work.stored)
     if not delta.rows.num_rows and located is not None and not located.count:
         return None
@@ -136,8 +136,8 @@ def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:
     base = write_base(datasets, work.incarnation, entry, operation_id=work.operation_id)
     if located is None or not located.count:
         return stage_rows(delta.table_key, base, datasets, fragments=_appended(delta, base, work))
-    useless = work.kept.pop(_lineage(delta, base), ())
-    _remove_files(useless, work.store.objects)
+    unused = work.prestaged.pop(_lineage(delta, base), ())
+    _remove_files(unused, work.store.objects)
     fragments = _updated(delta.rows, located, base, datasets)
     addresses = pa.array(located.addresses[located.found])
     deletions = datasets.write_deletions(base.base, addresses)
@@ -146,9 +146,9 @@ def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:
 
 def _appended(delta: TableDelta, base: WriteBase, work: _Work) -> tuple[WrittenFragment, ...]:
     lineage = _lineage(delta, base)
-    if lineage not in work.kept:
-        work.kept[lineage] = work.store.datasets.write_fragments(base.base, delta.rows)
-    return work.kept[lineage]
+    if lineage not in work.prestaged:
+        work.prestaged[lineage] = work.store.datasets.write_fragments(base.base, delta.rows)
+    return work.prestaged[lineage]
 
 
 def _lineage(delta: TableDelta, base: WriteBase) -> tuple[str, str, str | None]:
@@ -163,12 +163,12 @@ def _located(delta: TableDelta, stored: StoredRows) -> Located | None:
 
 
 def _can_only_append(delta: TableDelta) -> bool:
-    """Whether the change is new rows and nothing else, whatever is stored."""
+    """Whether the change is new rows and nothing else."""
     return delta.ids_are_new and not len(delta.deleted)
 
 
 def _is_likely_new(delta: TableDelta) -> bool:
-    """Whether writing the rows as new ones is worth it before anything is looked up."""
+    """Whether to write the rows as new ones before any look-up."""
     if _can_only_append(delta):
         return bool(delta.rows.num_rows)
     return delta.is_insert and 0 < delta.rows.num_rows <= _GUESSED_ROWS_MAX

@@ -11,7 +11,7 @@ from omnigraph.graph import Graph
 from omnigraph.store.records import OperationKind
 from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.stage.delta import GraphDelta, TableDelta
-from omnigraph.write.stage.stage_delta import KeptRows, prepare, prestage_new_rows
+from omnigraph.write.stage.stage_delta import PrestagedRows, prestage_new_rows, stage_delta
 from support.places import CITY, PERSON, Place, add, repository_of
 from support.writer import people
 
@@ -32,17 +32,19 @@ def change(
     return GraphDelta({PERSON: table})
 
 
-def staged(graph: Graph, delta: GraphDelta, kept: KeptRows | None = None) -> tuple[TableWrite, ...]:
+def staged(
+    graph: Graph, delta: GraphDelta, kept: PrestagedRows | None = None
+) -> tuple[TableWrite, ...]:
     snapshot = graph.snapshot()
     repository = repository_of(graph)
     heads = {key: entry.table_version for key, entry in snapshot.entries.items()}
-    writes = prepare(
+    writes = stage_delta(
         delta,
         snapshot,
         snapshot.incarnation,
         repository,
         operation_id=repository.clock.ulid(),
-        kept=kept,
+        prestaged=kept,
     )
     for key, entry in graph.snapshot().entries.items():
         head = repository.store.datasets.head_version(entry.location, branch=entry.table_branch)
@@ -101,17 +103,17 @@ def test_nodes_are_staged_before_edges_and_each_by_name(graph: Graph) -> None:
 
 def test_a_second_attempt_uses_the_rows_that_the_first_one_wrote(graph: Graph) -> None:
     repository = repository_of(graph)
-    kept: KeptRows = {}
+    kept: PrestagedRows = {}
     files = []
     for name in ("y", "z"):
         snapshot = graph.snapshot()
-        (write,) = prepare(
+        (write,) = stage_delta(
             change(people("d"), ids_are_new=True),
             snapshot,
             snapshot.incarnation,
             repository,
             operation_id=repository.clock.ulid(),
-            kept=kept,
+            prestaged=kept,
         )
         files.append(write.staged[0].files)
         assert write.staged[0].base.version == snapshot.entry(PERSON).table_version
