@@ -39,7 +39,7 @@ _MESSAGES: Final = {
 
 @dataclass(frozen=True)
 class Conflict:
-    """One reason; `entity_id` is None where it is not about one row."""
+    """One conflict; `entity_id` is None where it is not about one row."""
 
     table_key: str
     kind: ConflictKind

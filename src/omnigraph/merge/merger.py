@@ -3,8 +3,8 @@
 1. The snapshots of target, source and base are taken once, in this order; everything, the base
    included, is computed from them. A source that is another branch of the same name by the time
    of the commit is refused.
-2. A table that the source has not changed since the base is not looked at. One that the target has
-   not changed takes the source's state as a whole, by pointer where the source's entry lies on the
+2. A table that the source has not changed since the base is skipped. One that the target has not
+   changed takes the source's state as a whole, by pointer where the source's entry lies on the
    main lineage, else as the rows that differ. Every other one is merged row by row.
 3. All row conflicts of all tables are found before any rule is checked, and all rules before
    anything is written. A merge with conflicts leaves no trace.
@@ -177,7 +177,7 @@ class ClashImages:
 
 @dataclass(frozen=True)
 class Obstacles:
-    """What stands in the way of a merge: rows, or, where no rows do, rules of the schema."""
+    """The conflicts of a merge: of rows, or, if there are none, broken rules of the schema."""
 
     clashes: tuple[ClashImages, ...] = ()
     broken_rules: tuple[Conflict, ...] = ()
@@ -199,7 +199,7 @@ class _Sides:
 
 @dataclass
 class _Plan:
-    """What a merge writes, and what stands in its way."""
+    """The rows that a merge writes, and its conflicts."""
 
     work: dict[str, TableWork] = field(default_factory=dict)
     adopted: list[Adoption] = field(default_factory=list)
@@ -236,7 +236,7 @@ class Merger:
         """Merge bases by the heads of source and target: sizing and merging need the same one."""
 
     def merge(self, request: MergeRequest, workers: MergeWorkers | None = None) -> MergeResult:
-        """Merge a branch into another one, or raise with everything that stands in the way.
+        """Merge a branch into another one, or raise with all conflicts.
 
         `workers` compare and write rows, by default in this process.
         """
@@ -250,7 +250,7 @@ class Merger:
         return self._until_settled(request, partial(self._revert_job, request), self._local)
 
     def obstacles(self, request: MergeRequest) -> Obstacles:
-        """Return everything that stands in the way of a merge; writes nothing."""
+        """Return all conflicts of a merge; writes nothing."""
         job = self._merge_job(request)
         if job is None:
             return Obstacles()
@@ -293,8 +293,8 @@ class Merger:
     def _merge_job(self, request: MergeRequest) -> _Job | None:
         """Take the snapshots of a merge; None when there is nothing to merge."""
         history = self._repository.history
-        # The target first: it is published onto only if it has not moved since, so it cannot hold
-        # a newer state of the source than the one that is taken here.
+        # The target first: the merge is published only if the target has not moved since, so the
+        # target cannot hold a newer state of the source than the one that is taken here.
         target = history.snapshot(request.target)
         source = history.snapshot(request.source)
         base_commit = self._base(source=source, target=target)
@@ -441,7 +441,7 @@ class Merger:
 
 
 def _touched(sides: _Sides) -> Iterator[str]:
-    """Yield the tables that the source has changed, and not as the target has."""
+    """Yield the tables that the source has changed, unless the target is the same."""
     keys = sides.base.entries.keys() | sides.source.entries.keys() | sides.target.entries.keys()
     for key in sorted(keys):
         source = sides.source.entries.get(key)
@@ -481,7 +481,7 @@ def _planned(
 
 
 def _checked(plan: _Plan, sides: _Sides) -> tuple[Validated | None, list[Conflict]]:
-    """Check the rules of the schema on what a merge without conflicts of rows writes."""
+    """Check the rules of the schema over the rows that a merge writes."""
     work = plan.adopted_work | plan.work
     return check_constraints(work, sides.target, sides.catalog, StoredRows(sides.target))
 

@@ -109,7 +109,7 @@ class RewrittenRows:
 
 @dataclass(frozen=True)
 class RowTarget:
-    """Where merged rows are written: the version that is added to, its type, and foreign blobs."""
+    """Where merged rows are written: the base version, its type, and access to external blobs."""
 
     base: DatasetVersion
     entity_type: EntityType

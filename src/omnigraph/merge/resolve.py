@@ -30,7 +30,7 @@ _SHOWN_MAX: Final = 20
 
 
 class Prefer(StrEnum):
-    """Whose row stands when both sides have changed it."""
+    """The side that wins when both have changed a row."""
 
     SOURCE = "source"
     TARGET = "target"

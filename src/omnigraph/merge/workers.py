@@ -35,7 +35,7 @@ _EXTERNAL_ROWS_AT_ONCE: Final = 16
 
 
 class MergeWorkers(Protocol):
-    """Does the heavy part of merges."""
+    """Compares and writes the rows of merges."""
 
     @property
     def name(self) -> str:
@@ -132,7 +132,7 @@ def _owned(batch: pa.RecordBatch, target: RowTarget) -> Iterator[pa.RecordBatch]
 
 
 def joined(parts: Sequence[TableMerge]) -> TableMerge:
-    """Put together what was found about disjoint sets of ids, as one pass would have found it."""
+    """Join the results of disjoint sets of ids into the result of one pass."""
     if len(parts) == 1:
         return parts[0]
     return TableMerge(

@@ -138,7 +138,7 @@ class Committer:
         """Let this thread prepare and commit under one lock, so that no other writer can be faster.
 
         Preparing is long and a lock should be short: this is for a write that has lost its race
-        again and again.
+        several times.
         """
         operation_id = self._repository.clock.ulid()
         with self.branch_lock(branch, operation_id=operation_id, operation=operation) as held:
@@ -220,7 +220,7 @@ class Committer:
         if not job.incarnation.is_main:
             branches.require_no_schema_apply(job.draft.operation)
         elif branches.has_schema_lock():
-            # Its owner would hold the lock that is held here: it is dead.
+            # Its owner would hold the lock of `main`, which is held here: the owner is dead.
             branches.clear_schema_lock()
 
     def _run(

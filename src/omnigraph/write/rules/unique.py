@@ -89,7 +89,7 @@ def _holders(members: tuple[str, ...], delta: TableDelta, check: RuleCheck) -> p
     values = flat(delta.rows[lead])
     columns = ("id", *members)
     if pa.types.is_floating(values.type):
-        # Both zeros are one value here and two in a filter.
+        # 0.0 and -0.0 are one value here and two in a filter.
         slabs = list(check.stored.scan(delta.table_key, columns))
         found = pa.concat_tables(slabs)
     else:

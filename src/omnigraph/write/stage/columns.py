@@ -97,10 +97,10 @@ def to_mask(column: pa.Array) -> Mask:
 
 
 def tuple_codes(columns: Sequence[Column]) -> tuple[Integers, Mask, int]:
-    """Give tuples numbers, equal ones the same.
+    """Return a number for every tuple, the same one for equal tuples.
 
-    Returns the numbers, which tuples lack no member, and how many numbers there are at most. The
-    number of a tuple with a null member means nothing.
+    Returns the numbers, a mask of the tuples without a null member, and an upper bound for the
+    numbers. The number of a tuple with a null member means nothing.
     """
     codes: Integers | None = None
     valid: Mask | None = None

@@ -119,7 +119,7 @@ class _Source:
 
     @cached_property
     def _fill(self) -> pa.Scalar | None:
-        """The default, where null is not an answer."""
+        """The default of a required property; None for an optional one."""
         prop = self.prop
         if prop is None or prop.prop_type.nullable or prop.default is None:
             return None

@@ -63,7 +63,7 @@ class StagingRecord:
 
     @property
     def path(self) -> str:
-        """Where the record lies."""
+        """The path of the record."""
         return f"{FOLDER}/{self.operation_id}.json"
 
     def to_json(self) -> bytes:
@@ -128,7 +128,7 @@ class StagingJob:
             self._write(self._record)
 
     def close(self) -> None:
-        """Remove the record; one that cannot be removed runs out by itself."""
+        """Remove the record; one that cannot be removed expires."""
         with self._guard:
             try:
                 self._objects.delete(self._record.path)
@@ -141,7 +141,7 @@ class StagingJob:
 
 
 class StagingRecords:
-    """The records of one graph. Keeps what it has seen, so a long-lived reader notices silence."""
+    """The records of one graph; remembers their tags, to notice records that are not renewed."""
 
     def __init__(self, objects: ObjectStore, clock: Clock, *, renew_s: float = RENEW_S) -> None:
         self._objects = objects
