@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.failpoints import FailpointError, arm, disarm
 from omnigraph.graph import Graph, ReadTarget
-from omnigraph.manifest import Snapshot
+from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.history import History
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.merge.conflicts import (
@@ -23,9 +23,10 @@ from omnigraph.merge.conflicts import (
     ReadSetConflictError,
 )
 from omnigraph.merge.decision_file import DecisionFileError
-from omnigraph.merge.merger import SameBranchError
+from omnigraph.merge.merger import Merger, MergeRequest, SameBranchError
 from omnigraph.merge.resolve import NotInConflictError
 from omnigraph.merge.stage import stage_table
+from omnigraph.names import BranchName
 from omnigraph.write.export.exporter import stream_lines
 from omnigraph.write.stage.external_blobs import BlobSourceDeniedError, BlobSourceUnreadableError
 
@@ -349,6 +350,30 @@ def test_a_branch_may_go_once_it_is_merged(graph: Graph) -> None:
 def test_a_branch_is_not_merged_into_itself(graph: Graph) -> None:
     with pytest.raises(SameBranchError, match="distinct source and target"):
         graph.branch_merge("main", "main")
+
+
+def test_sizing_and_merging_compute_the_base_once(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(graph, "main", doc("a"))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("b"))
+    put(graph, "main", doc("c"))
+    computed: list[tuple[str, str]] = []
+    merge_base_of = History.merge_base_of
+
+    def counted(self: History, *, source: Snapshot, target: Snapshot) -> GraphCommit | None:
+        computed.append((source.commit_id, target.commit_id))
+        return merge_base_of(self, source=source, target=target)
+
+    monkeypatch.setattr(History, "merge_base_of", counted)
+    resolve = graph._repository.branches.resolve
+    request = MergeRequest(source=resolve(BranchName("draft")), target=resolve(BranchName("main")))
+    merger = Merger(graph._repository, graph._committer)
+    assert merger.work_bytes(request) > 0
+    assert len(merger.snapshots(request)) == 3
+    assert merger.merge(request).outcome == "merged"
+    assert len(computed) == 1
 
 
 # -- settling --------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_a_cleanup_beside_a_merge_takes_none_of_its_files(tmp_path: Path) -> Non
     snapshots = merger.snapshots(request)
     with spark_merge_workers(graph._repository, snapshots, _Cleaning(graph.uri)) as lent:
         workers = replace(lent, tuning=SMALL)
-        Merger(graph._repository, graph._committer, workers).merge(request)
+        merger.merge(request, workers)
     assert len(graph_lines(graph)) == 13
     assert list((tmp_path / "g" / "__staging").rglob("rows-*")) == []
 
@@ -182,7 +182,7 @@ def test_spark_merges(spark: SparkSession, tmp_path: Path) -> None:
     jobs = Jobs(spark, tag="omnigraph-merge", progress=Progress())
     with spark_merge_workers(graph._repository, merger.snapshots(request), jobs) as lent:
         workers = replace(lent, tuning=replace(SMALL, bucket_rows=6))
-        result = Merger(graph._repository, graph._committer, workers).merge(request)
+        result = merger.merge(request, workers)
     assert (result.engine, result.outcome) == ("spark", "merged")
     lines = "\n".join(graph_lines(graph))
     assert '"mine"' in lines

@@ -10,7 +10,8 @@ from omnigraph.manifest import CommitDraft, Repository
 from omnigraph.manifest.forks import write_base
 from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery, WriterKind
-from omnigraph.write.commit.committer import Committer, TableWrite, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import TableWrite, WriteJob
 
 
 def committer(repository: Repository) -> Committer:

@@ -13,6 +13,7 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
+from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import UnknownChoiceError
 from omnigraph.search.embedding.errors import (
     EmbeddingKeyMissingError,
@@ -20,10 +21,12 @@ from omnigraph.search.embedding.errors import (
     EmbeddingRequestError,
 )
 from omnigraph.search.embedding.vectors import mock_vectors
-from omnigraph.write.embed.row_embedder import VectorTextMissingError
+from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder, VectorTextMissingError
 from omnigraph.write.embed.stored import NothingToEmbedError, UnknownNodeTypeError
 from omnigraph.write.mutate.rows import MutationValueError
 from omnigraph.write.rules.violations import ValidationError
+from omnigraph.write.stage.delta import GraphDelta, TableDelta
+from omnigraph.write.stage.stored_rows import StoredRows
 from support.embedding_fixtures import sent, vectors
 from support.embedding_server import EmbeddingServer
 
@@ -78,6 +81,21 @@ def test_a_mutation_fills_a_vector_that_is_missing(
     insert(graph, "c", text="  ")
     insert(graph, "d", rank=1)
     assert vectors(graph) == {"a": of("alpha"), "b": GIVEN, "c": None, "d": None}
+
+
+def test_an_edge_type_with_the_name_of_an_embedded_node_type_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
+    with Graph.init(tmp_path / "g", SCHEMA + "edge Note: Plain -> Plain") as graph:
+        snapshot = graph.snapshot()
+        row = {"id": "e", "src": "a", "dst": "a"}
+        rows = pa.Table.from_pylist([row], snapshot.open("edge:Note").schema)
+        table = TableDelta("edge:Note", rows, pa.array([], pa.utf8()))
+        embedder = RowEmbedder(graph._embeddings, graph._embeddings_table, EmbedMode.MISSING)
+        delta = GraphDelta({"edge:Note": table})
+        catalog = catalog_of(snapshot.schema)
+        assert embedder.filled(delta, catalog, StoredRows(snapshot)) == delta
 
 
 def test_without_a_provider_nothing_is_made_and_nothing_fails(

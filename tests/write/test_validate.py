@@ -12,7 +12,7 @@ from omnigraph.graph import Graph
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage import stored_rows as locate
-from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.stage.delta import GraphDelta, TableDelta
 from support.places import Place
 
 NOBODY = pa.array([], pa.utf8())
@@ -80,41 +80,39 @@ def graph(local_place: Place) -> Graph:
 
 def change(graph: Graph, key: str, *, rows: list[dict[str, str]], deleted: list[str]) -> TableDelta:
     schema = graph.snapshot().open(key).schema
-    return TableDelta(
-        key, WriteMode.MERGE, pa.Table.from_pylist(rows, schema), pa.array(deleted, pa.utf8())
-    )
+    return TableDelta(key, pa.Table.from_pylist(rows, schema), pa.array(deleted, pa.utf8()))
 
 
-def judged(graph: Graph, *tables: TableDelta) -> dict[str, object]:
+def reads_of(graph: Graph, *tables: TableDelta) -> dict[str, object]:
     snapshot = graph.snapshot()
     delta = GraphDelta({table.table_key: table for table in tables})
-    return dict(validate(delta, snapshot, snapshot.catalog, operation="mutation").reads)
+    return dict(validate(delta, snapshot, snapshot.catalog).reads)
 
 
 def test_an_edge_rests_on_its_nodes_only_where_they_are_not_written(graph: Graph) -> None:
     edge = change(graph, "edge:E", rows=[{"id": "e2", "src": "b", "dst": "b"}], deleted=[])
-    assert set(judged(graph, edge)) == {"node:P", "node:Q"}
+    assert set(reads_of(graph, edge)) == {"node:P", "node:Q"}
     node = change(graph, "node:P", rows=[{"id": "b", "name": "b"}], deleted=[])
-    assert set(judged(graph, edge, node)) == {"node:Q"}
+    assert set(reads_of(graph, edge, node)) == {"node:Q"}
 
 
 def test_a_deleted_node_rests_on_the_edges_that_could_end_in_it(graph: Graph) -> None:
     gone = change(graph, "node:Q", rows=[], deleted=["c"])
-    assert set(judged(graph, gone)) == {"edge:E", "edge:F"}
+    assert set(reads_of(graph, gone)) == {"edge:E", "edge:F"}
 
 
 def test_an_edge_to_a_node_that_the_same_change_deletes_is_refused(graph: Graph) -> None:
     gone = change(graph, "node:Q", rows=[], deleted=["c"])
     edge = change(graph, "edge:E", rows=[{"id": "e2", "src": "b", "dst": "c"}], deleted=[])
     with pytest.raises(ValidationError, match="dst 'c' not found in Q"):
-        judged(graph, gone, edge)
+        reads_of(graph, gone, edge)
 
 
 def test_the_last_edge_of_a_source_stays_unless_the_source_goes_too(graph: Graph) -> None:
     edge = change(graph, "edge:E", rows=[], deleted=["e1"])
     with pytest.raises(ValidationError, match=r"source 'a' has 0 edges \(min 1\)"):
-        judged(graph, edge)
-    judged(graph, edge, change(graph, "node:P", rows=[], deleted=["a"]))
+        reads_of(graph, edge)
+    reads_of(graph, edge, change(graph, "node:P", rows=[], deleted=["a"]))
 
 
 def test_errors_survive_pickling(graph: Graph) -> None:

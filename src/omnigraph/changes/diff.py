@@ -158,7 +158,7 @@ def differing_bytes(before: Snapshot, after: Snapshot, selection: Selection) -> 
 def _entity_types(snapshot: Snapshot) -> dict[str, tuple[Entry, EntityType]]:
     catalog = snapshot.catalog
     entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
-    by_key = {entity_type.table_key: entity_type for entity_type in entity_types}
+    by_key: dict[str, EntityType] = {each.table_key: each for each in entity_types}
     return {
         entry.location: (entry, by_key[key])
         for key, entry in snapshot.entries.items()

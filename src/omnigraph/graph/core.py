@@ -14,6 +14,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import (
+    GraphCommit,
     OpenMode,
     ReadTarget,
     Repository,
@@ -37,6 +38,7 @@ from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.syntax import SourceText
 from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.stage.staging_record import StagingRecords
 
 
@@ -80,18 +82,29 @@ class GraphCore:
         self._incarnation = incarnation
         self._guard = threading.Lock()
         self._recovery = Recovery(repository)
-        self._committer = Committer(repository, self._recovery, owner_id=repository.clock.ulid())
+        self._committer = Committer(
+            repository,
+            self._recovery,
+            owner_id=repository.clock.ulid(),
+            on_commit=self._note_commit,
+            record=self._record_commit,
+        )
         self._maintenance = Maintenance(repository, self._recovery, self._committer)
         self._staging = StagingRecords(repository.store.objects, repository.clock)
         self._auto_optimize = BackgroundMaintenance(
             repository, self._maintenance, enabled=auto_optimize
         )
-        self._committer.on_commit = self._auto_optimize.note
-        self._committer.on_published = self._auto_optimize.record
         is_writable = mode is OpenMode.READ_WRITE
         self._topologies = Topologies(TopologyStore(repository.store, is_writable=is_writable))
         self._embeddings = LazyEmbeddingClient(repository.clock, environ=os.environ)
         self._reader = Reader(self._topologies, repository.clock, embeddings=self._embeddings)
+
+    # Methods, because the committer exists before the maintenance that uses it.
+    def _note_commit(self, job: WriteJob) -> None:
+        self._auto_optimize.note(job)
+
+    def _record_commit(self, commit: GraphCommit) -> None:
+        self._auto_optimize.record(commit)
 
     @classmethod
     def init(

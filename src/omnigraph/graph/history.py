@@ -97,7 +97,7 @@ class HistoryCalls(GraphCore):
             return merger.merge(request)
         bulk, read = engine_named(chosen.engine), merger.snapshots(request)
         with bulk.merge_workers(self._repository, read, session=spark) as workers:
-            return Merger(self._repository, self._committer, workers).merge(request)
+            return merger.merge(request, workers)
 
     def merge_conflicts(
         self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW

@@ -44,7 +44,7 @@ from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, Incarnation
 from omnigraph.recovery import WriterKind
 from omnigraph.store.records import CompactionOptions, FragmentInfo
-from omnigraph.write.commit.committer import WriteJob
+from omnigraph.write.commit.job import WriteJob
 
 SMALL_MAX: Final = 64
 UNCOVERED_MAX: Final = 8

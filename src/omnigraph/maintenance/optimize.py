@@ -58,7 +58,8 @@ from omnigraph.recovery import Recovery, WriterKind
 from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
 from omnigraph.store.records import CompactionOptions
-from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 
 CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 CONCURRENCY_DEFAULT: Final = 8

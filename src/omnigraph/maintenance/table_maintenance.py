@@ -31,7 +31,7 @@ from omnigraph.store.records import (
     DatasetVersion,
     StagedTransaction,
 )
-from omnigraph.write.commit.committer import TableWrite
+from omnigraph.write.commit.job import TableWrite
 
 _log = logging.getLogger(__name__)
 

@@ -23,16 +23,16 @@ def combined_rows(
     Returns the rows of which no property was changed by both sides to different values, and for
     every row the names of the properties of which one was.
     """
-    base, source, target = (_rows(handle, refs, entity_type) for handle, refs in sides)
+    before, source, target = (_rows(handle, refs, entity_type) for handle, refs in sides)
     columns: dict[str, pa.Array] = {}
     clashes: dict[str, Mask] = {}
     for name in entity_type.arrow_schema.names:
-        old, mine, theirs = base[name], source[name], target[name]
-        is_mine = _differ(old, mine)
-        clashes[name] = is_mine & _differ(old, theirs) & _differ(mine, theirs)
-        columns[name] = pc.if_else(pa.array(is_mine), mine, theirs)
+        old, in_source, in_target = before[name], source[name], target[name]
+        is_changed = _differ(old, in_source)
+        clashes[name] = is_changed & _differ(old, in_target) & _differ(in_source, in_target)
+        columns[name] = pc.if_else(pa.array(is_changed), in_source, in_target)
     names = [
-        tuple(name for name, mask in clashes.items() if mask[row]) for row in range(base.num_rows)
+        tuple(name for name, mask in clashes.items() if mask[row]) for row in range(before.num_rows)
     ]
     is_clean = pa.array([not each for each in names], pa.bool_())
     rows = pa.table(columns).cast(entity_type.arrow_schema).filter(is_clean)

@@ -1,4 +1,4 @@
-"""What stands in the way of a merge."""
+"""Conflicts of a merge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph.names import TableKey
 from omnigraph.texts import shown
 
 _PREVIEWED: Final = 3
-_TOLD_MAX: Final = 100
+_SHOWN_MAX: Final = 100
 _COLUMNS: Final = ("entity_kind", "type_name", "entity_id", "kind", "message")
 
 
@@ -39,7 +39,7 @@ _MESSAGES: Final = {
 
 @dataclass(frozen=True)
 class Conflict:
-    """One reason; `entity_id` is None where it is not about one row."""
+    """One conflict; `entity_id` is None where it is not about one row."""
 
     table_key: str
     kind: ConflictKind
@@ -80,7 +80,7 @@ def row_conflict(
 
 
 class Conflicts(tuple[Conflict, ...]):
-    """All conflicts of a merge, in their order; a table for whoever has many of them."""
+    """All conflicts of a merge, in their order; also as a table."""
 
     __slots__ = ()
 
@@ -113,7 +113,7 @@ class MergeConflictError(ConflictError):
             f"`omnigraph branch merge {source} --into {target} --prefer source` (or `target`)"
             " settles conflicts of rows; change the branches to settle the others"
         )
-        shown = [f"{found.subject}: {found.message}" for found in self.conflicts[:_TOLD_MAX]]
+        shown = [f"{found.subject}: {found.message}" for found in self.conflicts[:_SHOWN_MAX]]
         rest = len(self.conflicts) - len(shown)
         listed = "; ".join([*shown, f"and {rest} more"] if rest else shown)
         super().__init__(f"merge conflicts: {listed}")
@@ -135,7 +135,7 @@ class MergeConflictError(ConflictError):
 
 
 class ReadSetConflictError(ConflictError):
-    """What a merge was computed from has changed meanwhile; nothing was merged."""
+    """The state that a merge was computed from has changed; nothing was merged."""
 
     code = "OG-READ-SET"
     hint = "merge again"

@@ -1,7 +1,7 @@
 """The rules of the schema, applied to what a merge writes.
 
-The evaluator is that of loads and mutations, over the delta alone: rows that only the target has
-are not judged again. Vectors and blobs are not read.
+The rules are those of mutations (`omnigraph.write.rules.validate.RULES`), over the rows that the
+merge writes: rows that only the target has are not checked again. Vectors and blobs are not read.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.parts import Part, StoredPart, TableWork
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EntityType
-from omnigraph.write.rules.validate import Validated, validate
-from omnigraph.write.rules.violations import ValidationError, Violation, ViolationLog
-from omnigraph.write.stage.columns import is_in
-from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.rules.cardinality import CARDINALITY_RULE
+from omnigraph.write.rules.check import RuleCheck
+from omnigraph.write.rules.endpoints import ENDPOINT_RULE
+from omnigraph.write.rules.orphans import orphans
+from omnigraph.write.rules.unique import UNIQUE_RULE
+from omnigraph.write.rules.validate import Validated, run_rules
+from omnigraph.write.rules.violations import Violation, ViolationLog
+from omnigraph.write.stage.delta import GraphDelta, TableDelta
 from omnigraph.write.stage.stored_rows import StoredRows
 
 _UNBOUNDED: Final = 1 << 62
 _KINDS: Final = {
-    "key": ConflictKind.UNIQUE_VIOLATION,
-    "unique": ConflictKind.UNIQUE_VIOLATION,
-    "endpoint": ConflictKind.ORPHAN_EDGE,
-    "cardinality": ConflictKind.CARDINALITY_VIOLATION,
+    UNIQUE_RULE: ConflictKind.UNIQUE_VIOLATION,
+    ENDPOINT_RULE: ConflictKind.ORPHAN_EDGE,
+    CARDINALITY_RULE: ConflictKind.CARDINALITY_VIOLATION,
 }
 _ORDER: Final = (
     ConflictKind.VALUE_CONSTRAINT_VIOLATION,
@@ -40,33 +43,31 @@ _ORDER: Final = (
 def check_constraints(
     work: Mapping[str, TableWork], snapshot: Snapshot, catalog: Catalog, stored: StoredRows
 ) -> tuple[Validated | None, list[Conflict]]:
-    """Judge a merge; either it breaks no rule, or all conflicts come back in their order."""
+    """Check a merge; either it breaks no rule, or all conflicts are returned in their order."""
     delta = GraphDelta({key: _delta(each) for key, each in work.items()})
-    log = ViolationLog(_UNBOUNDED)
-    try:
-        return validate(delta, snapshot, catalog, operation="load", stored=stored, log=log), []
-    except ValidationError:
-        found = [_conflict(one, delta) for one in log.kept if not _is_left_behind(one)]
-        orphans = _orphans(log.kept, delta, catalog, stored)
-        return None, sorted([*found, *orphans], key=_place)
+    check = RuleCheck(delta, catalog, stored, cascades=False, log=ViolationLog(_UNBOUNDED))
+    run_rules(check)
+    if not check.log.total:
+        return Validated(check, snapshot), []
+    written = [_conflict(found, delta) for found in check.log.kept if not _is_orphan(found)]
+    return None, sorted([*written, *_orphans(check)], key=_sort_key)
 
 
 def _delta(work: TableWork) -> TableDelta:
-    columns = _judged(work.entity_type)
+    columns = _checked_columns(work.entity_type)
     rows = pa.concat_tables(
         [_scalars(part, columns, work.entity_type) for part in (*work.inserted, *work.updated)]
         or [_schema_of(work.entity_type, columns).empty_table()]
     )
     return TableDelta(
         table_key=work.entity_type.table_key,
-        mode=WriteMode.MERGE,
         rows=rows,
         deleted=work.deleted,
         positions=pa.array(range(rows.num_rows), pa.int64()),
     )
 
 
-def _judged(entity_type: EntityType) -> list[str]:
+def _checked_columns(entity_type: EntityType) -> list[str]:
     """Return the columns that rules look at: all but vectors and blobs."""
     heavy = {
         name
@@ -88,9 +89,9 @@ def _scalars(part: Part, columns: list[str], entity_type: EntityType) -> pa.Tabl
     return part.rows.select(columns).cast(schema)
 
 
-def _is_left_behind(violation: Violation) -> bool:
-    """Whether it is about an edge of the target; the merge need not write to that table at all."""
-    return violation.rule == "endpoint" and violation.position is None
+def _is_orphan(violation: Violation) -> bool:
+    """Whether an edge of the target loses its node; the merge need not write to its table."""
+    return violation.rule == ENDPOINT_RULE and violation.position is None
 
 
 def _conflict(violation: Violation, delta: GraphDelta) -> Conflict:
@@ -105,29 +106,24 @@ def _conflict(violation: Violation, delta: GraphDelta) -> Conflict:
     return Conflict(key, kind, violation.message, entity_id)
 
 
-def _orphans(
-    violations: list[Violation], delta: GraphDelta, catalog: Catalog, stored: StoredRows
-) -> Iterator[Conflict]:
-    """Name the edges of the target that would lose their node."""
-    left_behind = {
-        (str(found.type), str(found.property)) for found in violations if _is_left_behind(found)
+def _orphans(check: RuleCheck) -> Iterator[Conflict]:
+    """Yield a conflict for each edge of the target that would lose its node."""
+    found = {
+        (one.table_key, one.property or "")
+        for one in check.log.kept
+        if one.table_key is not None and _is_orphan(one)
     }
-    for type_name, end in sorted(left_behind):
-        edge = catalog.edge_types[type_name]
-        node_key = TableKey.node(edge.from_type if end == "src" else edge.to_type)
-        removed = delta.tables[node_key].deleted
-        edges = stored.where(edge.table_key, end, removed, columns=("id", end))
-        own = delta.tables.get(edge.table_key)
-        if own is not None:
-            leaving = is_in(edges["id"], own.rows["id"]) | is_in(edges["id"], own.deleted)
-            edges = edges.filter(pa.array(~leaving))
+    for table_key, end in sorted(found):
+        edge = check.catalog.edge_types[table_key.type_name]
+        edges = orphans(edge, end, check)
+        node_type = edge.from_type if end == "src" else edge.to_type
         for edge_id, node_id in zip(edges["id"].to_pylist(), edges[end].to_pylist(), strict=True):
-            message = f"{end} '{node_id}' not found in {node_key.partition(':')[2]}"
+            message = f"{end} '{node_id}' not found in {node_type}"
             yield Conflict(edge.table_key, ConflictKind.ORPHAN_EDGE, message, edge_id)
 
 
-def _place(conflict: Conflict) -> tuple[bool, bool, str, int, str]:
-    """Order: values; then types of nodes, then of edges, each by name, rule and id."""
+def _sort_key(conflict: Conflict) -> tuple[bool, bool, str, int, str]:
+    """Sort by: values first; then node types, then edge types, each by name, rule and id."""
     is_value = conflict.kind is ConflictKind.VALUE_CONSTRAINT_VIOLATION
     return (
         not is_value,

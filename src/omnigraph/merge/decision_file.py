@@ -45,7 +45,7 @@ class DecisionFileError(InvalidInputError):
 
 
 def conflict_lines(found: Obstacles) -> Iterator[str]:
-    """Yield a line for everything that stands in the way, to be edited."""
+    """Yield a line for every conflict, to be edited."""
     for each in found.clashes:
         clash, handles, key = each.clash, each.handles, each.entity_type.table_key
         sides = {
@@ -53,9 +53,9 @@ def conflict_lines(found: Obstacles) -> Iterator[str]:
             "source": _images(handles.source, clash.source, each.entity_type),
             "target": _images(handles.target, clash.target, each.entity_type),
         }
-        for place, entity_id in enumerate(clash.ids.to_pylist()):
-            properties = clash.clashing_properties(place)
-            images = {name: rows[place] if rows else None for name, rows in sides.items()}
+        for row, entity_id in enumerate(clash.ids.to_pylist()):
+            properties = clash.clashing_properties(row)
+            images = {name: rows[row] if rows else None for name, rows in sides.items()}
             yield _line(row_conflict(key, clash.kind, entity_id, properties), images)
     for broken in found.broken_rules:
         yield _line(broken, {})
@@ -184,7 +184,7 @@ def _row(
 def _require_key(
     number: int, entity_type: EntityType, entity_id: str, columns: Mapping[str, pa.Array]
 ) -> None:
-    """Refuse values of a key that would make another node."""
+    """Refuse key values that do not spell the id."""
     if isinstance(entity_type, EdgeType) or not entity_type.key:
         return
     members = [(name, columns[name]) for name in entity_type.key]

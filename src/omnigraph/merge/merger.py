@@ -3,13 +3,13 @@
 1. The snapshots of target, source and base are taken once, in this order; everything, the base
    included, is computed from them. A source that is another branch of the same name by the time
    of the commit is refused.
-2. A table that the source has not changed since the base is not looked at. One that the target has
-   not changed takes the source's state as a whole, by pointer where the source's entry lies on the
+2. A table that the source has not changed since the base is skipped. One that the target has not
+   changed takes the source's state as a whole, by pointer where the source's entry lies on the
    main lineage, else as the rows that differ. Every other one is merged row by row.
 3. All row conflicts of all tables are found before any rule is checked, and all rules before
    anything is written. A merge with conflicts leaves no trace.
 4. The commit is published only onto the head that was merged into. When only maintenance has moved
-   the target meanwhile, the merge is computed again; otherwise the caller is told.
+   the target meanwhile, the merge is computed again; otherwise it is refused.
 5. The commit has two parents even when it changes no row, so that merging the same source again
    has nothing to do.
 """
@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from omnigraph.changes.commit_changes import ParentlessCommitError
@@ -52,7 +53,8 @@ from omnigraph.recovery import WriterKind
 from omnigraph.recovery.intent import Adoption
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.store.datasets import DatasetHandle
-from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.rules.validate import Validated
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stored_rows import StoredRows
@@ -61,7 +63,7 @@ ATTEMPTS_MAX: Final = 5
 
 
 class MergeKind(StrEnum):
-    """What a merge came to."""
+    """The outcome of a merge."""
 
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"
@@ -93,7 +95,7 @@ class UnrelatedBranchesError(InvalidInputError):
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """What merges and reverts have in common: the branch to change, and on whose behalf."""
+    """What merges and reverts have in common: the branch to change, and the actor."""
 
     target: Incarnation
     actor_id: str | None = None
@@ -101,7 +103,7 @@ class _Request:
     dry_run: bool = False
     message: str | None = None
     external_blob_bases: tuple[str, ...] = ()
-    """Below which places the bytes of external blobs may be read, when their rows are copied."""
+    """Addresses below which external blobs may be read, when their rows are copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +153,7 @@ class MergeResult:
     resolved: Mapping[str, int] = field(default_factory=dict)
     """How many rows were settled, by rule."""
     engine: str = "local"
-    """Which engine has compared and written rows."""
+    """The engine that has compared and written rows."""
 
     def to_json(self) -> dict[str, object]:
         """Return the result as programs see it."""
@@ -174,7 +176,7 @@ class ClashImages:
 
 @dataclass(frozen=True)
 class Obstacles:
-    """What stands in the way of a merge: rows, or, where no rows do, rules of the schema."""
+    """The conflicts of a merge: of rows, or, if there are none, broken rules of the schema."""
 
     clashes: tuple[ClashImages, ...] = ()
     broken_rules: tuple[Conflict, ...] = ()
@@ -196,7 +198,7 @@ class _Sides:
 
 @dataclass
 class _Plan:
-    """What a merge writes, and what stands in its way."""
+    """The rows that a merge writes, and its conflicts."""
 
     work: dict[str, TableWork] = field(default_factory=dict)
     adopted: list[Adoption] = field(default_factory=list)
@@ -225,29 +227,33 @@ class _Job:
 class Merger:
     """Merges branches of one graph."""
 
-    def __init__(
-        self, repository: Repository, committer: Committer, workers: MergeWorkers | None = None
-    ) -> None:
+    def __init__(self, repository: Repository, committer: Committer) -> None:
         self._repository = repository
         self._committer = committer
-        self._workers = workers or LocalMergeWorkers(repository.store.datasets)
+        self._local = LocalMergeWorkers(repository.store.datasets)
+        self._bases: dict[tuple[str, str], GraphCommit | None] = {}
+        """Merge bases by the heads of source and target: sizing and merging need the same one."""
 
-    def merge(self, request: MergeRequest) -> MergeResult:
-        """Merge a branch into another one, or raise with everything that stands in the way."""
+    def merge(self, request: MergeRequest, workers: MergeWorkers | None = None) -> MergeResult:
+        """Merge a branch into another one, or raise with all conflicts.
+
+        `workers` compare and write rows, by default in this process.
+        """
         if request.source == request.target:
             raise SameBranchError(str(request.source.branch))
-        return self._until_settled(request, lambda: self._merge_job(request))
+        take_job = partial(self._merge_job, request)
+        return self._until_settled(request, take_job, workers or self._local)
 
     def revert(self, request: RevertRequest) -> MergeResult:
         """Undo what one commit changed: merge its parent's state onto a branch, from the commit."""
-        return self._until_settled(request, lambda: self._revert_job(request))
+        return self._until_settled(request, partial(self._revert_job, request), self._local)
 
     def obstacles(self, request: MergeRequest) -> Obstacles:
-        """Return everything that stands in the way of a merge; writes nothing."""
+        """Return all conflicts of a merge; writes nothing."""
         job = self._merge_job(request)
         if job is None:
             return Obstacles()
-        plan = _planned(job.sides, job.into, request.decisions, self._workers)
+        plan = _planned(job.sides, job.into, request.decisions, self._local)
         clashes = tuple(
             ClashImages(job.sides.entity_type(key), _handles(key, job.sides), clash)
             for key, of_table in sorted(plan.clashes.items())
@@ -260,32 +266,37 @@ class Merger:
 
     def snapshots(self, request: MergeRequest) -> tuple[Snapshot, ...]:
         """Return the snapshots that a merge would read now; none when there is nothing to do."""
-        job = None if request.source == request.target else self._merge_job(request)
-        return () if job is None else (job.sides.base, job.sides.source, job.sides.target)
+        sides = self._sides(request)
+        return () if sides is None else (sides.base, sides.source, sides.target)
 
     def work_bytes(self, request: MergeRequest) -> int:
-        """Say how large the fragments are that a merge would read, from manifests alone."""
-        job = None if request.source == request.target else self._merge_job(request)
-        if job is None:
+        """Return the size of the fragments that a merge would read, from manifests alone."""
+        sides = self._sides(request)
+        if sides is None:
             return 0
         size = 0
-        for key in _touched(job.sides):
-            handles = _handles(key, job.sides)
+        for key in _touched(sides):
+            handles = _handles(key, sides)
             size += differing_fragments(handles.base, handles.source).data_bytes
-            if not _target_is_base(key, job.sides):
+            if not _target_is_base(key, sides):
                 size += differing_fragments(handles.base, handles.target).data_bytes
         return size
+
+    def _sides(self, request: MergeRequest) -> _Sides | None:
+        """Take the snapshots of a merge; None when there is nothing to merge."""
+        job = None if request.source == request.target else self._merge_job(request)
+        return None if job is None else job.sides
 
     # -- jobs -------------------------------------------------------------------------------------
 
     def _merge_job(self, request: MergeRequest) -> _Job | None:
         """Take the snapshots of a merge; None when there is nothing to merge."""
         history = self._repository.history
-        # The target first: it is published onto only if it has not moved since, so it cannot hold
-        # a newer state of the source than the one that is taken here.
+        # The target first: the merge is published only if the target has not moved since, so the
+        # target cannot hold a newer state of the source than the one that is taken here.
         target = history.snapshot(request.target)
         source = history.snapshot(request.source)
-        base_commit = history.merge_base_of(source=source, target=target)
+        base_commit = self._base(source=source, target=target)
         if base_commit is None:
             raise UnrelatedBranchesError(str(source.branch), str(target.branch))
         if base_commit.graph_commit_id == source.commit_id:
@@ -303,6 +314,13 @@ class Merger:
             str(source.branch),
         )
 
+    def _base(self, *, source: Snapshot, target: Snapshot) -> GraphCommit | None:
+        heads = source.commit_id, target.commit_id
+        if heads not in self._bases:
+            history = self._repository.history
+            self._bases[heads] = history.merge_base_of(source=source, target=target)
+        return self._bases[heads]
+
     def _revert_job(self, request: RevertRequest) -> _Job:
         history = self._repository.history
         commit, target = history.get(request.commit_id), history.snapshot(request.target)
@@ -316,17 +334,20 @@ class Merger:
         return _Job(sides, MergeKind.MERGED, "revert", request, None, request.commit_id)
 
     def _until_settled(
-        self, request: MergeRequest | RevertRequest, take: Callable[[], _Job | None]
+        self,
+        request: MergeRequest | RevertRequest,
+        take_job: Callable[[], _Job | None],
+        workers: MergeWorkers,
     ) -> MergeResult:
         """Compute and commit; compute again when only maintenance has moved the target."""
         attempt = 1
         while True:
-            head = self._repository.history.snapshot(request.target).commit_id
-            job = take()
+            job = take_job()
             if job is None:
                 return _up_to_date(request)
+            head = job.sides.target.commit_id
             try:
-                return self._run(job)
+                return self._run(job, workers)
             except (PreconditionFailedError, ExpectedVersionMismatchError) as error:
                 if attempt >= ATTEMPTS_MAX or not self._only_maintenance_since(
                     head, request.target
@@ -338,22 +359,24 @@ class Merger:
                 raise ReadSetConflictError(member) from error
             attempt += 1
 
-    def _run(self, job: _Job) -> MergeResult:
-        plan = _planned(job.sides, job.into, job.request.decisions, self._workers)
+    def _run(self, job: _Job, workers: MergeWorkers) -> MergeResult:
+        plan = _planned(job.sides, job.into, job.request.decisions, workers)
         plan.conflicts = _row_conflicts(plan.clashes, job.sides)
         validated: Validated | None = None
         if not plan.conflicts:
             validated, plan.conflicts = _checked(plan, job.sides)
         if job.request.dry_run:
-            return replace(_result(job, plan), engine=self._workers.name)
+            return replace(_result(job, plan), engine=workers.name)
         if plan.conflicts or validated is None:
             raise MergeConflictError(job.source_name, str(job.into.branch), plan.conflicts)
         if job.merged_parent is None and not plan.work and not plan.adopted:
             return _up_to_date(job.request)
-        commit = self._commit(job, plan, validated)
-        return replace(_result(job, plan, commit), engine=self._workers.name)
+        commit = self._commit(job, plan, validated, workers)
+        return replace(_result(job, plan, commit), engine=workers.name)
 
-    def _commit(self, job: _Job, plan: _Plan, validated: Validated) -> GraphCommit | None:
+    def _commit(
+        self, job: _Job, plan: _Plan, validated: Validated, workers: MergeWorkers
+    ) -> GraphCommit | None:
         clock, request = self._repository.clock, job.request
         operation_id, store = clock.ulid(), self._repository.store
         external = ExternalBlobs(request.external_blob_bases, store.settings.storage_options)
@@ -363,7 +386,7 @@ class Merger:
                 validated.stored,
                 job.into,
                 store.datasets,
-                workers=self._workers,
+                workers=workers,
                 operation_id=operation_id,
                 external_blobs=external,
             )
@@ -391,9 +414,10 @@ class Merger:
             merge_source_commit_id=job.merged_parent,
             merged_into=job.sides.target.commit_id,
             adopted=tuple(plan.adopted),
+            revalidate=validated.revalidate,
         )
         self._require_source(request)
-        return self._committer.commit(write, revalidate=validated.revalidate).commit
+        return self._committer.commit(write).commit
 
     def _require_source(self, request: MergeRequest | RevertRequest) -> None:
         if isinstance(request, RevertRequest):
@@ -416,7 +440,7 @@ class Merger:
 
 
 def _touched(sides: _Sides) -> Iterator[str]:
-    """Yield the tables that the source has changed, and not as the target has."""
+    """Yield the tables that the source has changed, unless the target is the same."""
     keys = sides.base.entries.keys() | sides.source.entries.keys() | sides.target.entries.keys()
     for key in sorted(keys):
         source = sides.source.entries.get(key)
@@ -456,7 +480,7 @@ def _planned(
 
 
 def _checked(plan: _Plan, sides: _Sides) -> tuple[Validated | None, list[Conflict]]:
-    """Check the rules of the schema on what a merge without conflicts of rows writes."""
+    """Check the rules of the schema over the rows that a merge writes."""
     work = plan.adopted_work | plan.work
     return check_constraints(work, sides.target, sides.catalog, StoredRows(sides.target))
 
@@ -490,9 +514,9 @@ def _row_conflicts(clashes: Mapping[str, list[Clash]], sides: _Sides) -> list[Co
     found: list[Conflict] = []
     for key in sorted(clashes, key=lambda key: (bool(sides.entity_type(key).blob_properties), key)):
         of_table = [
-            row_conflict(key, clash.kind, entity_id, clash.clashing_properties(place))
+            row_conflict(key, clash.kind, entity_id, clash.clashing_properties(row))
             for clash in clashes[key]
-            for place, entity_id in enumerate(clash.ids.to_pylist())
+            for row, entity_id in enumerate(clash.ids.to_pylist())
         ]
         found += sorted(of_table, key=lambda conflict: (conflict.entity_id or "").encode())
     return found

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.changes.table_changes import Numbers, RowRefs
 from omnigraph.schema import EntityType
@@ -49,7 +50,7 @@ class StoredPart:
 
 @dataclass(frozen=True)
 class GivenPart:
-    """Rows to write that were made here."""
+    """Rows to write that the merge has made."""
 
     rows: pa.Table
 
@@ -94,19 +95,21 @@ class TableWork:
 
 
 @dataclass(frozen=True)
-class KeptRows:
+class RewrittenRows:
     """Ids, and the stable row ids under which their rows are written."""
 
     ids: pa.Array
     row_ids: Numbers
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    def row_ids_of(self, ids: pa.Array) -> Numbers:
+        """Return the stable row ids of some of the ids."""
+        found: Numbers = self.row_ids[pc.index_in(ids, value_set=self.ids).to_numpy()]
+        return found
 
 
 @dataclass(frozen=True)
 class RowTarget:
-    """Where merged rows are written: the version that is added to, its type, and foreign blobs."""
+    """Where merged rows are written: the base version, its type, and access to external blobs."""
 
     base: DatasetVersion
     entity_type: EntityType
@@ -116,7 +119,7 @@ class RowTarget:
 def stored_batches(
     handle: DatasetHandle, row_ids: Numbers, entity_type: EntityType
 ) -> Iterator[pa.RecordBatch]:
-    """Fetch whole rows, a bounded number of bytes at once."""
+    """Fetch whole rows in batches of bounded size."""
     for some in _chunks(row_ids, _rows_per_batch(handle)):
         yield from stored_rows(handle, some, entity_type)
 
@@ -143,7 +146,7 @@ def _chunks(numbers: Numbers, size: int) -> Iterator[Numbers]:
 
 
 def _rows_per_batch(handle: DatasetHandle) -> int:
-    """Return how many rows make a batch of bounded size, judged by what is stored."""
+    """Return how many rows make a batch of bounded size, from the size of stored rows."""
     fragments = handle.fragments()
     rows = sum(fragment.physical_rows for fragment in fragments)
     width = max(1, sum(fragment.data_bytes for fragment in fragments) // max(1, rows))

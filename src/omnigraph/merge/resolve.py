@@ -1,8 +1,8 @@
 """Settles conflicts of rows, and turns a merge of rows into what is written.
 
 A conflict is settled for each row on its own: by a rule for all of them (`Prefer`), by combining
-properties that only one side has changed, or by a decision that somebody wrote down for the row.
-What was written down goes before the rules; what nothing settles stays a conflict.
+properties that only one side has changed, or by a decision that a user wrote for the row.
+A written decision goes before the rules; a row that nothing settles stays a conflict.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from omnigraph.merge.combine import combined_rows
 from omnigraph.merge.conflicts import ConflictKind
 from omnigraph.merge.parts import GivenPart, Handles, Part, StoredPart, TableWork
 from omnigraph.merge.rows import Clash, TableMerge
+from omnigraph.names import TableKey
 from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
 
@@ -29,7 +30,7 @@ _SHOWN_MAX: Final = 20
 
 
 class Prefer(StrEnum):
-    """Whose row stands when both sides have changed it."""
+    """The side that wins when both have changed a row."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -88,20 +89,20 @@ class NotInConflictError(InvalidInputError):
     def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
         self.rows = tuple(rows)
         """Table keys and ids."""
-        shown = [f"{key.partition(':')[2]} '{entity_id}'" for key, entity_id in rows[:_SHOWN_MAX]]
+        shown = [f"{TableKey(key).type_name} '{entity_id}'" for key, entity_id in rows[:_SHOWN_MAX]]
         rest = len(rows) - len(shown)
         named = ", ".join([*shown, f"and {rest} more"] if rest else shown)
         super().__init__(f"decided, but not in conflict: {named}")
 
 
 def require_conflicts(decisions: Decisions, clashes: Mapping[str, Sequence[Clash]]) -> None:
-    """Refuse decisions about rows that need none: whoever wrote them meant something else."""
-    background: list[tuple[str, str]] = []
+    """Refuse decisions about rows that are not in conflict: they are mistakes."""
+    unneeded: list[tuple[str, str]] = []
     for key in decisions.table_keys:
         in_conflict = {each for clash in clashes.get(key, ()) for each in clash.ids.to_pylist()}
-        background += [(key, each) for each in sorted(decisions.ids(key) - in_conflict)]
-    if background:
-        raise NotInConflictError(background)
+        unneeded += [(key, each) for each in sorted(decisions.ids(key) - in_conflict)]
+    if unneeded:
+        raise NotInConflictError(unneeded)
 
 
 @dataclass
@@ -155,7 +156,7 @@ class _Work:
         self.updated += _parts(handle, refs)
 
     def put(self, clash: Clash, handle: DatasetHandle | None, refs: RowRefs | None) -> None:
-        """Let rows of a conflict become rows of one side; None lets them go."""
+        """Replace rows of a conflict by rows of one side; None removes them."""
         if refs is None:
             if clash.target is not None:
                 self.deleted.append(clash.ids)
@@ -178,7 +179,7 @@ def _written_down(clash: Clash, entity_type: EntityType, decisions: Decisions) -
 
 
 def _taken(clash: Clash, takes: Sequence[Take | None], work: _Work, settled: Settled) -> Clash:
-    """Settle those rows for which it is known what they become."""
+    """Settle those rows for which a side is chosen."""
     for take in Take:
         mask = np.array([each is take for each in takes], np.bool_)
         if not mask.any():

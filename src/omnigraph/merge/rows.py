@@ -1,7 +1,7 @@
 """The truth table of a three-way merge, for all rows of a table at once.
 
-Rows are matched by id. Given is what each side did since the base; a row that neither side touched
-takes no part.
+Rows are matched by id. The columns say what each side did since the base; a row that neither side
+changed is not looked at.
 
 | source    | target                | result |
 |-----------|-----------------------|--------|
@@ -17,7 +17,7 @@ takes no part.
 | deleted   | updated               | `delete_vs_update` |
 | untouched | anything              | keep |
 
-A row that was written and equals its base again is untouched: the comparison has left it out.
+A row that was written and equals its base again is untouched: the comparison leaves it out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from omnigraph.changes.table_changes import RowChanges, RowRefs
 from omnigraph.merge.conflicts import ConflictKind
 
 Differ: TypeAlias = Callable[[RowRefs, RowRefs], Mask]
-"""Compares rows of the source with rows of the target at the same places."""
+"""Compares rows of the source with rows of the target at the same positions."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Clash:
     source: RowRefs | None
     target: RowRefs | None
     properties: tuple[tuple[str, ...], ...] = ()
-    """Per row the properties that clash, where only those are told."""
+    """Per row the properties that clash, where only those are reported."""
 
-    def clashing_properties(self, place: int) -> tuple[str, ...]:
-        """Return the properties of one row that clash, where only those are told."""
-        return self.properties[place] if self.properties else ()
+    def clashing_properties(self, row: int) -> tuple[str, ...]:
+        """Return the properties of one row that clash, where only those are reported."""
+        return self.properties[row] if self.properties else ()
 
     def where(self, mask: Mask) -> Clash:
-        """Keep some of the rows."""
+        """Return the clash of some of the rows."""
         return replace(
             self,
             ids=self.ids.filter(pa.array(mask)),
@@ -85,11 +85,6 @@ class TableMerge:
     deleted: pa.Array
     clashes: tuple[Clash, ...] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the target keeps every row as it is."""
-        return not (len(self.inserted) or len(self.updated) or len(self.deleted))
-
 
 def three_way(source: RowChanges, target: RowChanges, differ: Differ) -> TableMerge:
     """Merge what two sides did to one table since their base."""
@@ -107,42 +102,42 @@ def three_way(source: RowChanges, target: RowChanges, differ: Differ) -> TableMe
             differ,
         ),
     ]
-    if len(updated_and_gone.mine):
-        refs = updated_and_gone.mine
+    if len(updated_and_gone.source):
+        refs = updated_and_gone.source
         base = _base_of(refs, source.updated_after, source.updated_before)
         clashes.append(Clash(ConflictKind.DELETE_VS_UPDATE, refs.ids, base, refs, None))
-    if len(deleted_and_changed.mine):
-        mine, theirs = deleted_and_changed.mine, deleted_and_changed.theirs
-        clashes.append(Clash(ConflictKind.DELETE_VS_UPDATE, mine.ids, mine, None, theirs))
+    if len(deleted_and_changed.source):
+        base, after = deleted_and_changed.source, deleted_and_changed.target
+        clashes.append(Clash(ConflictKind.DELETE_VS_UPDATE, base.ids, base, None, after))
     return TableMerge(inserted, updated, deleted.ids, tuple(clashes))
 
 
 @dataclass(frozen=True)
 class _Both:
-    """Rows that both sides have touched, at the same places."""
+    """Rows that both sides have changed; equal positions are the same row."""
 
-    mine: RowRefs
-    theirs: RowRefs
+    source: RowRefs
+    target: RowRefs
 
 
-def _apart(mine: RowRefs, theirs: RowRefs) -> tuple[RowRefs, _Both]:
-    """Split my rows into those that the other side has not, and those that it has."""
-    places = pc.index_in(mine.ids, value_set=theirs.ids)
-    in_both = to_mask(places.is_valid())
-    found: npt.NDArray[np.int64] = places.drop_null().to_numpy().astype(np.int64)
-    return mine.where(~in_both), _Both(mine.where(in_both), theirs.at(found))
+def _apart(source: RowRefs, target: RowRefs) -> tuple[RowRefs, _Both]:
+    """Split rows of the source into those that the target does not have, and those that it has."""
+    found = pc.index_in(source.ids, value_set=target.ids)
+    in_both = to_mask(found.is_valid())
+    rows: npt.NDArray[np.int64] = found.drop_null().to_numpy().astype(np.int64)
+    return source.where(~in_both), _Both(source.where(in_both), target.at(rows))
 
 
 def _unequal(
     kind: ConflictKind, both: _Both, base: tuple[RowRefs, RowRefs] | None, differ: Differ
 ) -> Iterator[Clash]:
-    if not len(both.mine):
+    if not len(both.source):
         return
-    mask = differ(both.mine, both.theirs)
+    mask = differ(both.source, both.target)
     if mask.any():
-        mine, theirs = both.mine.where(mask), both.theirs.where(mask)
-        old = None if base is None else _base_of(mine, *base)
-        yield Clash(kind, mine.ids, old, mine, theirs)
+        source, target = both.source.where(mask), both.target.where(mask)
+        old = None if base is None else _base_of(source, *base)
+        yield Clash(kind, source.ids, old, source, target)
 
 
 def _base_of(refs: RowRefs, after: RowRefs, before: RowRefs) -> RowRefs:

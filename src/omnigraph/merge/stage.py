@@ -1,8 +1,8 @@
 """Turns what a merge does to one table into one staged transaction on the target's lineage.
 
 1. New rows are appended as new fragments, without any join with stored rows.
-2. Changed rows are written under the stable row ids that they have in the target; their old
-   versions go by exact address. Removed rows go by exact address.
+2. Changed rows are written under the stable row ids that they have in the target. Their old
+   versions, and removed rows, are deleted by exact address.
 3. All of it is one transaction, so a table is never merged in part.
 4. Rows are streamed: memory follows a batch, not the difference.
 5. External blobs of rows that are written become bytes of the graph; only objects below an allowed
@@ -19,12 +19,13 @@ import pyarrow as pa
 from omnigraph.errors import CorruptError
 from omnigraph.manifest.forks import write_base
 from omnigraph.manifest.layout import Incarnation
-from omnigraph.merge.parts import KeptRows, RowTarget, TableWork
+from omnigraph.merge.parts import RewrittenRows, RowTarget, TableWork
 from omnigraph.merge.workers import MergeWorkers
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import WrittenFragment
-from omnigraph.write.commit.committer import TableWrite
+from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.stage.external_blobs import ExternalBlobs
+from omnigraph.write.stage.stage_rows import stage_rows
 from omnigraph.write.stage.stored_rows import Located, StoredRows
 
 
@@ -63,18 +64,12 @@ def stage_table(
     updated_ids = _joined([part.ids for part in work.updated])
     located = _located(stored, key, updated_ids)
     if len(updated_ids):
-        kept = KeptRows(updated_ids, located.row_ids)
-        fragments += workers.write(target, work.updated, kept)
+        rewritten = RewrittenRows(updated_ids, located.row_ids)
+        fragments += workers.write(target, work.updated, rewritten)
     removed = _located(stored, key, work.deleted)
     addresses = np.concatenate([located.addresses, removed.addresses])
-    inserted, _, deleted = work.counts
-    row_count = base.entry.row_count + inserted - deleted
-    if not len(addresses):
-        staged = datasets.stage_append(base.base, fragments=fragments)
-    else:
-        deletions = datasets.write_deletions(base.base, pa.array(addresses))
-        staged = datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
-    return TableWrite(key, (staged,), row_count, base)
+    deletions = datasets.write_deletions(base.base, pa.array(addresses)) if len(addresses) else ()
+    return stage_rows(key, base, datasets, fragments=fragments, deletions=deletions)
 
 
 def _located(stored: StoredRows, table_key: str, ids: pa.Array) -> Located:

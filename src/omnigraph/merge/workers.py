@@ -1,4 +1,4 @@
-"""Who finds what differs and writes merged rows: this process, or tasks elsewhere.
+"""Workers that compare and write the rows of a merge: this process, or tasks elsewhere.
 
 1. Classifying reads three versions of a table and changes nothing. Rows are matched by id alone, so
    the rows of some ids can be classified apart from all others; `joined` puts the parts together.
@@ -23,22 +23,23 @@ from omnigraph.changes.table_changes import (
     joined_refs,
     table_changes,
 )
-from omnigraph.merge.parts import Handles, KeptRows, Part, RowTarget
+from omnigraph.merge.parts import Handles, Part, RewrittenRows, RowTarget
 from omnigraph.merge.rows import Clash, Differ, TableMerge, three_way
 from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.records import ROW_ID, WrittenFragment
+from omnigraph.store.records import WrittenFragment
+from omnigraph.write.stage.stage_rows import write_rewritten
 
 _EXTERNAL_ROWS_AT_ONCE: Final = 16
-"""How many rows with external blobs are in memory at once: their sizes are not known before."""
+"""Rows with external blobs in memory at once: their sizes are not known before."""
 
 
 class MergeWorkers(Protocol):
-    """Does the heavy part of merges."""
+    """Compares and writes the rows of merges."""
 
     @property
     def name(self) -> str:
-        """The engine, as results call it."""
+        """The name of the engine in results."""
         ...
 
     def classify(
@@ -48,9 +49,9 @@ class MergeWorkers(Protocol):
         ...
 
     def write(
-        self, target: RowTarget, parts: Sequence[Part], kept: KeptRows | None = None
+        self, target: RowTarget, parts: Sequence[Part], rewritten: RewrittenRows | None = None
     ) -> Sequence[WrittenFragment]:
-        """Write rows as uncommitted fragments; `kept` names the row ids of those that have one."""
+        """Write rows as uncommitted fragments; `rewritten` has their row ids, if they have any."""
         ...
 
 
@@ -66,29 +67,30 @@ class LocalMergeWorkers:
     ) -> TableMerge:
         """Compare both sides with the base, then with each other."""
         columns, blobs = entity_type.arrow_schema.names, entity_type.blob_properties
-        mine = table_changes(handles.base, handles.source, columns=columns, blobs=blobs)
-        theirs = RowChanges.none()
+        source = table_changes(handles.base, handles.source, columns=columns, blobs=blobs)
+        target = RowChanges.none()
         if not target_is_base:
-            theirs = table_changes(handles.base, handles.target, columns=columns, blobs=blobs)
-        return three_way(mine, theirs, differ_by(entity_type, handles))
+            target = table_changes(handles.base, handles.target, columns=columns, blobs=blobs)
+        return three_way(source, target, differ_by(entity_type, handles))
 
     def write(
-        self, target: RowTarget, parts: Sequence[Part], kept: KeptRows | None = None
+        self, target: RowTarget, parts: Sequence[Part], rewritten: RewrittenRows | None = None
     ) -> Sequence[WrittenFragment]:
         """Stream rows into fragments."""
         batches = (batch for part in parts for batch in part.batches(target.entity_type))
-        return write_batches(self.datasets, target, batches, kept)
+        return write_batches(self.datasets, target, batches, rewritten)
 
 
 def differ_by(entity_type: EntityType, handles: Handles) -> Differ:
     """Return how rows of the source are compared with rows of the target."""
     columns, blobs = entity_type.arrow_schema.names, entity_type.blob_properties
 
-    def differ(mine: RowRefs, theirs: RowRefs) -> Mask:
-        source, target = handles.source, handles.target
-        if source is None or target is None:
-            return np.ones(len(mine), np.bool_)
-        return differing_refs(source, mine, target, theirs, columns=columns, blobs=blobs)
+    def differ(source: RowRefs, target: RowRefs) -> Mask:
+        if handles.source is None or handles.target is None:
+            return np.ones(len(source), np.bool_)
+        return differing_refs(
+            handles.source, source, handles.target, target, columns=columns, blobs=blobs
+        )
 
     return differ
 
@@ -97,17 +99,16 @@ def write_batches(
     datasets: DatasetStore,
     target: RowTarget,
     batches: Iterable[pa.RecordBatch],
-    kept: KeptRows | None,
+    rewritten: RewrittenRows | None,
 ) -> Sequence[WrittenFragment]:
     """Write batches of whole rows as uncommitted fragments, with all blobs as the graph's own."""
     columns = target.entity_type.arrow_schema
     owned = (part for batch in batches for part in _owned(batch, target))
-    if kept is None:
+    if rewritten is None:
         reader = pa.RecordBatchReader.from_batches(columns, owned)
         return datasets.write_fragments(target.base, reader)
-    schema = columns.append(pa.field(ROW_ID, pa.uint64()))
-    reader = pa.RecordBatchReader.from_batches(schema, _numbered(owned, schema, kept))
-    return datasets.write_fragments(target.base, reader, row_id_column=ROW_ID)
+    numbered = ((batch, rewritten.row_ids_of(batch["id"])) for batch in owned)
+    return write_rewritten(datasets, target.base, columns, numbered)
 
 
 def _owned(batch: pa.RecordBatch, target: RowTarget) -> Iterator[pa.RecordBatch]:
@@ -127,20 +128,11 @@ def _owned(batch: pa.RecordBatch, target: RowTarget) -> Iterator[pa.RecordBatch]
         yield part
 
 
-def _numbered(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, kept: KeptRows
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        places = pc.index_in(batch["id"], value_set=kept.ids).to_numpy()
-        row_ids = pa.array(kept.row_ids[places], pa.uint64())
-        yield pa.RecordBatch.from_arrays([*batch.columns, row_ids], schema=schema)
-
-
 # -- parts of a classification ---------------------------------------------------------------------
 
 
 def joined(parts: Sequence[TableMerge]) -> TableMerge:
-    """Put together what was found about disjoint sets of ids, as one pass would have found it."""
+    """Join the results of disjoint sets of ids into the result of one pass."""
     if len(parts) == 1:
         return parts[0]
     return TableMerge(
@@ -152,10 +144,10 @@ def joined(parts: Sequence[TableMerge]) -> TableMerge:
 
 
 def _joined_clashes(clashes: Sequence[Clash]) -> Iterator[Clash]:
-    # The order in which one pass tells them: by kind, and rows that the target deleted first.
-    kinds = sorted({_sort(clash) for clash in clashes})
+    # The order in which one pass finds them: by kind, and rows that the target deleted first.
+    kinds = sorted({_sort_key(clash) for clash in clashes})
     for kind in kinds:
-        alike = [clash for clash in clashes if _sort(clash) == kind]
+        alike = [clash for clash in clashes if _sort_key(clash) == kind]
         yield Clash(
             alike[0].kind,
             _joined_ids([clash.ids for clash in alike]),
@@ -165,11 +157,11 @@ def _joined_clashes(clashes: Sequence[Clash]) -> Iterator[Clash]:
         )
 
 
-_TOLD = ("divergent_insert", "divergent_update", "delete_vs_update")
+_ORDER = ("divergent_insert", "divergent_update", "delete_vs_update")
 
 
-def _sort(clash: Clash) -> tuple[int, bool]:
-    return _TOLD.index(str(clash.kind)), clash.source is None
+def _sort_key(clash: Clash) -> tuple[int, bool]:
+    return _ORDER.index(str(clash.kind)), clash.source is None
 
 
 def _joined_side(refs: Sequence[RowRefs | None]) -> RowRefs | None:

@@ -112,7 +112,7 @@ class NodeType:
     table_incarnation_id: int | None = None
 
     @property
-    def table_key(self) -> str:
+    def table_key(self) -> TableKey:
         """The name of the dataset in the manifest."""
         return TableKey.node(self.name)
 
@@ -143,7 +143,7 @@ class EdgeType:
     table_incarnation_id: int | None = None
 
     @property
-    def table_key(self) -> str:
+    def table_key(self) -> TableKey:
         """The name of the dataset in the manifest."""
         return TableKey.edge(self.name)
 

@@ -26,7 +26,14 @@ from omnigraph.changes.table_changes import (
     compared_changes,
     differing_fragments,
 )
-from omnigraph.merge.parts import Handles, KeptRows, Part, RowTarget, StoredPart, stored_batches
+from omnigraph.merge.parts import (
+    Handles,
+    Part,
+    RewrittenRows,
+    RowTarget,
+    StoredPart,
+    stored_batches,
+)
 from omnigraph.merge.rows import TableMerge, three_way
 from omnigraph.merge.workers import (
     LocalMergeWorkers,
@@ -113,7 +120,7 @@ class SparkMergeWorkers:
         return joined(parts)
 
     def write(
-        self, target: RowTarget, parts: Sequence[Part], kept: KeptRows | None = None
+        self, target: RowTarget, parts: Sequence[Part], kept: RewrittenRows | None = None
     ) -> Sequence[WrittenFragment]:
         """Write stored rows as tasks, and rows that were made here by the driver."""
         stored = [part for part in parts if isinstance(part, StoredPart)]
@@ -127,7 +134,7 @@ class SparkMergeWorkers:
             fragments += self._local.write(target, made, kept)
         return fragments
 
-    def _pieces(self, part: StoredPart, kept: KeptRows | None) -> Iterator[_Piece]:
+    def _pieces(self, part: StoredPart, kept: RewrittenRows | None) -> Iterator[_Piece]:
         columns = {"row_id": pa.array(part.refs.row_ids, pa.uint64())}
         if kept is not None:
             places = pc.index_in(part.ids, value_set=kept.ids).to_numpy()
@@ -192,9 +199,9 @@ class _Decide:
             opened_version(datasets, self.versions.source),
             opened_version(datasets, self.versions.target),
         )
-        mine = self._changes(rows, _SOURCE, handles.base, handles.source)
-        theirs = self._changes(rows, _TARGET, handles.base, handles.target)
-        return three_way(mine, theirs, differ_by(self.entity_type, handles))
+        source = self._changes(rows, _SOURCE, handles.base, handles.source)
+        target = self._changes(rows, _TARGET, handles.base, handles.target)
+        return three_way(source, target, differ_by(self.entity_type, handles))
 
     def _changes(
         self,
@@ -240,6 +247,6 @@ class _Write:
         listed = self.files.read(piece.path).slice(piece.start, piece.rows).combine_chunks()
         kept = None
         if "kept" in listed.column_names:
-            kept = KeptRows(listed["id"].chunk(0), listed["kept"].to_numpy())
+            kept = RewrittenRows(listed["id"].chunk(0), listed["kept"].to_numpy())
         batches = stored_batches(handle, listed["row_id"].to_numpy(), self.target.entity_type)
         return tuple(write_batches(datasets, self.target, batches, kept))

@@ -1,11 +1,12 @@
-"""Making a desired schema the accepted one.
+"""Makes a desired schema the accepted one.
 
-1. The lock of `main` is held from before the lock branch appears until after it is gone. Whoever
-   holds that lock and finds the lock therefore knows that its owner is dead, and removes it.
+1. The lock of `main` is held from before the schema lock branch is created until after it is
+   removed. A process that holds the lock of `main` and finds the schema lock branch therefore knows
+   that its owner is dead, and removes it.
 2. Everything is decided against the state that is read under the lock: only `main` exists, the plan
    is supported, stored rows obey the new rules. A refusal up to here has changed nothing.
 3. Rewritten tables, new tables, names, tombstones and the schema row become visible in one manifest
-   commit under one intent record. What was read or moved must not have moved meanwhile.
+   commit under one intent record. Tables that were read or rewritten must not have moved meanwhile.
 4. The schema files are derived from the manifest after the publish, here and at every open.
 5. Hard drops purge old versions last, after the publish; what cannot be purged is a warning.
 """
@@ -44,7 +45,8 @@ from omnigraph.schema import (
 from omnigraph.schema.compiled.jsonform import JsonObject
 from omnigraph.schema.migration.steps import DropProperty, DropType
 from omnigraph.store.records import CleanupRequest
-from omnigraph.write.commit.committer import Committer, TableWrite, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.rules.stored_checks import StoredTable, check_stored_rows, validated_steps
 from omnigraph.write.stage.rewrite_table import TableChange
 
@@ -80,7 +82,7 @@ class BranchesInTheWayError(ConflictError):
 
 @dataclass(frozen=True)
 class SchemaApplied:
-    """What a schema apply has done; `warnings` tell of purges that failed."""
+    """What a schema apply has done; `warnings` name purges that failed."""
 
     plan: MigrationPlan
     applied: bool
@@ -115,9 +117,9 @@ class SchemaApply:
         actor_id: str | None = None,
         check: CatalogCheck | None = None,
     ) -> SchemaApplied:
-        """Make a desired schema the accepted one, with all that it means for stored rows.
+        """Make a desired schema the accepted one, and rewrite stored rows where that is needed.
 
-        `check` is asked about the desired catalog before anything moves: stored queries, say.
+        `check` gets the desired catalog before anything moves; it may check stored queries.
         """
         operation_id = self._repository.clock.ulid()
         with self._main_lock(operation_id) as lock:
@@ -231,7 +233,7 @@ class SchemaApply:
                 *(_registration(t, w.location) for t, w in zip(tables.added, created, strict=True)),
                 *(_registration(c.desired, c.entry.location) for c in changed if c.is_renamed),
             ),
-            tombstones=tuple(sorted(tables.gone)),
+            tombstones=tuple(sorted(tables.removed_keys)),
             adopted=tuple(adopted),
         )
 
@@ -298,11 +300,11 @@ class _Tables:
     dropped: Mapping[str, Entry]
 
     @property
-    def gone(self) -> frozenset[str]:
+    def removed_keys(self) -> frozenset[str]:
         """Keys that no longer name a table: of dropped types, and old names."""
-        kept = {change.desired.table_key for change in self.changed.values()}
-        kept |= {added.table_key for added in self.added}
-        return frozenset({*self.changed, *self.dropped} - kept)
+        remaining = {change.desired.table_key for change in self.changed.values()}
+        remaining |= {added.table_key for added in self.added}
+        return frozenset({*self.changed, *self.dropped} - remaining)
 
 
 def _plan(

@@ -30,7 +30,7 @@ from omnigraph.spark.load.stored_tasks import (
     remove_orphans,
     rewrite_staged,
 )
-from omnigraph.write.commit.committer import TableWrite
+from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.load.stage import StagedType as StagedTable
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows

@@ -2,9 +2,9 @@
 
 1. `OPTIMISTIC_ATTEMPTS_MAX` attempts are optimistic: they are prepared without the lock, with a
    growing, random pause after each one that lost.
-2. One more is prepared and committed under the lock, where nobody can be faster: whoever goes on
-   trying gets through. Preparing is long and a lock should be short, so it is the last resort.
-3. Which loss may be tried again is the caller's to say.
+2. One more is prepared and committed under the lock, where no other writer can be faster, so it
+   succeeds. Preparing is long and a lock should be short, so it is the last resort.
+3. The caller decides which conflicts are tried again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Attempt:
 def attempts(
     committer: Committer, clock: Clock, branch: BranchName, *, operation: str
 ) -> Iterator[Attempt]:
-    """Yield one attempt after the other until the caller is through.
+    """Yield one attempt after the other until the caller stops.
 
     ```python
     for attempt in attempts(committer, clock, branch, operation="load"):

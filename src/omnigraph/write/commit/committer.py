@@ -1,38 +1,28 @@
 """The one way in which prepared writes become visible.
 
-    prepare   in parallel with everybody: read, validate, fork, stage. No head moves.
-    lock      one writer per branch: settle what a dead predecessor left, look again.
+    prepare   in parallel with other writers: read, validate, fork, stage. No head moves.
+    lock      one writer per branch: settle unfinished writes, check the requirements again.
     phase A   every staged file is there with its size; the intent record is written.
     phase B   each staged transaction is committed on its table, in order.
     phase C   one manifest commit makes all of it visible, under an id minted in advance.
-    phase D   the record is deleted, the lock ends, the caller hears "done".
+    phase D   the record is deleted, the lock is released, the call returns.
 
 An error before phase A leaves nothing but unreferenced files. From phase A on the record stays
-until the operation is settled: by phase D, or by whoever takes the next lock.
+until the operation is settled: by phase D, or by the process that takes the lock next.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 
 from omnigraph.errors import CorruptError, OmnigraphError, OutcomeUnknownError
 from omnigraph.failpoints import hit
-from omnigraph.manifest import (
-    CommitDraft,
-    Entry,
-    GraphCommit,
-    Published,
-    Registration,
-    Repository,
-    Requirements,
-    Updates,
-)
+from omnigraph.manifest import GraphCommit, Published, Repository
 from omnigraph.manifest.branch_lock import BranchLock, BranchLockLostError, BranchLockTimeoutError
 from omnigraph.manifest.errors import (
     BranchGoneError,
@@ -40,18 +30,14 @@ from omnigraph.manifest.errors import (
     PublishTimeoutError,
     SchemaApplyInProgressError,
 )
-from omnigraph.manifest.forks import WriteBase
-from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.publish import StagedPublish
-from omnigraph.manifest.requirements import Revalidate
-from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName
-from omnigraph.recovery import Intent, PlannedTable, Recovery, WriterKind
+from omnigraph.recovery import Intent, Recovery, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
-from omnigraph.recovery.intent import INTENT_VERSION, Adoption, ForkOrigin
+from omnigraph.recovery.intent import INTENT_VERSION
 from omnigraph.store.errors import StorageError
-from omnigraph.store.records import StagedTransaction
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError, undo_late_commits
 
 _log = logging.getLogger(__name__)
@@ -76,7 +62,7 @@ class IncompleteWriteError(CorruptError):
 class WriteUnsettledError(OutcomeUnknownError):
     """Every table has moved, the publish has failed: recovery publishes it or takes it back.
 
-    Whatever the storage said about its own call, the write as a whole may still become visible.
+    Whatever the storage reported, the write as a whole may still become visible.
     `__cause__` is the failure itself.
     """
 
@@ -93,112 +79,6 @@ class WriteUnsettledError(OutcomeUnknownError):
         self.hint = f"look for commit {commit_id} before writing the same again"
 
 
-@dataclass(frozen=True)
-class TableWrite:
-    """What a write does to one table: transactions that follow each other on one lineage.
-
-    `base` is None for a dataset that the write creates at `location`. `table_key` is the key to
-    publish; while a type takes another name, the entry of `base` still has the old one.
-    """
-
-    table_key: str
-    staged: tuple[StagedTransaction, ...]
-    row_count: int
-    base: WriteBase | None = None
-    location: str = ""
-    owner_branch: str = "main"
-
-    @property
-    def expected(self) -> Entry | None:
-        """The published entry that the write was prepared on."""
-        return None if self.base is None else self.base.entry
-
-    @property
-    def intended_version(self) -> int:
-        """The version that the last transaction makes."""
-        return self.staged[-1].intended_version
-
-    @cached_property
-    def planned(self) -> PlannedTable:
-        """The table as the intent record names it."""
-        base = self.base
-        fork = base is not None and base.is_fork
-        return PlannedTable(
-            table_key=self.table_key,
-            table_path=base.base.location if base else self.location,
-            table_branch=base.base.branch if base else None,
-            entry=self.expected,
-            expected_version=base.base.version if base else 0,
-            post_commit_pin=self.intended_version,
-            transaction_ids=tuple(staged.uuid for staged in self.staged),
-            fork_of=(
-                ForkOrigin(base.entry.table_branch, base.base.version) if base and fork else None
-            ),
-            row_count=self.row_count,
-            owner_branch=base.owner_branch if base else self.owner_branch,
-        )
-
-    def published(self) -> Entry:
-        """Return the entry to publish."""
-        version = self.intended_version
-        if self.base is not None:
-            entry = self.base.entry_at(version, self.row_count)
-            return replace(entry, table_key=self.table_key)
-        return replace(self.planned.created_entry(), table_version=version)
-
-
-@dataclass(frozen=True)
-class WriteJob:
-    """A prepared write."""
-
-    kind: WriterKind
-    incarnation: Incarnation
-    operation_id: str
-    draft: CommitDraft
-    schema_hash: str
-    tables: tuple[TableWrite, ...] = ()
-    reads: Mapping[str, Entry | None] = field(default_factory=dict)
-    expected_head: str | None = None
-    merge_source_commit_id: str | None = None
-    merged_into: str | None = None
-    registrations: tuple[Registration, ...] = ()
-    tombstones: tuple[str, ...] = ()
-    schema: AcceptedSchema | None = None
-    adopted: tuple[Adoption, ...] = ()
-    """Entries to publish as they are, beside the tables that move."""
-
-    @property
-    def writer(self) -> str:
-        """What the writer is called at failpoints."""
-        return self.kind.name.lower()
-
-    @cached_property
-    def updates(self) -> Updates:
-        """What the write publishes, once every table has reached its intended version."""
-        return Updates(
-            entries=(
-                *(table.published() for table in self.tables),
-                *(adoption.entry for adoption in self.adopted),
-            ),
-            registrations=self.registrations,
-            tombstones=self.tombstones,
-            schema=self.schema,
-        )
-
-    @cached_property
-    def requirements(self) -> Requirements:
-        """What must still hold when the write is published."""
-        moved = {table.planned.accepted_key: table.expected for table in self.tables}
-        adopted = {adoption.accepted_key: adoption.expected for adoption in self.adopted}
-        return Requirements(
-            schema_hash=self.schema_hash,
-            written=moved | adopted,
-            read=self.reads,
-            expected_head=self.expected_head,
-            merged_into=self.merged_into,
-        )
-
-
 class _Reserved(threading.local):
     """The lock that the current thread holds for its next commit."""
 
@@ -208,50 +88,62 @@ class _Reserved(threading.local):
 class Committer:
     """Takes prepared writes through lock and phases."""
 
-    def __init__(self, repository: Repository, recovery: Recovery, owner_id: str) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        recovery: Recovery,
+        owner_id: str,
+        *,
+        on_commit: Callable[[WriteJob], None] | None = None,
+        record: Callable[[GraphCommit], None] | None = None,
+    ) -> None:
+        """Work on one graph.
+
+        `on_commit` is called after every write that has become visible, without the lock. `record`
+        adds a commit to the derived tables, which may happen later; by default it happens at once.
+        """
         self._repository = repository
         self._recovery = recovery
         self._owner_id = owner_id
         self._datasets = repository.store.datasets
         self._objects = repository.store.objects
-        self.on_commit: Callable[[WriteJob], None] | None = None
-        """Hears of every write that has become visible, after its lock."""
-        self.on_published: Callable[[GraphCommit], None] | None = None
-        """Takes over recording a commit in the derived tables, which need not happen at once."""
+        self._on_commit = on_commit
+        self._record = record
         self._reserved = _Reserved()
 
-    def commit(self, job: WriteJob, *, revalidate: Revalidate | None = None) -> Published:
+    def commit(self, job: WriteJob) -> Published:
         """Make a prepared write visible, or raise.
 
-        A conflict raised before phase A has changed nothing. `revalidate` checks again what was
-        read, when other tables than the written ones have moved.
+        A conflict raised before phase A has changed nothing.
         """
         hit("write.post_stage", writer=job.writer)
         branch = job.incarnation.branch
         if self._reserved.lock is not None:
-            published = self.commit_locked(job, self._reserved.lock, revalidate=revalidate)
+            published = self.commit_locked(job, self._reserved.lock)
         else:
             operation = job.draft.operation
-            with self.branch_lock(branch, operation_id=job.operation_id, operation=operation) as it:
+            with self.branch_lock(
+                branch, operation_id=job.operation_id, operation=operation
+            ) as held:
                 hit("write.turn_taken", writer=job.writer)
                 self._recovery.sweep_branch(branch)
-                published = self.commit_locked(job, it, revalidate=revalidate)
+                published = self.commit_locked(job, held)
         self.record(published)
-        if self.on_commit is not None:
-            self.on_commit(job)
+        if self._on_commit is not None:
+            self._on_commit(job)
         return published
 
     @contextmanager
     def reserved_lock(self, branch: BranchName, *, operation: str) -> Iterator[None]:
-        """Let this thread prepare and commit under one lock, so that nobody can be faster.
+        """Let this thread prepare and commit under one lock, so that no other writer can be faster.
 
         Preparing is long and a lock should be short: this is for a write that has lost its race
-        again and again.
+        several times.
         """
         operation_id = self._repository.clock.ulid()
-        with self.branch_lock(branch, operation_id=operation_id, operation=operation) as it:
+        with self.branch_lock(branch, operation_id=operation_id, operation=operation) as held:
             self._recovery.sweep_branch(branch)
-            self._reserved.lock = it
+            self._reserved.lock = held
             try:
                 yield
             finally:
@@ -261,7 +153,7 @@ class Committer:
     def branch_lock(
         self, branch: BranchName, *, operation_id: str, operation: str
     ) -> Iterator[BranchLock]:
-        """Hold the lock of a branch; whoever would wait for a schema change is refused instead."""
+        """Hold the lock of a branch; raise instead of waiting for a schema change."""
         branch_locks = self._repository.branch_locks
         with ExitStack() as stack:
             try:
@@ -276,14 +168,12 @@ class Committer:
                 held = stack.enter_context(branch_locks.take(branch, operation_id=operation_id))
             yield held
 
-    def commit_locked(
-        self, job: WriteJob, lock: BranchLock, *, revalidate: Revalidate | None = None
-    ) -> Published:
-        """Do what `commit` does, under a lock that the caller holds and has swept."""
+    def commit_locked(self, job: WriteJob, lock: BranchLock) -> Published:
+        """Commit under a lock that the caller holds, after the caller has swept the branch."""
         try:
-            state = self._require_ready(job, revalidate)
+            state = self._require_ready(job)
         except DriftNeedsRepairError:
-            # Not drift, when it is the unfinished write of whoever has the lock now.
+            # Not drift, if it is the unfinished write of the process that has the lock now.
             lock.check()
             raise
         for staged in (staged for table in job.tables for staged in table.staged):
@@ -291,10 +181,10 @@ class Committer:
         intent = self._intent(job)
         with self._repository.publisher.prestage(
             job.incarnation, state, draft=job.draft, updates=job.updates
-        ) as ahead:
+        ) as prestaged:
             self._objects.put_if_absent(intent.path, intent.to_json())
             hit("recovery.sidecar_write")
-            published = self._run(job, intent, lock, revalidate, ahead)
+            published = self._run(job, intent, lock, prestaged)
         self._forget(intent)
         hit("write.sidecar_deleted", writer=job.writer)
         return published
@@ -303,26 +193,26 @@ class Committer:
         """Add a published commit to the derived tables, after the lock."""
         if published.commit is None:
             return
-        if self.on_published is not None:
-            self.on_published(published.commit)
+        if self._record is not None:
+            self._record(published.commit)
         else:
             self._repository.commit_tables.record([published.commit])
 
-    def _require_ready(self, job: WriteJob, revalidate: Revalidate | None) -> ManifestState:
+    def _require_ready(self, job: WriteJob) -> ManifestState:
         repository = self._repository
         if not repository.branches.is_alive(job.incarnation):
             raise BranchGoneError(job.incarnation.text)
         if job.kind is not WriterKind.SCHEMA_APPLY:
             self._require_no_schema_apply(job)
-        state = repository.publisher.require(job.incarnation, job.requirements, revalidate)
+        state = repository.publisher.require(job.incarnation, job.requirements, job.revalidate)
         put_back = [
             undo_late_commits(repository, self._recovery, job.incarnation, table.base.entry)
             for table in job.tables
             if table.base is not None and not table.base.is_fork
         ]
         if any(put_back):
-            # What was put back has a new entry: the write has to be prepared again.
-            state = repository.publisher.require(job.incarnation, job.requirements, revalidate)
+            # A table that was put back has a new entry: the write has to be prepared again.
+            state = repository.publisher.require(job.incarnation, job.requirements, job.revalidate)
         return state
 
     def _require_no_schema_apply(self, job: WriteJob) -> None:
@@ -330,7 +220,7 @@ class Committer:
         if not job.incarnation.is_main:
             branches.require_no_schema_apply(job.draft.operation)
         elif branches.has_schema_lock():
-            # Its owner would hold the lock that is held here: it is dead.
+            # Its owner would hold the lock of `main`, which is held here: the owner is dead.
             branches.clear_schema_lock()
 
     def _run(
@@ -338,14 +228,13 @@ class Committer:
         job: WriteJob,
         intent: Intent,
         lock: BranchLock,
-        revalidate: Revalidate | None,
-        ahead: Future[StagedPublish],
+        prestaged: Future[StagedPublish],
     ) -> Published:
         with self._repository.store.flusher.together():
             reached = self._phase_b(job)
         hit("write.post_phase_b_pre_manifest_commit", writer=job.writer)
-        # Without a table there is nothing to confirm, and recovery publishes from the record on: a
-        # confirmation that failed would tell the caller of a merge that is done that it is not.
+        # Without a table there is nothing to confirm: recovery publishes as soon as the record is
+        # there. A confirmation that failed would report a merge as failed that is done.
         if job.tables and mode_of(job.kind, INTENT_VERSION) is Mode.CONFIRMED:
             self._objects.put(intent.path, intent.confirmed(reached).to_json())
             hit("recovery.sidecar_confirm")
@@ -357,15 +246,15 @@ class Committer:
                 draft=job.draft,
                 requirements=job.requirements,
                 updates=job.updates,
-                revalidate=revalidate,
-                prestaged=ahead,
+                revalidate=job.revalidate,
+                prestaged=prestaged,
             )
         except (CommitSettledError, BranchLockLostError) as error:
             published = self._settled_elsewhere(job, intent, error)
         except (BranchGoneError, StorageError, PublishTimeoutError) as error:
             if isinstance(error, OutcomeUnknownError):
                 raise
-            # A branch that is gone may have shown the write before: recovery has published it.
+            # A branch that was deleted may have shown the write before: recovery has published it.
             commit_id = job.draft.graph_commit_id
             raise WriteUnsettledError(job.operation_id, commit_id, str(error)) from error
         hit("graph_publish.after_commit_append")
@@ -374,7 +263,7 @@ class Committer:
     def _settled_elsewhere(
         self, job: WriteJob, intent: Intent, error: CommitSettledError | BranchLockLostError
     ) -> Published:
-        """Say what became of a write that was presumed dead, or raise."""
+        """Return the outcome of a write that was presumed dead, or raise."""
         commit_id = job.draft.graph_commit_id
         try:
             state = self._repository.reader.latest(job.incarnation)

@@ -2,10 +2,11 @@
 
 They come from a writer or sweeper that was paused, presumed dead, settled, and went on. When the
 audit table knows their transactions, the operation is settled and the table is put back. Otherwise
-somebody wrote to the dataset from outside, and an operator decides with `repair`.
+another tool wrote to the dataset, and an operator decides with `repair`.
 
-The restore that puts a table back has an id that follows from the version it buries. So whoever
-dies between that restore and its publish leaves a version that explains itself.
+The transaction id of the restore that puts a table back is derived from the version that it
+replaces. So a process that dies between that restore and its publish leaves a version that can be
+recognized.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a provider has failed, as a small JSON text: `{"code": "OG-EMBED-…", "facts": {…}}`.
+"""The failure of a provider as a small JSON text: `{"code": "OG-EMBED-…", "facts": {…}}`.
 
 A task leaves it in the graph's storage, where others may write, and other tasks raise the same
 error: only the errors below can come out of it, made from plain values.
@@ -41,7 +41,7 @@ _KINDS: Final[dict[str, type[OmnigraphError]]] = {
 
 
 def failure_note(error: OmnigraphError) -> bytes | None:
-    """Return the note of a provider's failure; None for an error that is none."""
+    """Return the note of a provider's failure; None for any other error."""
     kind = _KINDS.get(error.code)
     if kind is None:
         return None
@@ -50,7 +50,7 @@ def failure_note(error: OmnigraphError) -> bytes | None:
 
 
 def provider_failure(note: bytes) -> OmnigraphError:
-    """Return the error that a note is about; of an unreadable note, an error that says so."""
+    """Return the error of a note; for an unreadable note, an error that says so."""
     try:
         form = orjson.loads(note)
         kind = _KINDS[form["code"]]
@@ -67,7 +67,7 @@ def _facts(kind: type[OmnigraphError]) -> list[str]:
 
 
 def _checked(value: object) -> object:
-    """Return a plain value; lists become tuples, which is how errors keep them."""
+    """Return a plain value; lists become tuples, as errors hold them."""
     if isinstance(value, list):
         return tuple(str(each) for each in value)
     if isinstance(value, str | int):

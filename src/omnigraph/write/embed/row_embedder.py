@@ -1,19 +1,19 @@
 """Embedding at write time: rows of a write get the vectors that `@embed` asks for.
 
 1. A vector is *ours* when `_embeddings.lance` has a record of it and it is still the stored one.
-   All others were given by somebody: only `all` replaces them.
+   All others were given by a user: only `all` replaces them.
 2. `missing` fills a vector that is null, and one of ours whose text or model has changed. `all`
    makes every vector of the write. `off` makes none.
 3. A text is paid for once: within a write it is sent once, and a text that a vector of ours was
    made from takes that vector, bit by bit, as long as the model is the same. So a row that is
-   written again with the same text is the same row. Only who asks for embedding itself, with
-   `all`, pays for every text again.
+   written again with the same text is the same row. Only the call `embed` with `all` pays for
+   every text again.
 4. Rows without a text keep the vector that they have.
 5. Records are written after the commit. A write that dies between the two leaves vectors that count
    as given.
-6. A key in the environment alone sends no text anywhere: a provider must have been named.
-7. Texts go out in pieces of a bounded size, and what a piece has brought is kept before the next
-   one is asked for: who tries again after a failure pays only for the rest.
+6. An API key in the environment alone sends no text anywhere: a provider must be named.
+7. Texts are sent in requests of a bounded size, and the vectors of one request are cached before
+   the next one is sent: a retry after a failure pays only for the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, NodeType
 from omnigraph.schema.catalog import EmbedSource
 from omnigraph.search.embedding.client import EmbeddingClient
@@ -43,7 +42,7 @@ from omnigraph.write.stage.delta import GraphDelta
 from omnigraph.write.stage.stored_rows import StoredRows
 
 VECTORS_KEPT_MAX: Final = 20_000
-"""So many vectors of one write are remembered, for texts that come again."""
+"""So many vectors of one write are cached, for texts that occur again."""
 _TEXTS_ASKED_MAX: Final = 2_048
 _RECORDED_ROWS: Final = 200_000
 
@@ -91,12 +90,12 @@ class _Target:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """What is to be done about each row of one target."""
+    """What happens to each row of one target."""
 
     wanted: Mask
-    """A vector is made, or taken from where the same text has one."""
+    """A vector is made, or copied from a row with the same text."""
     given: Mask
-    """The write itself gives another vector: a record of the old one would lie."""
+    """The write itself gives another vector: the record of the old one would be wrong."""
 
 
 @dataclass(frozen=True)
@@ -136,32 +135,32 @@ class _Notes:
 
 
 class EmbeddingClients(Protocol):
-    """Where a client comes from when the first text is met."""
+    """Makes a client when the first text needs one."""
 
     @property
     def is_configured(self) -> bool:
-        """Whether somebody has chosen a provider."""
+        """Whether a provider was chosen."""
         ...
 
     def get(self) -> EmbeddingClient:
-        """Return the client; raises when it is not, or wrongly, configured."""
+        """Return the client; raises when its configuration is missing or wrong."""
         ...
 
 
 class VectorCache(Protocol):
-    """Vectors that others have paid for in the same write."""
+    """Vectors that other tasks of the same write have paid for."""
 
     def known(self, type_name: str, property_name: str, texts: list[str]) -> dict[str, Vectors]:
         """Return the vectors of those texts that have one."""
         ...
 
     def add(self, type_name: str, property_name: str, texts: list[str], vectors: Vectors) -> None:
-        """Take vectors that were paid for."""
+        """Add vectors that were paid for."""
         ...
 
 
 class _KnownVectors(OrderedDict[str, "Vectors"]):
-    """Vectors by text; the oldest go."""
+    """Vectors by text; the oldest are dropped."""
 
     def trim(self) -> None:
         while len(self) > VECTORS_KEPT_MAX:
@@ -199,7 +198,7 @@ class RowEmbedder:
 
     @property
     def clients(self) -> EmbeddingClients:
-        """Who turns texts into vectors."""
+        """The source of clients, which turn texts into vectors."""
         return self._clients
 
     @property
@@ -219,10 +218,11 @@ class RowEmbedder:
         if not self.is_active:
             return delta
         tables = dict(delta.tables)
-        for key, table in delta.tables.items():
-            node = catalog.node_types.get(TableKey(key).type_name)
-            if node is not None and node.embed_sources and table.rows.num_rows:
-                tables[key] = replace(table, rows=self.fill(node, table.rows, stored))
+        for node in catalog.node_types.values():
+            table = delta.tables.get(node.table_key)
+            if table is not None and node.embed_sources and table.rows.num_rows:
+                rows = self.fill(node, table.rows, stored)
+                tables[node.table_key] = replace(table, rows=rows)
         return GraphDelta(tables)
 
     def fill(self, node: NodeType, rows: pa.Table, stored: StoredRows) -> pa.Table:
@@ -238,11 +238,11 @@ class RowEmbedder:
         return [notes.together(target) for target, notes in self._notes.items()]
 
     def note_later(self, notes: Callable[[], Iterator[EmbedNotes]]) -> None:
-        """Hear of others who fill vectors of this write; their notes are asked for at the end."""
+        """Add notes from elsewhere, such as tasks; `notes` is called when they are recorded."""
         self._others.append(notes)
 
     def record(self) -> None:
-        """Remember what the vectors were made from; call it once the write is published."""
+        """Record what the vectors were made from; call it after the write is published."""
         everything = chain(self.notes(), *(others() for others in self._others))
         for notes in _gathered(everything):
             own = (notes.type_name, notes.property_name)
@@ -312,7 +312,7 @@ class RowEmbedder:
     def _ask(
         self, target: _Target, client: EmbeddingClient, texts: pa.Array, known: _KnownVectors
     ) -> None:
-        """Get the vectors of texts that nobody has paid for yet."""
+        """Get the vectors of texts that were not paid for yet."""
         missing = [text for text in pc.unique(texts).to_pylist() if text not in known]
         own = (target.node.name, target.name)
         for start in range(0, len(missing), _TEXTS_ASKED_MAX):
@@ -336,7 +336,7 @@ class RowEmbedder:
         known: _KnownVectors,
         stored: StoredRows,
     ) -> None:
-        """Take over vectors of stored rows that have the same text."""
+        """Reuse vectors of stored rows that have the same text."""
         asked = [text for text in pc.unique(texts).to_pylist() if text not in known]
         if not asked or not stored.row_count(target.node.table_key):
             return
@@ -368,7 +368,7 @@ def _together(parts: list[pa.Array]) -> pa.Array:
 
 
 def _gathered(notes: Iterable[EmbedNotes]) -> Iterator[EmbedNotes]:
-    """Put notes about one property together: each record is a commit, and memory is bounded."""
+    """Join notes about one property: each record is a commit, and memory is bounded."""
     waiting: dict[tuple[str, str], _Notes] = {}
     for part in notes:
         target = (part.type_name, part.property_name)
@@ -383,7 +383,7 @@ def _gathered(notes: Iterable[EmbedNotes]) -> Iterator[EmbedNotes]:
 def _is_stored_vector(
     target: _Target, ids: pa.Array, vectors: pa.Array, stored: StoredRows
 ) -> Mask:
-    """Say per row whether its vector is, bit by bit, the one that is stored."""
+    """Return per row whether its vector is, bit by bit, the stored one."""
     result: Mask = np.zeros(len(ids), np.bool_)
     present = vectors.is_valid()
     found = stored.where(

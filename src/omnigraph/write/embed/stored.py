@@ -1,8 +1,8 @@
 """Vectors for rows that are stored: one commit for all types, or none when nothing is missing.
 
-1. Rows are found by what is null and by the records of what vectors were made from; vectors are
-   not read for that.
-2. A change that loses a race is prepared again. Vectors that were made already are kept, so no text
+1. Rows are found by null vectors and by the records of the texts that vectors were made from;
+   vectors are not read for that.
+2. A change that loses a race is prepared again with the vectors that were made already, so no text
    is paid for twice.
 """
 
@@ -27,14 +27,15 @@ from omnigraph.search.embedding.table import EmbeddingsTable, text_hashes
 from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.store.filters import AllOf, IsNull, Negation
 from omnigraph.store.records import ScanRequest
-from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
-from omnigraph.write.mutate.pending_rows import MutationStaging, Origin
+from omnigraph.write.mutate.pending_rows import Origin, PendingChanges
 from omnigraph.write.mutate.predicates import has_value_in
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.stage.columns import flat, is_in, slabs
 from omnigraph.write.stage.delta import GraphDelta
-from omnigraph.write.stage.stage_delta import prepare
+from omnigraph.write.stage.stage_delta import stage_delta
 from omnigraph.write.stage.stored_rows import StoredRows
 
 ATTEMPTS_MAX: Final = 5
@@ -143,19 +144,19 @@ class StoredEmbedding:
         raise AssertionError("the last attempt returns or raises")
 
     def _delta(self, request: EmbedRequest, snapshot: Snapshot, catalog: Catalog) -> GraphDelta:
-        staging = MutationStaging(snapshot, catalog)
+        pending = PendingChanges(snapshot, catalog)
         for node in _chosen(catalog, request.types):
             if not snapshot.entry(node.table_key).row_count:
                 continue
             ids = self._wanted(node, snapshot, request.mode)
             if len(ids):
-                table = staging.node(node.name)
+                table = pending.node(node.name)
                 rows = table.match_whole(has_value_in(("id",), ids)).stored
                 table.put(rows, statement=1, origin=Origin.STORED)
-        return self._embedder.filled(staging.delta(), catalog, StoredRows(snapshot))
+        return self._embedder.filled(pending.delta(), catalog, StoredRows(snapshot))
 
     def _wanted(self, node: NodeType, snapshot: Snapshot, mode: EmbedMode) -> pa.Array:
-        """Return the ids of rows that have something to do."""
+        """Return the ids of rows that need a vector."""
         found: list[pa.Array] = []
         for name, embed in node.embed_sources.items():
             has_source = Negation(IsNull(embed.source))
@@ -189,9 +190,9 @@ class StoredEmbedding:
         self, request: EmbedRequest, delta: GraphDelta, snapshot: Snapshot, catalog: Catalog
     ) -> GraphCommit | None:
         clock = self._repository.clock
-        validated = validate(delta, snapshot, catalog, operation="mutation")
+        validated = validate(delta, snapshot, catalog)
         operation_id = clock.ulid()
-        tables = prepare(
+        tables = stage_delta(
             delta, snapshot, request.incarnation, self._repository, operation_id=operation_id
         )
         written = {table.table_key for table in tables}
@@ -208,8 +209,9 @@ class StoredEmbedding:
             schema_hash=snapshot.state.head.schema_hash,
             tables=tables,
             reads={key: entry for key, entry in validated.reads.items() if key not in written},
+            revalidate=validated.revalidate,
         )
-        return self._committer.commit(job, revalidate=validated.revalidate).commit
+        return self._committer.commit(job).commit
 
     def _result(
         self,

@@ -1,10 +1,10 @@
-"""Embedding somewhere else: an order that travels to a task, and what the task does with it.
+"""Embedding in tasks: an order that is sent to a task, and what the task does with it.
 
 1. An order holds everything that a task needs: the configuration of the provider as the caller's
    process has resolved it, and the published entries of the types that have vectors.
-2. A provider that is configured wrongly fails where the first text is met, as it does in one
+2. A provider that is configured wrongly fails at the first text, as it does in one
    process: a load that needs no vector needs no key.
-3. What is to be recorded travels back; only who commits writes it.
+3. The notes to record are sent back; only the process that commits writes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of one type as CSV, for spreadsheets and for readers that know nothing better.
+"""The rows of one type as CSV, for spreadsheets and other simple readers.
 
 A null is an empty cell and an empty text is `""`. Dates and moments are as in query results, lists
 and vectors are JSON, blobs of the graph are `base64:` texts and external ones their addresses.

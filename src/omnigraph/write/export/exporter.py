@@ -1,15 +1,16 @@
-"""Export: the rows of one snapshot as graph JSONL or parquet, which a load takes back, or as CSV.
+"""Export: the rows of one snapshot as graph JSONL or parquet, which a load can read, or as CSV.
 
     OUT/nodes/Person/part-00000.jsonl     one folder per type, one file per group of fragments
     OUT/edges/Knows/part-00000.jsonl
     OUT/schema.pg                         the schema of the snapshot
     OUT/export.json                       what was exported; written last
 
-1. All rows come from one snapshot; what is written meanwhile is not among them.
+1. All rows come from one snapshot; later writes are not among them.
 2. A file appears whole or not at all, and `export.json` says that all of them are there.
 3. An export never mixes with other files: its folder must be empty or absent.
-4. Every property is there, nulls included. Dates are days and moments milliseconds in JSONL, and
-   what they are in parquet. Blobs of the graph are written out, external ones stay references.
+4. Every property is written, nulls included. In JSONL dates are days and date-times milliseconds;
+   in parquet they have their own types. Blobs of the graph are written out, external ones stay
+   references.
 5. Files are written row by row in storage order; the stream of all entities is ordered by id.
 """
 
@@ -39,7 +40,7 @@ from omnigraph.values import BLOB_STORAGE, PropType, Scalar
 from omnigraph.write.export.csv_rows import write_csv
 
 PART_ROWS: Final = 1_000_000
-"""Small fragments share a file; the size of a full one."""
+"""Rows of a full file; small fragments share one."""
 
 SUMMARY: Final = "export.json"
 SCHEMA_FILE: Final = "schema.pg"
@@ -112,7 +113,7 @@ class ExportPlan:
     schema_source: str
     tasks: tuple[ExportTask, ...]
     nbytes: int
-    """How much is stored of what is exported: engines are chosen by it."""
+    """The stored size of the exported tables; it decides which engine runs."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ def exported_types(snapshot: Snapshot, names: Sequence[str] = ()) -> list[Entity
     return [known[key] for key in sorted(chosen)]
 
 
-def _keys_of(name: str, known: dict[str, EntityType]) -> list[str]:
+def _keys_of(name: str, known: dict[TableKey, EntityType]) -> list[TableKey]:
     found = [key for key, entity_type in known.items() if name in (key, entity_type.name)]
     if not found:
         raise UnknownExportTypeError(
@@ -190,7 +191,7 @@ def plan_export(
     export_format: ExportFormat,
     types: Sequence[str] = (),
 ) -> ExportPlan:
-    """Say which files an export writes; touches nothing."""
+    """Return the files that an export writes; writes nothing."""
     folder = Path(out).absolute()
     tasks: list[ExportTask] = []
     stored = 0
@@ -246,7 +247,7 @@ def begin_export(plan: ExportPlan) -> None:
 
 
 def finish_export(plan: ExportPlan, files: Iterable[ExportedFile], *, engine: str) -> ExportResult:
-    """Write what was exported beside the files, as the last thing."""
+    """Write the summary, after all other files."""
     relative = tuple(
         ExportedFile(file.table_key, os.path.relpath(file.path, plan.out), file.rows, file.bytes)
         for file in files
@@ -275,7 +276,7 @@ def write_part(task: ExportTask, datasets: DatasetStore) -> ExportedFile:
     )
     target = Path(task.path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Two attempts of one task may run at once: each has a file of its own until it is whole.
+    # Two attempts of one task may run in parallel: each has its own file until it is complete.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         if task.format is ExportFormat.PARQUET:
@@ -348,7 +349,7 @@ def _stored_rows(
 
 
 def _ordered_rows(entity_type: EntityType, handle: DatasetHandle) -> Iterator[pa.RecordBatch]:
-    """Yield rows by id; ids and row numbers of a whole type are held at once."""
+    """Yield rows by id; ids and row numbers of a whole type are in memory."""
     ids = handle.scan(ScanRequest(columns=("id",), with_row_id=True)).read_all()
     order = ids.take(pc.sort_indices(ids["id"]))[ROW_ID]
     names = list(entity_type.arrow_schema.names)
@@ -413,7 +414,7 @@ def _parquet_type(prop_type: PropType) -> pa.DataType:
 
 def _parquet_column(column: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_date64(column.type):
-        # A cast of Arrow would go through days.
+        # A cast in Arrow would convert to days first.
         return column.view(pa.int64()).view(field.type)
     if pa.types.is_list(column.type) and pa.types.is_date64(column.type.value_type):
         return column.cast(pa.list_(pa.int64())).cast(field.type)

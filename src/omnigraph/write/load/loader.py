@@ -47,7 +47,8 @@ from omnigraph.names import MAIN, BranchName, TableKey
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog
 from omnigraph.write.commit.attempts import attempts
-from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.load.check.checks import LoadJudge, fold
 from omnigraph.write.load.check.findings import Findings, LoadTerms
@@ -326,10 +327,10 @@ class Loader:
             tables=tables,
             reads=_reads(judge, load, snapshot),
             expected_head=options.expected_head,
+            revalidate=self.revalidation(load, snapshot, judge),
         )
         with load.timer.phase("commit"):
-            revalidate = self.revalidation(load, snapshot, judge)
-            return self._committer.commit(job, revalidate=revalidate).commit
+            return self._committer.commit(job).commit
 
     def stage(self, load: PreparedLoad, snapshot: Snapshot) -> dict[str, StagedType]:
         """Make one transaction per table."""

@@ -27,7 +27,7 @@ from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.store.blob_contents import blob_slices
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest, WrittenFragment
-from omnigraph.write.commit.committer import TableWrite
+from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
 from omnigraph.write.load.check.findings import live_rows
 from omnigraph.write.load.check.hashing import Hashes, Pairs

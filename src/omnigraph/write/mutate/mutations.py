@@ -4,12 +4,12 @@
    the statements in memory, validates and stages the net change, and commits it through the write
    protocol. Nothing before the commit moves a head.
 2. Parameters are bound, and `now()` is read, once per request: attempts differ only in what they
-   find.
+   find in the graph.
 3. A query that only inserts or upserts and loses a race is prepared again, a bounded number of
-   times. A query with an update or delete depends on what it found: it is handed back, unless
-   nothing but maintenance has moved the tables that it looked at.
-4. `expected_head` is a demand of the caller: it is checked against the captured snapshot and again
-   in the commit, and never retried.
+   times. A query with an update or delete depends on the rows that it found: it is refused, unless
+   only maintenance has moved the tables that it read.
+4. `expected_head` is a precondition of the caller: it is checked against the captured snapshot and
+   again in the commit, and never retried.
 5. A net change of nothing publishes nothing.
 """
 
@@ -45,9 +45,10 @@ from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog
 from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.write.commit.attempts import attempts
-from omnigraph.write.commit.committer import Committer, WriteJob
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
-from omnigraph.write.mutate.pending_rows import MutationStaging
+from omnigraph.write.mutate.pending_rows import PendingChanges
 from omnigraph.write.mutate.statements import Affected, StatementRunner
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.rules.validate import Validated, validate
@@ -55,7 +56,7 @@ from omnigraph.write.rules.violations import ValidationError
 from omnigraph.write.stage.columns import distinct, without
 from omnigraph.write.stage.delta import GraphDelta
 from omnigraph.write.stage.external_blobs import ExternalBlobs
-from omnigraph.write.stage.stage_delta import prepare, prestage_new_rows
+from omnigraph.write.stage.stage_delta import prestage_new_rows, stage_delta
 from omnigraph.write.stage.stored_rows import StoredRows
 
 
@@ -88,7 +89,7 @@ class MutationResult:
 
 @dataclass(frozen=True)
 class MutationRequest:
-    """A mutation query of a text, with everything that a caller says about it."""
+    """A mutation query of a text, with its parameters and options."""
 
     query_text: QueryText
     name: str | None
@@ -136,7 +137,7 @@ class Mutations:
                     if attempt.is_last or (plan.is_strict and not _is_maintenance(lost)):
                         raise
                 except StagedFilesLostError:
-                    # A cleanup that spares nothing young has removed what was prepared.
+                    # A cleanup with an orphan age of zero has removed staged files.
                     if attempt.is_last:
                         raise
             decided = change.rests_on(snapshot) if plan.is_strict else {}
@@ -169,9 +170,9 @@ class Mutations:
     ) -> _Change:
         """Run the statements in memory."""
         catalog = snapshot.catalog
-        staging = MutationStaging(snapshot, catalog)
+        pending = PendingChanges(snapshot, catalog)
         runner = StatementRunner(
-            staging,
+            pending,
             bindings,
             self._repository.clock,
             makes_vectors=self._embedder.is_active,
@@ -180,8 +181,8 @@ class Mutations:
         affected = Affected()
         for number, statement in enumerate(plan.statements, start=1):
             affected += runner.run(statement, number)
-        delta = self._embedder.filled(staging.delta(), catalog, StoredRows(snapshot))
-        return _Change(affected, delta, staging.decisive_entries())
+        delta = self._embedder.filled(pending.delta(), catalog, StoredRows(snapshot))
+        return _Change(affected, delta, pending.decisive_entries())
 
     def _commit(
         self, request: MutationRequest, change: _Change, snapshot: Snapshot
@@ -190,21 +191,19 @@ class Mutations:
         clock = self._repository.clock
         catalog = snapshot.catalog
         stored = StoredRows(snapshot)
-        _announce(change.delta, catalog, stored)
+        _expect_ids(change.delta, catalog, stored)
         with prestage_new_rows(
             change.delta, snapshot, request.incarnation, self._repository
-        ) as kept:
-            validated = validate(
-                change.delta, snapshot, catalog, operation="mutation", stored=stored
-            )
+        ) as prestaged:
+            validated = validate(change.delta, snapshot, catalog, stored=stored)
         operation_id = clock.ulid()
-        tables = prepare(
+        tables = stage_delta(
             change.delta,
             snapshot,
             request.incarnation,
             self._repository,
             operation_id=operation_id,
-            kept=kept,
+            prestaged=prestaged,
             stored=stored,
         )
         written = {table.table_key for table in tables}
@@ -223,14 +222,14 @@ class Mutations:
             tables=tables,
             reads={key: entry for key, entry in reads.items() if key not in written},
             expected_head=request.expected_head,
+            revalidate=_revalidation(validated, change),
         )
-        published = self._committer.commit(job, revalidate=_revalidation(validated, change))
-        return published.commit
+        return self._committer.commit(job).commit
 
 
 @dataclass(frozen=True)
 class _Change:
-    """What the statements of a query amount to.
+    """The outcome of the statements of a query.
 
     `decisive` are the entries of tables whose stored rows have decided what a statement does.
     """
@@ -251,19 +250,19 @@ def _plan(file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> MutationPlan
     return plan
 
 
-def _announce(delta: GraphDelta, catalog: Catalog, stored: StoredRows) -> None:
-    """Say which ids validation and staging will look for, so that one probe per table is enough."""
+def _expect_ids(delta: GraphDelta, catalog: Catalog, stored: StoredRows) -> None:
+    """Name the ids that validation and staging look up, so that one probe per table is enough."""
     for key, table in delta.tables.items():
         if not table.ids_are_new:
-            stored.announce(key, table.rows["id"])
-        stored.announce(key, table.deleted)
+            stored.expect(key, table.rows["id"])
+        stored.expect(key, table.deleted)
         kind, name = TableKey(key).parts
         if kind == "edge":
             for end, node_type in edge_ends(catalog.edge_types[name]):
                 node_key = TableKey.node(node_type)
                 written = delta.tables.get(node_key)
                 ends = distinct(table.rows[end])
-                stored.announce(
+                stored.expect(
                     node_key, ends if written is None else without(ends, written.rows["id"])
                 )
 
@@ -286,9 +285,9 @@ def _require_unmoved(state: ManifestState, decided: Mapping[str, Entry]) -> None
 def _revalidation(validated: Validated, change: _Change) -> Revalidate:
     """Return the check of tables that were only read and have moved.
 
-    What decided must not have moved. Whether the rest still holds is looked up again: the nodes of
-    new edges are there, deleted nodes have no edge that somebody else added. The latter is a race
-    that was lost, not a mistake in the request.
+    Decisive tables must not have moved. The rules for the others run again: the nodes of new edges
+    exist, and no other writer has added an edge to a deleted node. The latter is a race that was
+    lost, not a mistake in the request.
     """
 
     def revalidate(state: ManifestState, moved: frozenset[str]) -> None:

@@ -3,15 +3,15 @@
 Terms: *stored* rows are those of the snapshot that the operation captured; *pending* rows were
 written by earlier statements, one version per id: the latest.
 
-1. The view of a statement is stored minus removed plus pending. A pending row stands in the place
-   of the stored row with its id.
+1. The view of a statement is stored minus removed plus pending. A pending row replaces the stored
+   row with its id.
 2. A removed id is never seen again, unless a later statement writes it: then it is pending.
 3. At the end, a table's delta holds its pending rows, and the removed ids that are stored and not
    pending. What a query inserted and removed again is in neither.
 4. Stored rows are read when a statement asks for them, never before: a query of plain inserts
    reads nothing. A table whose stored rows have decided what a statement does is *decisive*: its
-   published entry must still hold when the mutation is published. Edges that a deleted node takes
-   along decide nothing: that no other edge has come is checked when the mutation is published.
+   published entry must still hold when the mutation is published. Edges that are removed with their
+   node decide nothing: the publish checks that no other edge was added.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ScanRequest
 from omnigraph.write.mutate.predicates import Condition, has_value_in
 from omnigraph.write.stage.columns import flat, is_in, last_rows, slabs, without
-from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.write.stage.delta import GraphDelta, TableDelta
 
 _STATEMENT: Final = "_statement"
 _ORIGIN: Final = "_origin"
@@ -65,7 +65,7 @@ class Matches:
         return int(self.stored.num_rows) + int(pc.sum(self.is_pending_hit).as_py() or 0)
 
 
-class TableStaging:
+class PendingTable:
     """The pending rows and removed ids of one table."""
 
     def __init__(self, entity: EntityType, snapshot: Snapshot) -> None:
@@ -94,16 +94,16 @@ class TableStaging:
         self._chunks = [pending.filter(pc.invert(is_replaced)), marked]
 
     def remove(self, matches: Matches) -> None:
-        """Take rows out of the view."""
+        """Remove rows from the view."""
         self._removed += matches.stored["id"].chunks
         pending = self._marked()
-        gone = pending.filter(matches.is_pending_hit)
-        if gone.num_rows == 0:
+        removed = pending.filter(matches.is_pending_hit)
+        if removed.num_rows == 0:
             return
         self._chunks = [pending.filter(pc.invert(matches.is_pending_hit))]
-        origin = gone[_ORIGIN]
-        self._removed += gone.filter(pc.equal(origin, Origin.STORED))["id"].chunks
-        unknown = flat(gone.filter(pc.equal(origin, Origin.UNKNOWN))["id"])
+        origin = removed[_ORIGIN]
+        self._removed += removed.filter(pc.equal(origin, Origin.STORED))["id"].chunks
+        unknown = flat(removed.filter(pc.equal(origin, Origin.UNKNOWN))["id"])
         if len(unknown):
             self.is_decisive = True
             found = self._scan(has_value_in(("id",), unknown), ("id",), hidden=_NO_IDS)
@@ -136,9 +136,9 @@ class TableStaging:
         if condition.rest is None:
             found = self._scan(condition, (*names, ROW_ID), hidden=self._hidden())
         else:
-            # Rows that the condition drops would be read for nothing.
-            places = self._scan(condition, (ROW_ID,), hidden=self._hidden())
-            found = self._fetched(places, names)
+            # Do not read whole rows that the condition drops.
+            matched = self._scan(condition, (ROW_ID,), hidden=self._hidden())
+            found = self._fetched(matched, names)
         return Matches(self._whole_rows(found), self._pending_hits(condition))
 
     def ids_of(self, matches: Matches) -> pa.ChunkedArray:
@@ -195,11 +195,11 @@ class TableStaging:
         schema = pa.schema([reader.schema.field(name) for name in columns])
         return pa.Table.from_batches(kept, schema)
 
-    def _fetched(self, places: pa.Table, columns: tuple[str, ...]) -> pa.Table:
-        """Read columns of some rows beside their row ids."""
-        if places.num_rows == 0:
+    def _fetched(self, matched: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+        """Read columns of some rows, and keep their row ids."""
+        if matched.num_rows == 0:
             return self._nothing_stored((*columns, ROW_ID))
-        row_ids = places[ROW_ID].combine_chunks()
+        row_ids = matched[ROW_ID].combine_chunks()
         return self._stored.take(row_ids, columns).append_column(ROW_ID, row_ids)
 
     def _nothing_stored(self, columns: tuple[str, ...]) -> pa.Table:
@@ -233,7 +233,6 @@ class TableStaging:
         origins = pending[_ORIGIN].to_numpy()
         return TableDelta(
             table_key=self.entity.table_key,
-            mode=WriteMode.MERGE,
             rows=pending.select(self.entity.arrow_schema.names),
             deleted=self._deleted(pending),
             positions=flat(pending[_STATEMENT]),
@@ -247,39 +246,39 @@ class TableStaging:
         return without(pc.unique(pa.chunked_array(self._removed, pa.utf8())), pending["id"])
 
 
-class MutationStaging:
-    """The accumulator of one mutation: a staging per table that it touches."""
+class PendingChanges:
+    """The changes of one mutation, by table."""
 
     def __init__(self, snapshot: Snapshot, catalog: Catalog) -> None:
         self._snapshot = snapshot
         self._catalog = catalog
-        self._tables: dict[str, TableStaging] = {}
+        self._tables: dict[str, PendingTable] = {}
 
-    def node(self, type_name: str) -> TableStaging:
-        """Return the staging of a node type."""
+    def node(self, type_name: str) -> PendingTable:
+        """Return the changes of a node type."""
         return self._of(self._catalog.node_types[type_name])
 
-    def edge(self, type_name: str) -> TableStaging:
-        """Return the staging of an edge type."""
+    def edge(self, type_name: str) -> PendingTable:
+        """Return the changes of an edge type."""
         return self._of(self._catalog.edge_types[type_name])
 
     def delta(self) -> GraphDelta:
-        """Return the net change of the graph, tables that stay as they are left out."""
+        """Return the net change of the graph, without tables that stay as they are."""
         deltas = {key: table.delta() for key, table in sorted(self._tables.items())}
         return GraphDelta({key: delta for key, delta in deltas.items() if not delta.is_empty})
 
     def decisive_entries(self) -> Mapping[str, Entry]:
-        """Return the published entries of the tables whose stored rows decided something."""
+        """Return the published entries of the decisive tables."""
         return {
             key: self._snapshot.entry(key)
             for key, table in sorted(self._tables.items())
             if table.is_decisive
         }
 
-    def _of(self, entity: EntityType) -> TableStaging:
+    def _of(self, entity: EntityType) -> PendingTable:
         key = entity.table_key
         if key not in self._tables:
-            self._tables[key] = TableStaging(entity, self._snapshot)
+            self._tables[key] = PendingTable(entity, self._snapshot)
         return self._tables[key]
 
 
@@ -296,7 +295,7 @@ def _kept(
     hidden: pa.ChunkedArray,
     columns: tuple[str, ...],
 ) -> Iterator[pa.RecordBatch]:
-    # Slabs, because each look-up builds its table of known ids anew.
+    # Slabs, because each look-up builds a new hash table of the known ids.
     for slab in slabs(reader, reader.schema):
         rows = slab.filter(pa.array(~is_in(slab["id"], hidden))) if len(hidden) else slab
         if condition.rest is not None and rows.num_rows:

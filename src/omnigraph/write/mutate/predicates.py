@@ -1,4 +1,4 @@
-"""Which rows a statement means: one condition for stored rows and for rows in memory.
+"""The rows that a statement selects: one condition for stored rows and for rows in memory.
 
 What the store can decide exactly is pushed down to it, the rest is evaluated on the rows it
 returns. Rows in memory are always evaluated, by the same rules.
@@ -22,15 +22,15 @@ from omnigraph.store import filters
 from omnigraph.write.stage.columns import Column, is_in
 
 VALUES_PUSHED_MAX: Final = 1_000
-"""More values than this are matched against what a scan returns instead of being pushed down."""
+"""More values than this are not pushed down into the scan, but compared with its rows."""
 
 RowTest: TypeAlias = Callable[[pa.Table], pa.Array]
-"""Says for each row of a table whether it is meant; null means no."""
+"""Returns for each row of a table whether it is selected; null means no."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Which rows are meant.
+    """The rows that are selected.
 
     A row in memory is meant when `holds` says so. A stored one is meant when it passes `pushed`
     and `rest`, which looks at `rest_columns`; None lets every row pass.

@@ -70,7 +70,7 @@ class MutationValueError(InvalidInputError):
 
 
 class UpsertIncompleteError(InvalidInputError):
-    """An upsert met no row of its key, and does not give what a new row needs."""
+    """An upsert found no row of its key, and lacks values that a new row needs."""
 
     code = "OG-UPSERT-INCOMPLETE"
 
@@ -116,7 +116,7 @@ class AssignedColumns:
         return value
 
     def require_vectors(self, embeds: Iterable[str]) -> None:
-        """Refuse a new row without a required vector, when nobody makes vectors."""
+        """Refuse a new row without a required vector, when no vectors are made."""
         for name in embeds:
             raise self._error(
                 name,
@@ -195,8 +195,8 @@ def assign(rows: pa.Table, given: Mapping[str, pa.Array]) -> pa.Table:
     """Return the rows with these columns replaced by one value each."""
     everywhere = pa.array(np.zeros(rows.num_rows, np.int64))
     for name, value in given.items():
-        place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, rows.schema.field(place), value.take(everywhere))
+        number = rows.schema.get_field_index(name)
+        rows = rows.set_column(number, rows.schema.field(number), value.take(everywhere))
     return rows
 
 

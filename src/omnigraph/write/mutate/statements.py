@@ -1,13 +1,13 @@
-"""Runs the statements of a mutation, in order, against its staging.
+"""Runs the statements of a mutation, in order, on its pending changes.
 
 | statement | effect on the view | counts |
 |---|---|---|
-| insert node | a whole row; with a key it stands in for the row of that id | 1 node |
+| insert node | a whole row; with a key it replaces the row of that id | 1 node |
 | upsert | the row of that key with some properties changed, else a whole new row | 1 node |
 | insert edge | a new row under a new ULID | 1 edge |
-| update | every row for which the predicate is true, some properties changed | rows met |
-| delete node | those rows and every edge at them go | nodes and edges that were there |
-| delete edge | those rows go | rows met |
+| update | every row for which the predicate is true, some properties changed | matching rows |
+| delete node | those rows and all their edges are removed | removed nodes and edges |
+| delete edge | those rows are removed | matching rows |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from omnigraph.query.plan.plan import (
     UpsertNode,
 )
 from omnigraph.schema.values.ids import derive_ids
-from omnigraph.write.mutate.pending_rows import Matches, MutationStaging, Origin, TableStaging
+from omnigraph.write.mutate.pending_rows import Matches, Origin, PendingChanges, PendingTable
 from omnigraph.write.mutate.predicates import condition_of, has_value_in
 from omnigraph.write.mutate.rows import (
     AssignedColumns,
@@ -49,7 +49,7 @@ _END_COLUMNS: Final[dict[End, str]] = {"from": "src", "to": "dst"}
 
 @dataclass(frozen=True)
 class Affected:
-    """How many entities a statement has met."""
+    """How many entities a statement has changed."""
 
     nodes: int = 0
     edges: int = 0
@@ -63,14 +63,14 @@ class StatementRunner:
 
     def __init__(
         self,
-        staging: MutationStaging,
+        pending: PendingChanges,
         bindings: Bindings,
         clock: Clock,
         *,
         makes_vectors: bool = False,
         external_blobs: ExternalBlobs | None = None,
     ) -> None:
-        self._staging = staging
+        self._pending = pending
         self._bindings = bindings
         self._clock = clock
         self._makes_vectors = makes_vectors
@@ -93,7 +93,7 @@ class StatementRunner:
     # -- new rows -------------------------------------------------------------------------------
 
     def _insert_node(self, statement: InsertNode, number: int) -> Affected:
-        table = self._staging.node(statement.type_name)
+        table = self._pending.node(statement.type_name)
         assigned = self._assigned(statement.type_name, number)
         if not self._makes_vectors:
             assigned.require_vectors(statement.embeds)
@@ -108,7 +108,7 @@ class StatementRunner:
         return Affected(nodes=1)
 
     def _insert_edge(self, statement: InsertEdge, number: int) -> Affected:
-        table = self._staging.edge(statement.type_name)
+        table = self._pending.edge(statement.type_name)
         assigned = self._assigned(statement.type_name, number)
         given = assigned.of((*statement.assignments, *statement.defaults))
         given["id"] = self._new_id()
@@ -122,7 +122,7 @@ class StatementRunner:
         return Affected(edges=1)
 
     def _upsert(self, statement: UpsertNode, number: int) -> Affected:
-        table = self._staging.node(statement.type_name)
+        table = self._pending.node(statement.type_name)
         assigned = self._assigned(statement.type_name, number)
         given = assigned.of(statement.assignments)
         ids = _key_id(statement.key, given, statement.type_name)
@@ -144,7 +144,7 @@ class StatementRunner:
         table.put(complete_row(table.entity, given), statement=number, origin=Origin.UNKNOWN)
         return Affected(nodes=1)
 
-    # -- rows that are there --------------------------------------------------------------------
+    # -- existing rows --------------------------------------------------------------------------
 
     def _update(self, statement: UpdateRows, number: int) -> Affected:
         table = self._table(statement.kind, statement.type_name)
@@ -166,7 +166,7 @@ class StatementRunner:
         return _affected(statement.kind, matches.count) + Affected(edges=cascaded)
 
     def _cascade(self, incident: IncidentEdge, node_ids: Column) -> int:
-        table = self._staging.edge(incident.type_name)
+        table = self._pending.edge(incident.type_name)
         ends = tuple(_END_COLUMNS[end] for end in incident.ends)
         matches = table.match(has_value_in(ends, node_ids), decides=False)
         table.remove(matches)
@@ -182,17 +182,17 @@ class StatementRunner:
             external_blobs=self._external_blobs,
         )
 
-    def _table(self, kind: EntityKind, type_name: str) -> TableStaging:
-        return self._staging.node(type_name) if kind == "node" else self._staging.edge(type_name)
+    def _table(self, kind: EntityKind, type_name: str) -> PendingTable:
+        return self._pending.node(type_name) if kind == "node" else self._pending.edge(type_name)
 
     def _new_id(self) -> pa.Array:
         return pa.array([self._clock.ulid()], pa.utf8())
 
 
 def _rewrite(
-    table: TableStaging, matches: Matches, given: Mapping[str, pa.Array], number: int
+    table: PendingTable, matches: Matches, given: Mapping[str, pa.Array], number: int
 ) -> None:
-    """Write the rows that were met, with some columns changed."""
+    """Write the matching rows, with some columns changed."""
     if pc.any(matches.is_pending_hit).as_py():
         pending = table.pending.filter(matches.is_pending_hit)
         table.replace_pending(matches.is_pending_hit, assign(pending, given), statement=number)

@@ -1,1 +1,1 @@
-"""Every rule of the data, and what a broken one is called."""
+"""The rules of the data, and the violations that they find."""

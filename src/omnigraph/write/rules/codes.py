@@ -1,7 +1,7 @@
-"""Codes of what can be wrong with written rows, beside those of single values.
+"""Codes of violations in written rows. Single values have codes of their own.
 
-`W1xx` reading records, `W2xx` rules across rows. A code never changes its meaning; the message
-beside it may get better. Values have the codes of `omnigraph.schema.values.codes`.
+`W1xx` reading records, `W2xx` rules across rows. A code never changes its meaning; its message may
+get better. The codes of values are in `omnigraph.schema.values.codes`.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 Every validated step of a plan is one check over the rows in their desired form: renamed, widened
 and filled. All offenders are counted and the first of them are listed. Only the columns that a rule
-names are read; what is kept in memory is the violations and, for rules over several rows (`@unique`
-and `@card`), the columns that they compare.
+names are read. Memory holds the violations and, for `@unique` and `@card`, the columns that they
+compare.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 from itertools import islice
@@ -28,16 +28,17 @@ from omnigraph.schema.migration.steps import (
     Step,
     UpdateCardinality,
 )
-from omnigraph.schema.values.row_errors import RowErrors, cut
-from omnigraph.schema.values.rules import check_enum, check_pattern, check_range
+from omnigraph.schema.values.row_errors import cut
 from omnigraph.store.datasets import DatasetHandle
+from omnigraph.write.rules.cardinality import SourceCounts, card_message
+from omnigraph.write.rules.unique import tuple_text, unique_message
+from omnigraph.write.rules.values import ValueRule, pattern_rule, range_rule, value_rules
+from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.rewrite_table import TableChange
 
 OFFENDERS_MAX: Final = 100
 """How many offenders an error lists; it counts all of them."""
 _QUOTED_MAX: Final = 5
-
-RowCheck = Callable[[pa.Array], RowErrors]
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class StoredTable:
 
 
 def validated_steps(plan: MigrationPlan) -> tuple[Step, ...]:
-    """Return the steps that stored rows have a say in."""
+    """Return the steps that depend on stored rows."""
     return tuple(step for step in plan.steps if step.tier == "validated")
 
 
@@ -151,25 +152,24 @@ def _(step: RequireProperty, table: StoredTable) -> Iterator[Offender]:
 
 @_violations.register
 def _(step: NarrowEnum, table: StoredTable) -> Iterator[Offender]:
-    return _enum_violations(step.property_name, table)
+    return _breaking(_value_rule("enum", step.property_name, table), table)
 
 
 @_violations.register
 def _(step: RequireEnum, table: StoredTable) -> Iterator[Offender]:
-    return _enum_violations(step.property_name, table)
+    return _breaking(_value_rule("enum", step.property_name, table), table)
 
 
 @_violations.register
 def _(step: AddConstraint, table: StoredTable) -> Iterator[Offender]:
-    rule, type_name = step.constraint, step.type_name
-    name = rule.fields[0]
+    rule = step.constraint
     match rule.kind:
         case "range":
-            bounds = RangeRule(name, rule.min, rule.max)
-            return _by_row(name, table, lambda c: check_range(c, bounds, type_name=type_name))
+            bounds = RangeRule(rule.fields[0], rule.min, rule.max)
+            return _breaking(range_rule(bounds, step.type_name), table)
         case "check":
-            pattern = CheckRule(name, rule.pattern or "")
-            return _by_row(name, table, lambda c: check_pattern(c, pattern, type_name=type_name))
+            pattern = CheckRule(rule.fields[0], rule.pattern or "")
+            return _breaking(pattern_rule(pattern, step.type_name), table)
         case "unique":
             return _repeated(rule.fields, table)
         case _:
@@ -178,36 +178,29 @@ def _(step: AddConstraint, table: StoredTable) -> Iterator[Offender]:
 
 @_violations.register
 def _(step: UpdateCardinality, table: StoredTable) -> Iterator[Offender]:
-    low, high = step.cardinality.min, step.cardinality.max
-    sources = _read(table, ("src",))
-    counted = sources.group_by("src").aggregate([("src", "count")])
-    counts = counted["src_count"]
-    is_over = pc.greater(counts, high) if high is not None else pc.less(counts, 0)
-    is_wrong = pc.or_(is_over, pc.less(counts, low))
-    for row in counted.filter(is_wrong).to_pylist():
-        count = row["src_count"]
-        bound = f"min {low}" if count < low else f"max {high}"
+    sources = flat(_read(table, ("src",))["src"])
+    counted = SourceCounts.of(pc.unique(sources), [sources])
+    for row in counted.outside(step.cardinality).tolist():
+        source, count = counted.sources[row].as_py(), int(counted.counts[row])
         edges = "1 edge" if count == 1 else f"{count} edges"
-        message = (
-            f"@card violation on edge {step.type_name}: source '{cut(row['src'])}' has"
-            f" {edges} ({bound})"
-        )
-        yield Offender(table.change.accepted.table_key, row["src"], message)
+        message = card_message(step.type_name, step.cardinality, source, count, edges)
+        yield Offender(table.change.accepted.table_key, source, message)
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _enum_violations(name: str, table: StoredTable) -> Iterator[Offender]:
-    desired = table.change.desired
-    values = desired.properties[name].prop_type.enum_values or ()
-    return _by_row(name, table, lambda c: check_enum(c, values, type_name=desired.name, name=name))
+def _value_rule(kind: str, name: str, table: StoredTable) -> ValueRule:
+    """Return the rule of the desired type for one property."""
+    rules = value_rules(table.change.desired)
+    return next(rule for rule in rules if (rule.name, rule.property) == (kind, name))
 
 
-def _by_row(name: str, table: StoredTable, check: RowCheck) -> Iterator[Offender]:
+def _breaking(rule: ValueRule, table: StoredTable) -> Iterator[Offender]:
+    """Find rows whose value breaks a rule."""
     key = table.change.accepted.table_key
-    for batch in table.change.read(table.handle, ("id", name)):
-        messages = check(batch[name]).messages
+    for batch in table.change.read(table.handle, ("id", rule.property)):
+        messages = rule.check(batch[rule.property]).messages
         is_bad = messages.is_valid()
         bad = zip(
             batch["id"].filter(is_bad).to_pylist(),
@@ -223,14 +216,10 @@ def _repeated(members: tuple[str, ...], table: StoredTable) -> Iterator[Offender
     rows = _read(table, ("id", *members)).drop_null()
     held = rows.group_by(list(members)).aggregate([("id", "count"), ("id", "min"), ("id", "max")])
     type_name = table.change.desired.name
-    subject = members[0] if len(members) == 1 else f"({', '.join(members)})"
     for row in held.filter(pc.greater(held["id_count"], 1)).to_pylist():
-        values = [str(row[member]) for member in members]
-        value = values[0] if len(values) == 1 else f"({', '.join(values)})"
-        message = (
-            f"@unique violation on {type_name}.{subject}: value '{cut(value)}' held by"
-            f" '{row['id_min']}' and '{row['id_max']}'"
-        )
+        value = cut(tuple_text([str(row[member]) for member in members]))
+        holders = row["id_min"], row["id_max"]
+        message = unique_message(type_name, members, value, held_by=holders)
         yield Offender(table.change.accepted.table_key, row["id_min"], message)
 
 

@@ -1,159 +1,99 @@
-"""`@key` and `@unique`: no two rows share a tuple; a null member exempts the row.
+"""`@unique`: no two rows share a tuple; a null member exempts the row.
 
-First the records of the input among each other, even two of one id; then the written rows against
-stored rows that stay. A stored holder of a key is the row that is being replaced, so keys are not
-looked up here: an insert that must not replace is a key conflict.
+The written rows are compared with each other, then with the stored rows that stay. A key needs no
+look-up: the id spells it, a change has one row per id, and a stored row of that id is replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.schema import EdgeType, EntityType, NodeType
+from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values.ids import spell
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
-from omnigraph.write.rules.judgement import Judgement
+from omnigraph.write.rules.check import RuleCheck
 from omnigraph.write.rules.violations import Violation, ViolationLog
 from omnigraph.write.stage.columns import flat, is_in, repeated, tuple_codes
 from omnigraph.write.stage.delta import TableDelta
 
+UNIQUE_RULE: Final = "unique"
+
 
 def unique_tuples(entity_type: EntityType) -> tuple[tuple[str, ...], ...]:
-    """Return the member names of every tuple that rows must not share, the key's first."""
-    key = (entity_type.key,) if isinstance(entity_type, NodeType) and entity_type.key else ()
-    return key + tuple(members for members in entity_type.unique_constraints if members not in key)
+    """Return the member names of every tuple but the key that rows must not share."""
+    key = entity_type.key if isinstance(entity_type, NodeType) else ()
+    return tuple(members for members in entity_type.unique_constraints if members != key)
 
 
-def judged_columns(entity_type: EntityType) -> tuple[str, ...]:
-    """Return the columns that rules across rows look at."""
-    ends = ("src", "dst") if isinstance(entity_type, EdgeType) else ()
-    members = sorted(
-        {name for members in unique_tuples(entity_type) for name in members} - set(ends)
-    )
-    return ("id", *ends, *members)
-
-
-def check_unique(entity_type: EntityType, judgement: Judgement) -> None:
-    """Check all tuples of one type."""
-    delta = judgement.of(entity_type.table_key)
+def check_unique(entity_type: EntityType, check: RuleCheck) -> None:
+    """Check every `@unique` tuple of one type."""
+    delta = check.of(entity_type.table_key)
     if delta is None or not delta.rows.num_rows:
         return
-    is_keyed = isinstance(entity_type, NodeType) and bool(entity_type.key)
-    for number, members in enumerate(unique_tuples(entity_type)):
-        is_key = is_keyed and number == 0
-        _check_input(entity_type, members, delta, judgement.log, is_key=is_key)
-        if not is_key and not judgement.is_overwritten(entity_type.table_key):
-            _check_stored(entity_type, members, delta, judgement)
+    for members in unique_tuples(entity_type):
+        _check_written(entity_type, members, delta, check.log)
+        _check_stored(entity_type, members, delta, check)
 
 
-def check_rows_apart(
-    entity_type: EntityType,
-    rows: pa.Table,
-    log: ViolationLog,
-    *,
-    positions: pa.Array | None = None,
+def _check_written(
+    entity_type: EntityType, members: tuple[str, ...], delta: TableDelta, log: ViolationLog
 ) -> None:
-    """Check the `@unique` tuples of rows among each other, such as those of one update."""
-    for members in entity_type.unique_constraints:
-        _check_apart(entity_type, members, _Records(rows, positions), log, is_key=False)
-
-
-def _check_input(
-    entity_type: EntityType,
-    members: tuple[str, ...],
-    delta: TableDelta,
-    log: ViolationLog,
-    *,
-    is_key: bool,
-) -> None:
-    if delta.records is not None:
-        found = _Records(delta.records, delta.record_positions)
-    elif not is_key:
-        found = _Records(delta.rows, delta.positions)
-    else:
-        # One row per id, and the id is the spelling of the key: nothing can repeat.
-        return
-    _check_apart(entity_type, members, found, log, is_key=is_key)
-
-
-@dataclass(frozen=True)
-class _Records:
-    """Rows, and where each came from."""
-
-    rows: pa.Table
-    positions: pa.Array | None
-
-    def position(self, row: int) -> int | None:
-        return None if self.positions is None else self.positions[row].as_py()
-
-
-def _check_apart(
-    entity_type: EntityType,
-    members: tuple[str, ...],
-    records: _Records,
-    log: ViolationLog,
-    *,
-    is_key: bool,
-) -> None:
-    ids = records.rows["id"]
-    # The id spells the key, and is one column where a composite key has several.
-    columns = [ids] if is_key else [spell(flat(records.rows[name])) for name in members]
-    again, first = repeated(columns)
-    rule = "key" if is_key else "unique"
+    ids = delta.rows["id"]
+    again, first = repeated([spell(flat(delta.rows[name])) for name in members])
     shown = again[: log.room].tolist()
     for row, holder in zip(shown, first.tolist(), strict=False):
         log.add(
             unique_violation(
                 entity_type,
                 members,
-                [spell(flat(records.rows[name].slice(row, 1)))[0].as_py() for name in members],
+                [spell(flat(delta.rows[name].slice(row, 1)))[0].as_py() for name in members],
                 held_by=(ids[holder].as_py(), ids[row].as_py()),
-                position=records.position(row),
-                rule=rule,
+                position=delta.position(row),
+                rule=UNIQUE_RULE,
             )
         )
-    log.count(rule, len(again) - len(shown))
+    log.count(UNIQUE_RULE, len(again) - len(shown))
 
 
 def _check_stored(
-    entity_type: EntityType, members: tuple[str, ...], delta: TableDelta, judgement: Judgement
+    entity_type: EntityType, members: tuple[str, ...], delta: TableDelta, check: RuleCheck
 ) -> None:
-    if not judgement.stored.row_count(entity_type.table_key):
+    if not check.stored.row_count(entity_type.table_key):
         return
     wanted = _spelled(delta.rows, members)
-    holders = _holders(members, delta, judgement)
+    holders = _holders(members, delta, check)
     pairs = matching_rows(members, delta.rows, holders)
-    shown = pairs[: judgement.log.room]
-    judgement.log.count("unique", len(pairs) - len(shown))
+    shown = pairs[: check.log.room]
+    check.log.count(UNIQUE_RULE, len(pairs) - len(shown))
     for row, holder in shown:
-        judgement.log.add(
+        check.log.add(
             unique_violation(
                 entity_type,
                 members,
                 [wanted[name][row].as_py() for name in members],
                 held_by=(holders["id"][holder].as_py(), delta.rows["id"][row].as_py()),
-                position=None if delta.positions is None else delta.positions[row].as_py(),
-                rule="unique",
+                position=delta.position(row),
+                rule=UNIQUE_RULE,
             )
         )
 
 
-def _holders(members: tuple[str, ...], delta: TableDelta, judgement: Judgement) -> pa.Table:
+def _holders(members: tuple[str, ...], delta: TableDelta, check: RuleCheck) -> pa.Table:
     """Read the stored rows that stay and share the first member with a written row."""
-    lead = lead_member(members, judgement.stored.snapshot.open(delta.table_key).indexes())
+    lead = lead_member(members, check.stored.snapshot.open(delta.table_key).indexes())
     values = flat(delta.rows[lead])
     columns = ("id", *members)
     if pa.types.is_floating(values.type):
-        # Both zeros are one value here and two in a filter.
-        slabs = list(judgement.stored.scan(delta.table_key, columns))
+        # 0.0 and -0.0 are one value here and two in a filter.
+        slabs = list(check.stored.scan(delta.table_key, columns))
         found = pa.concat_tables(slabs)
     else:
-        found = judgement.stored.where(delta.table_key, lead, values, columns=columns)
+        found = check.stored.where(delta.table_key, lead, values, columns=columns)
     leaving = is_in(found["id"], delta.rows["id"]) | is_in(found["id"], delta.deleted)
     return found.filter(pa.array(~leaving)).combine_chunks()
 
@@ -198,10 +138,8 @@ def unique_violation(
     rule: str,
     where: str = "",
 ) -> Violation:
-    """Say that two rows share a tuple; `where` names their places in the input."""
-    is_single = len(members) == 1
-    subject = members[0] if is_single else f"({', '.join(members)})"
-    value = cut(values[0] if is_single else f"({', '.join(values)})")
+    """Return the violation of two rows that share a tuple; `where` names their positions."""
+    value = cut(tuple_text(values))
     first, second = (cut(holder) for holder in held_by)
     return Violation(
         position=position,
@@ -210,7 +148,26 @@ def unique_violation(
         value=value,
         rule=rule,
         code=codes.NOT_UNIQUE,
-        message=f"@unique violation on {entity_type.name}.{subject}: value '{value}' held by"
-        f" '{first}' and '{second}'{where}",
+        message=unique_message(entity_type.name, members, value, held_by=(first, second)) + where,
         table_key=entity_type.table_key,
     )
+
+
+def unique_message(
+    type_name: str, members: tuple[str, ...], value: str, *, held_by: tuple[str, str]
+) -> str:
+    """Return the sentence about two rows that share a tuple."""
+    first, second = held_by
+    return (
+        f"@unique violation on {type_name}.{tuple_text(members)}: value '{value}' held by"
+        f" '{first}' and '{second}'"
+    )
+
+
+def tuple_text(parts: Sequence[str]) -> str:
+    """Return names or values as one text.
+
+    >>> tuple_text(["a"]), tuple_text(["a", "b"])
+    ('a', '(a, b)')
+    """
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"

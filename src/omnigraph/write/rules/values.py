@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.names import TableKey
 from omnigraph.schema import EntityType, NodeType
+from omnigraph.schema.catalog import CheckRule, RangeRule
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.row_errors import RowErrors, cut
 from omnigraph.schema.values.rules import check_enum, check_pattern, check_range
+from omnigraph.write.rules.check import RuleCheck
 from omnigraph.write.rules.violations import Violation, ViolationLog
 from omnigraph.write.stage.columns import flat
 
 TYPE_RULE: Final = "type"
 """The rule that a value is of the type of its property; its messages name the property only."""
+
+
+@dataclass(frozen=True)
+class ValueRule:
+    """One rule for the values of one property; `check` is a function from a column to errors."""
+
+    name: str
+    property: str
+    check: Callable[[pa.Array], RowErrors]
 
 
 @dataclass(frozen=True)
@@ -39,36 +52,53 @@ def has_value_rules(entity_type: EntityType) -> bool:
     )
 
 
+def value_rules(entity_type: EntityType) -> Iterator[ValueRule]:
+    """Yield the rules of a type for single values, in the order in which they are checked."""
+    for name, prop in entity_type.properties.items():
+        if prop.prop_type.enum_values is not None:
+            yield enum_rule(name, prop.prop_type.enum_values, entity_type.name)
+    if isinstance(entity_type, NodeType):
+        yield from (range_rule(each, entity_type.name) for each in entity_type.range_constraints)
+        yield from (pattern_rule(each, entity_type.name) for each in entity_type.check_constraints)
+
+
+def enum_rule(name: str, values: Sequence[str], type_name: str) -> ValueRule:
+    """Return the rule that values are among those of an enum."""
+    check = partial(check_enum, values=values, type_name=type_name, name=name)
+    return ValueRule("enum", name, check)
+
+
+def range_rule(rule: RangeRule, type_name: str) -> ValueRule:
+    """Return the rule that numbers are inside bounds."""
+    check = partial(check_range, rule=rule, type_name=type_name)
+    return ValueRule("range", rule.property, check)
+
+
+def pattern_rule(rule: CheckRule, type_name: str) -> ValueRule:
+    """Return the rule that a pattern occurs in texts."""
+    check = partial(check_pattern, rule=rule, type_name=type_name)
+    return ValueRule("check", rule.property, check)
+
+
 def check_batch(entity_type: EntityType, batch: pa.RecordBatch) -> Iterator[RuleFindings]:
     """Check the value rules of a type over one batch of stored columns."""
-    for name, prop in entity_type.properties.items():
-        values = prop.prop_type.enum_values
-        if values is not None:
-            errors = check_enum(flat(batch[name]), values, type_name=entity_type.name, name=name)
-            yield RuleFindings("enum", name, errors)
-    if not isinstance(entity_type, NodeType):
-        return
-    for limits in entity_type.range_constraints:
-        errors = check_range(flat(batch[limits.property]), limits, type_name=entity_type.name)
-        yield RuleFindings("range", limits.property, errors)
-    for check in entity_type.check_constraints:
-        errors = check_pattern(flat(batch[check.property]), check, type_name=entity_type.name)
-        yield RuleFindings("check", check.property, errors)
+    for rule in value_rules(entity_type):
+        errors = rule.check(flat(batch[rule.property]))
+        yield RuleFindings(rule.name, rule.property, errors)
 
 
-def check_values(
-    entity_type: EntityType, rows: pa.Table, positions: pa.Array | None, log: ViolationLog
-) -> None:
+def check_values(entity_type: EntityType, check: RuleCheck) -> None:
     """Check the value rules of a type over all rows that are written."""
-    if not has_value_rules(entity_type):
+    delta = check.of(entity_type.table_key)
+    if delta is None or not has_value_rules(entity_type):
         return
     start = 0
-    for batch in rows.to_batches():
+    for batch in delta.rows.to_batches():
         for found in check_batch(entity_type, batch):
             if not found.errors.is_clean:
-                own = None if positions is None else positions.slice(start, batch.num_rows)
+                own = delta.positions_of(start, batch.num_rows)
                 add_row_errors(
-                    log,
+                    check.log,
                     found.errors,
                     type_name=entity_type.name,
                     table_key=entity_type.table_key,
@@ -90,7 +120,7 @@ def add_row_errors(
     positions: pa.Array | None,
     value_at: Callable[[int], str | None] | None = None,
     code: str | None = None,
-    table_key: str | None = None,
+    table_key: TableKey | None = None,
 ) -> None:
     """Turn the problems of rows into violations; beyond the limit they are only counted.
 
@@ -119,12 +149,12 @@ def add_row_errors(
 
 
 def _rule_of(rule: str, code: str) -> str:
-    """Name the rule that a value breaks; a value that is missing breaks one of its own."""
+    """Return the rule that a value breaks; a missing value breaks the rule `required`."""
     return "required" if rule == TYPE_RULE and code == value_codes.MISSING else rule
 
 
 def values_of(column: pa.Array) -> Callable[[int], str | None]:
-    """Return how to show the values of a stored column."""
+    """Return a function that shows a value of a stored column by its row."""
 
     def value_at(row: int) -> str | None:
         found = column[row].as_py()

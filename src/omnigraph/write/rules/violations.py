@@ -1,4 +1,4 @@
-"""What is wrong with the rows of a write: collected records, and the errors that they end in."""
+"""Violations in the rows of a write, the log that collects them, and their errors."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.errors import ConflictError, InvalidInputError
+from omnigraph.names import TableKey
 from omnigraph.texts import shown
 
 VIOLATIONS_MAX: Final = 20
-"""So many are kept in full; the others are only counted."""
+"""So many violations are reported in full; the others are only counted."""
 
 JSON_RULE: Final = "json"
 JSON_REST_RULE: Final = "json-rest"
-"""A text that is no JSON, and hides where the values behind it start."""
+"""A text that is not JSON, so that the start of the values after it is unknown."""
 JSON_RULES: Final = frozenset({JSON_RULE, JSON_REST_RULE})
 
 
@@ -44,12 +45,12 @@ def input_of(position: int) -> int:
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule: where, what of, which value, and in words.
+    """One broken rule: position, property, value, and a message.
 
     `position` counts from 1 in the units of the operation (lines, records, rows, statements); it
     is None for a stored row that the operation would leave behind broken. `source` is the file, if
-    there is one. `table_key` is there where rows of a table were checked: `type` alone may name a
-    node type and an edge type.
+    there is one. `table_key` names the table whose rows were checked: a node type and an edge type
+    may have the same name, so `type` alone does not.
     """
 
     position: int | None
@@ -60,7 +61,7 @@ class Violation:
     code: str
     message: str
     source: str | None = None
-    table_key: str | None = None
+    table_key: TableKey | None = None
 
     def text(self, place: str) -> str:
         """Return the message with its position; `place` names the unit.
@@ -86,7 +87,7 @@ class Violation:
 
 
 class ViolationLog:
-    """Collects violations in the order in which they are reported: some in full, all by number."""
+    """Collects violations in the order in which they are reported: some in full, all as counts."""
 
     def __init__(self, limit: int = VIOLATIONS_MAX) -> None:
         self._limit = limit
@@ -100,7 +101,7 @@ class ViolationLog:
 
     @property
     def room(self) -> int:
-        """How many more would be kept in full."""
+        """How many more are collected in full."""
         return max(0, self._limit - len(self.kept))
 
     def add(self, violation: Violation) -> None:
@@ -115,21 +116,21 @@ class ViolationLog:
             self.add(violation)
 
     def count(self, rule: str, number: int) -> None:
-        """Count more of a rule than were added."""
+        """Count violations of a rule that are not collected in full."""
         if number:
             self.counts[rule] += number
 
     def absorb(self, other: ViolationLog) -> None:
-        """Add what another log has collected."""
+        """Add the violations of another log."""
         self.kept += other.kept[: self.room]
         self.counts += other.counts
 
     def sort_from(self, start: int) -> None:
-        """Put those that were kept from `start` on into the order of their positions."""
+        """Sort the collected violations from `start` on by their positions."""
         self.kept[start:] = sorted(self.kept[start:], key=lambda found: found.position or 0)
 
     def require_clean(self, place: str, inputs: Sequence[str | None] = ()) -> None:
-        """Raise everything that was collected; positions are those of `inputs`."""
+        """Raise if anything was collected; positions are those of `inputs`."""
         if self.total:
             raise ValidationError(
                 violations=tuple(found.located(inputs) for found in self.kept[:VIOLATIONS_MAX]),
@@ -169,7 +170,7 @@ class ValidationError(InvalidInputError):
         super().__init__(self.lines[0] + more)
 
     def render(self) -> str:
-        """Return all that was kept, one per line, and the totals."""
+        """Return the collected violations, one per line, and the totals."""
         lines = rendered(self.lines, self.total)
         if self.total > 1:
             rules = ", ".join(f"{rule} {count}" for rule, count in self.totals.items())
@@ -247,7 +248,7 @@ class KeyConflictError(ConflictError):
         )
 
     def render(self) -> str:
-        """Return all that was kept, one per line."""
+        """Return the collected conflicts, one per line."""
         return shown("\n".join(rendered(self.lines or (self.first.text,), self.total)))
 
     @property
@@ -266,7 +267,7 @@ class KeyConflictError(ConflictError):
 
     @property
     def offenders(self) -> tuple[str, ...]:
-        """The ids of those that were kept."""
+        """The ids of the collected conflicts."""
         return tuple(str(found.value) for found in self.violations) or (self.first.entity_id,)
 
     @property
@@ -287,7 +288,7 @@ def located_text(violation: Violation, place: str, shows_source: bool) -> str:
 
 
 def rendered(lines: Sequence[str], total: int) -> list[str]:
-    """Return the lines of a report that keeps some of `total` violations."""
+    """Return the lines of a report that shows some of `total` violations."""
     shown = [f"error: {lines[0]}", *(f"       {line}" for line in lines[1:])]
     if total > len(lines):
         shown.append(f"       … and {total - len(lines)} more")

@@ -1,1 +1,1 @@
-"""From rows that are new, changed or gone to transactions that nobody has committed."""
+"""Turns rows that are new, changed or removed into transactions that are not committed yet."""

@@ -1,4 +1,4 @@
-"""The places outside of a graph that blobs may be read from, spelled in one way.
+"""The folders outside of a graph from which blobs may be read, in one spelling.
 
 A base is an absolute URL of a folder. Rows name objects by text, and a URI is compared with its
 base by text, so a base that could be spelled in two ways is refused or brought into one.
@@ -19,7 +19,7 @@ _SHOWN_MAX: Final = 200
 
 
 class InvalidBlobBaseError(InvalidInputError):
-    """A place that external blobs may be read from is not spelled as one; nothing was written."""
+    """The URL of a folder for external blobs is malformed; nothing was written."""
 
     code = "OG-BLOB-BASE"
     hint = "give the URL of a folder, such as s3://bucket/folder/ or file:///folder/"
@@ -58,7 +58,7 @@ def _base(text: str) -> str:
 
 
 def _problem_of_text(text: str) -> str | None:
-    """Say what is wrong before it is taken apart, which forgives too much."""
+    """Return the problem of a text before it is parsed: the parser accepts too much."""
     if text != text.strip() or "\\" in text or not text.isprintable():
         return "it has blanks around it, a backslash or a control character"
     if "?" in text or "#" in text:

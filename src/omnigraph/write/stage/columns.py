@@ -48,7 +48,7 @@ def concatenated(*columns: Column) -> pa.Array:
 
 
 def places_in(values: Column, value_set: Column) -> pa.Array:
-    """Return, for every value, its first place in a set, or null."""
+    """Return, for every value, its first position in a set, or null."""
     wanted, known = flat(values), flat(value_set)
     if wanted.type != known.type:
         wanted, known = wanted.cast(pa.large_utf8()), known.cast(pa.large_utf8())
@@ -97,10 +97,10 @@ def to_mask(column: pa.Array) -> Mask:
 
 
 def tuple_codes(columns: Sequence[Column]) -> tuple[Integers, Mask, int]:
-    """Give tuples numbers, equal ones the same.
+    """Return a number for every tuple, the same one for equal tuples.
 
-    Returns the numbers, which tuples lack no member, and how many numbers there are at most. The
-    number of a tuple with a null member means nothing.
+    Returns the numbers, a mask of the tuples without a null member, and an upper bound for the
+    numbers. The number of a tuple with a null member means nothing.
     """
     codes: Integers | None = None
     valid: Mask | None = None

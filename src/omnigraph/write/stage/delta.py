@@ -1,7 +1,7 @@
 """What an operation wants to change, before anything is staged.
 
-A load or a mutation folds everything it does into one `TableDelta` per table it writes. Validation
-judges deltas against the snapshot they were made on; staging turns them into one transaction each.
+A mutation folds everything it does into one `TableDelta` per table it writes. The rules check
+deltas against the snapshot they were made on; staging turns each into one transaction.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ class WriteMode(StrEnum):
 
 @dataclass(frozen=True)
 class TableDelta:
-    """The net change of one table.
+    """The net change of one table: rows to write, which replace stored rows of their ids.
 
     `rows` has the stored columns in stored order, one row per id: the last one that the operation
-    wrote. `positions` says, row by row, where each came from (a line, a record, a statement), or is
-    None. `deleted` holds ids that go; no id is in both. `rows` and `deleted` are empty, not None.
-
-    `records` is what was written before it was folded by id, where that is more than `rows`: the
-    columns `id` and the members of keys and unique tuples, with `record_positions`. `ids_are_new`
-    says that the operation made every id itself, so that none can be stored or given twice;
+    wrote. `positions` says, row by row, where each came from (a statement, a row), or is None.
+    `deleted` holds ids of rows to remove; no id is in both. `rows` and `deleted` are empty, not
+    None. `ids_are_new` says that the operation made every id itself, so that none can be stored;
     `is_insert` that it has not seen any of them stored.
-    `rows` may lie in a file that is mapped into memory: go through it by batches.
     """
 
     table_key: str
-    mode: WriteMode
     rows: pa.Table
     deleted: pa.Array
     positions: pa.Array | None = None
-    records: pa.Table | None = None
-    record_positions: pa.Array | None = None
     ids_are_new: bool = False
     is_insert: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Whether the table stays as it is."""
-        is_noop = self.rows.num_rows == 0 and len(self.deleted) == 0
-        return is_noop and self.mode is not WriteMode.OVERWRITE
+        return self.rows.num_rows == 0 and len(self.deleted) == 0
+
+    def position(self, row: int) -> int | None:
+        """Return where a written row came from."""
+        return None if self.positions is None else self.positions[row].as_py()
+
+    def positions_of(self, start: int, count: int) -> pa.Array | None:
+        """Return where some written rows came from."""
+        return None if self.positions is None else self.positions.slice(start, count)
 
 
 @dataclass(frozen=True)

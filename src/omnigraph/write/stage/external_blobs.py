@@ -1,8 +1,8 @@
-"""Blobs that lie outside of the graph: taken only from listed places, and copied in.
+"""Blobs outside of the graph: read only below listed folders, and copied into the graph.
 
 1. A URI is allowed when it lies below one of the bases, by whole path segments; `..` and empty
    segments are never followed. Nor are links that lead out of a base that is a folder here.
-2. The bytes are read once, when the row is read, and kept by the graph from then on.
+2. The bytes are read once, when the row is read; after that the graph has its own copy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ExternalBlobs:
         self._stores: dict[str, ObjectStore] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        """Travel to tasks without what was opened here."""
+        """Leave open stores out of the pickled form."""
         return self.__dict__ | {"_stores": {}}
 
     def denied(self, column: pa.Array) -> Mask:
@@ -90,7 +90,7 @@ class ExternalBlobs:
         )
 
     def owned(self, column: pa.Array) -> pa.Array:
-        """Return the column with bytes in place of all URIs, or say which one is not allowed."""
+        """Return the column with bytes instead of URIs; raise if a URI is not allowed."""
         denied = np.flatnonzero(self.denied(column))
         if len(denied):
             _, uris = column.flatten()

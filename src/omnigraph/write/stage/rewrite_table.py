@@ -28,7 +28,7 @@ from omnigraph.values import Scalar
 
 @dataclass(frozen=True)
 class TableChange:
-    """A type that both schemas have, under whatever names, and its published entry."""
+    """A type that both schemas have, maybe under two names, and its published entry."""
 
     accepted: EntityType
     desired: EntityType
@@ -63,7 +63,7 @@ class TableChange:
         """Stream some columns of the stored rows in their desired form."""
         sources = [self._source(name) for name in columns]
         stored = tuple(dict.fromkeys(s.stored for s in sources if s.stored is not None))
-        # Without any stored column Lance would tell no row count: `id` always exists.
+        # Without a stored column Lance returns no row count: `id` always exists.
         for batch in handle.scan(ScanRequest(columns=stored or ("id",))):
             yield pa.record_batch(
                 [source.column(batch) for source in sources],
@@ -119,7 +119,7 @@ class _Source:
 
     @cached_property
     def _fill(self) -> pa.Scalar | None:
-        """The default, where null is not an answer."""
+        """The default of a required property; None for an optional one."""
         prop = self.prop
         if prop is None or prop.prop_type.nullable or prop.default is None:
             return None

@@ -3,10 +3,10 @@
 1. A table that the branch does not own yet is forked first; files belong to the fork.
 2. Rows whose ids are known to be new are appended. Otherwise the ids are looked up, stored rows are
    rewritten under their stable row ids, and everything goes into one update.
-3. Rows are streamed: nothing is held beside what the caller holds.
+3. Rows are streamed: no copy of the change is held in memory.
 4. A table without a change is not touched.
 5. Appended rows do not depend on what is stored. An attempt that lost a race leaves them in
-   `kept`, and the next one on the same lineage uses the files again.
+   `prestaged`, and the next one on the same lineage uses the files again.
 6. A few rows of which none is known to be stored are written while they are still being validated
    (`prestage_new_rows`). If one of them turns out to be stored, the file is removed again.
 """
@@ -30,44 +30,45 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import TableKey
 from omnigraph.store import DatasetStore, Store
 from omnigraph.store.objects.protocol import ObjectStore
-from omnigraph.store.records import ROW_ID, StagedTransaction, WrittenFragment
-from omnigraph.write.commit.committer import TableWrite
-from omnigraph.write.stage.columns import Mask, concatenated
-from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
+from omnigraph.store.records import WrittenFragment
+from omnigraph.write.commit.job import TableWrite
+from omnigraph.write.stage.columns import Integers, Mask, concatenated
+from omnigraph.write.stage.delta import GraphDelta, TableDelta
+from omnigraph.write.stage.stage_rows import stage_rows, write_rewritten
 from omnigraph.write.stage.stored_rows import Located, StoredRows
 
-KeptRows: TypeAlias = "dict[tuple[str, str, str | None], tuple[WrittenFragment, ...]]"
+PrestagedRows: TypeAlias = "dict[tuple[str, str, str | None], tuple[WrittenFragment, ...]]"
 """Appended rows that are written already, by table and lineage."""
 _GUESSED_ROWS_MAX: Final = 256
-"""So few rows cost less to write for nothing than to wait for the look-up."""
+"""Writing so few rows in vain costs less than waiting for the look-up."""
 
 
-def prepare(
+def stage_delta(
     delta: GraphDelta,
     snapshot: Snapshot,
     incarnation: Incarnation,
     repository: Repository,
     *,
     operation_id: str,
-    kept: KeptRows | None = None,
+    prestaged: PrestagedRows | None = None,
     stored: StoredRows | None = None,
 ) -> tuple[TableWrite, ...]:
     """Stage every changed table; the result goes into `WriteJob.tables`.
 
     The change has been validated against the same snapshot. `operation_id` is new for every
     attempt, because forks are named after it. Ids to be deleted that are not stored are left out;
-    a table of which nothing is left to do is left out too. Give the same `kept` to all attempts of
-    one operation. `stored` is what validation has found in the same snapshot.
+    a table without a remaining change is left out too. Give the same `prestaged` to all attempts of
+    one operation. `stored` has what validation has looked up in the same snapshot.
     """
     work = _Work(
         stored or StoredRows(snapshot),
         incarnation,
         repository.store,
         operation_id,
-        {} if kept is None else kept,
+        {} if prestaged is None else prestaged,
     )
     writes = (
-        _prepare_table(table, work)
+        _stage_table(table, work)
         for _, table in sorted(delta.tables.items(), key=_nodes_first)
         if not table.is_empty
     )
@@ -78,25 +79,25 @@ def prepare(
 @contextmanager
 def prestage_new_rows(
     delta: GraphDelta, snapshot: Snapshot, incarnation: Incarnation, repository: Repository
-) -> Iterator[KeptRows]:
-    """Write rows that are likely to be new, beside a block that validates the change.
+) -> Iterator[PrestagedRows]:
+    """Write rows that are likely to be new, in parallel with a block that validates the change.
 
-    Yields what `prepare` takes as `kept`; it is complete after the block. The files of a change
+    Yields the `prestaged` of `stage_delta`; it is complete after the block. The files of a change
     that did not pass are removed.
     """
-    kept: KeptRows = {}
+    prestaged: PrestagedRows = {}
     store = repository.store
     started: dict[tuple[str, str, str | None], Future[tuple[WrittenFragment, ...]]] = {}
     for key, table in delta.tables.items():
         entry = snapshot.entry(key)
-        # A table that the branch does not own is forked first, which is more than unnamed files.
+        # A table that the branch does not own is forked first; a fork is more than an unnamed file.
         if _is_likely_new(table) and entry.owner_branch == incarnation.text:
             base = entry.at
             write = partial(store.datasets.write_fragments, base, table.rows)
             started[key, base.location, base.branch] = store.background.start(write)
     try:
-        yield kept
-        kept |= {lineage: written.result() for lineage, written in started.items()}
+        yield prestaged
+        prestaged |= {lineage: written.result() for lineage, written in started.items()}
     except BaseException:
         wait(started.values())
         for written in started.values():
@@ -106,7 +107,7 @@ def prestage_new_rows(
 
 
 def _remove_files(fragments: Iterable[WrittenFragment], objects: ObjectStore) -> None:
-    """Remove what was written for nothing, as far as possible: `cleanup` finds the rest."""
+    """Remove files that are not needed, as far as possible: `cleanup` finds the rest."""
     for file in (file for fragment in fragments for file in fragment.files):
         with suppress(OmnigraphError):
             objects.delete(file.path)
@@ -114,42 +115,40 @@ def _remove_files(fragments: Iterable[WrittenFragment], objects: ObjectStore) ->
 
 @dataclass(frozen=True)
 class _Work:
-    """What one attempt works on."""
+    """The inputs of one attempt."""
 
     stored: StoredRows
     incarnation: Incarnation
     store: Store
     operation_id: str
-    kept: KeptRows
+    prestaged: PrestagedRows
 
 
 def _nodes_first(item: tuple[str, TableDelta]) -> tuple[bool, str]:
     return TableKey(item[0]).is_edge, item[0]
 
 
-def _prepare_table(delta: TableDelta, work: _Work) -> TableWrite | None:
-    entry = work.stored.entry(delta.table_key)
+def _stage_table(delta: TableDelta, work: _Work) -> TableWrite | None:
     located = _located(delta, work.stored)
     if not delta.rows.num_rows and located is not None and not located.count:
         return None
-    datasets = work.store.datasets
+    entry, datasets = work.stored.entry(delta.table_key), work.store.datasets
     base = write_base(datasets, work.incarnation, entry, operation_id=work.operation_id)
-    if delta.mode is WriteMode.OVERWRITE:
-        staged = datasets.stage_overwrite(base.base, delta.rows.schema, rows=delta.rows.to_reader())
-        return TableWrite(delta.table_key, (staged,), delta.rows.num_rows, base)
     if located is None or not located.count:
-        staged = datasets.stage_append(base.base, fragments=_appended(delta, base, work))
-        return TableWrite(delta.table_key, (staged,), entry.row_count + delta.rows.num_rows, base)
-    useless = work.kept.pop(_lineage(delta, base), ())
-    _remove_files(useless, work.store.objects)
-    return _prepare_update(delta, located, base, datasets)
+        return stage_rows(delta.table_key, base, datasets, fragments=_appended(delta, base, work))
+    unused = work.prestaged.pop(_lineage(delta, base), ())
+    _remove_files(unused, work.store.objects)
+    fragments = _updated(delta.rows, located, base, datasets)
+    addresses = pa.array(located.addresses[located.found])
+    deletions = datasets.write_deletions(base.base, addresses)
+    return stage_rows(delta.table_key, base, datasets, fragments=fragments, deletions=deletions)
 
 
 def _appended(delta: TableDelta, base: WriteBase, work: _Work) -> tuple[WrittenFragment, ...]:
     lineage = _lineage(delta, base)
-    if lineage not in work.kept:
-        work.kept[lineage] = work.store.datasets.write_fragments(base.base, delta.rows)
-    return work.kept[lineage]
+    if lineage not in work.prestaged:
+        work.prestaged[lineage] = work.store.datasets.write_fragments(base.base, delta.rows)
+    return work.prestaged[lineage]
 
 
 def _lineage(delta: TableDelta, base: WriteBase) -> tuple[str, str, str | None]:
@@ -158,73 +157,44 @@ def _lineage(delta: TableDelta, base: WriteBase) -> tuple[str, str, str | None]:
 
 def _located(delta: TableDelta, stored: StoredRows) -> Located | None:
     """Find the stored rows that the change touches; None when it can touch none."""
-    if delta.mode is WriteMode.OVERWRITE or _can_only_append(delta):
+    if _can_only_append(delta):
         return None
     return stored.locate(delta.table_key, concatenated(delta.rows["id"], delta.deleted))
 
 
 def _can_only_append(delta: TableDelta) -> bool:
-    """Whether the change is new rows and nothing else, whatever is stored."""
-    if delta.mode is WriteMode.OVERWRITE or len(delta.deleted):
-        return False
-    return delta.mode is WriteMode.APPEND or delta.ids_are_new
+    """Whether the change is new rows and nothing else."""
+    return delta.ids_are_new and not len(delta.deleted)
 
 
 def _is_likely_new(delta: TableDelta) -> bool:
-    """Whether writing the rows as new ones is worth it before anything is looked up."""
+    """Whether to write the rows as new ones before any look-up."""
     if _can_only_append(delta):
         return bool(delta.rows.num_rows)
     return delta.is_insert and 0 < delta.rows.num_rows <= _GUESSED_ROWS_MAX
 
 
-def _prepare_update(
-    delta: TableDelta, located: Located, base: WriteBase, datasets: DatasetStore
-) -> TableWrite:
-    row_count = delta.rows.num_rows
-    is_stored = located.found[:row_count]
-    rewritten = int(np.count_nonzero(is_stored))
-    deleted = located.count - rewritten
-    staged = _stage_update(delta, located, base, datasets)
-    count = base.entry.row_count + row_count - rewritten - deleted
-    return TableWrite(delta.table_key, (staged,), count, base)
-
-
-def _stage_update(
-    delta: TableDelta, located: Located, base: WriteBase, datasets: DatasetStore
-) -> StagedTransaction:
-    rows = delta.rows
+def _updated(
+    rows: pa.Table, located: Located, base: WriteBase, datasets: DatasetStore
+) -> list[WrittenFragment]:
+    """Write stored rows under their row ids, and all others as new rows."""
     is_stored = located.found[: rows.num_rows]
     fragments: list[WrittenFragment] = []
     if is_stored.any():
-        row_ids = located.row_ids[: rows.num_rows]
-        kept = _with_row_ids(rows, is_stored, row_ids)
-        fragments += datasets.write_fragments(base.base, kept, row_id_column=ROW_ID)
+        picked = _picked(rows, is_stored)
+        numbered = ((batch, located.row_ids[numbers]) for batch, numbers in picked)
+        fragments += write_rewritten(datasets, base.base, rows.schema, numbered)
     if not is_stored.all():
-        fragments += datasets.write_fragments(base.base, _picked(rows, ~is_stored))
-    deletions = datasets.write_deletions(base.base, pa.array(located.addresses[located.found]))
-    return datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
+        batches = (batch for batch, _ in _picked(rows, ~is_stored))
+        reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
+        fragments += datasets.write_fragments(base.base, reader)
+    return fragments
 
 
-def _picked(rows: pa.Table, mask: Mask) -> pa.RecordBatchReader:
-    def batches() -> Iterator[pa.RecordBatch]:
-        start = 0
-        for batch in rows.to_batches():
-            yield batch.filter(pa.array(mask[start : start + batch.num_rows]))
-            start += batch.num_rows
-
-    return pa.RecordBatchReader.from_batches(rows.schema, batches())
-
-
-def _with_row_ids(rows: pa.Table, mask: Mask, row_ids: np.ndarray) -> pa.RecordBatchReader:
-    schema = rows.schema.append(pa.field(ROW_ID, pa.uint64()))
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        start = 0
-        for batch in rows.to_batches():
-            own = slice(start, start + batch.num_rows)
-            arrays = [*batch.columns, pa.array(row_ids[own])]
-            numbered = pa.RecordBatch.from_arrays(arrays, schema=schema)
-            yield numbered.filter(pa.array(mask[own]))
-            start += batch.num_rows
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
+def _picked(rows: pa.Table, mask: Mask) -> Iterator[tuple[pa.RecordBatch, Integers]]:
+    """Yield some of the rows batch by batch, with their numbers."""
+    start = 0
+    for batch in rows.to_batches():
+        own = mask[start : start + batch.num_rows]
+        yield batch.filter(pa.array(own)), start + np.flatnonzero(own)
+        start += batch.num_rows

@@ -1,26 +1,26 @@
-"""`__staging/<operation>.json`: what a running bulk job has set aside.
+"""`__staging/<operation>.json`: the files and versions that a running bulk job needs.
 
     {schema_version, operation_id, started_at, renewals,
      tables: [{table_path, table_branch?, version}], files: [path]}
 
 A bulk job may prepare for hours. Until it commits, nothing refers to the files that it has staged,
-and the versions that it reads may be old. Its record says that somebody still needs them.
+and the versions that it reads may be old. Its record protects them from cleanup.
 
 1. A record exists from before the first file that it names, or at least from before that file is
    as old as the orphan age, until after the job has committed or given up.
-2. The job renews its record every `RENEW_S`, whether or not there is something new to say: the
-   number of renewals changes, so the object does.
+2. The job renews its record every `RENEW_S`, even if nothing is new: the number of renewals
+   changes, so the object does.
 3. A reader takes a record for dead when it has watched it unchanged for `SILENT_S` by its own
    monotonic clock, or when the storage says that it was last written longer ago than the orphan
    age, and than several renewals: an orphan age of zero does not kill the living. Clocks of
    different machines are never compared.
 4. A record that cannot be read counts as live as long as it is young, and names nothing.
-5. Tables that a live record names are left alone as a whole: tasks write files there that nobody
-   has told the record of yet.
+5. Cleanup skips tables that a live record names as a whole: tasks write files there that are not
+   in the record yet.
 6. A record may be shared: the tasks of one write renew the same one, each while it runs, and the
-   commit closes it. It names nothing but the operation, so it does not matter whose form is stored.
-7. `__staging/<operation>/` holds files that the tasks of a job leave for each other; they go with
-   the record.
+   commit closes it. It names nothing but the operation, so all tasks write the same content.
+7. `__staging/<operation>/` holds files that the tasks of a job exchange; they are removed with the
+   record.
 8. Losing a record loses no data: every staged file is looked for again before phase A.
 """
 
@@ -63,7 +63,7 @@ class StagingRecord:
 
     @property
     def path(self) -> str:
-        """Where the record lies."""
+        """The path of the record."""
         return f"{FOLDER}/{self.operation_id}.json"
 
     def to_json(self) -> bytes:
@@ -128,7 +128,7 @@ class StagingJob:
             self._write(self._record)
 
     def close(self) -> None:
-        """Remove the record; one that cannot be removed runs out by itself."""
+        """Remove the record; one that cannot be removed expires."""
         with self._guard:
             try:
                 self._objects.delete(self._record.path)
@@ -141,7 +141,7 @@ class StagingJob:
 
 
 class StagingRecords:
-    """The records of one graph. Keeps what it has seen, so a long-lived reader notices silence."""
+    """The records of one graph; remembers their tags, to notice records that are not renewed."""
 
     def __init__(self, objects: ObjectStore, clock: Clock, *, renew_s: float = RENEW_S) -> None:
         self._objects = objects
@@ -149,17 +149,17 @@ class StagingRecords:
         self._renew_s = renew_s
         self._guard = threading.Lock()
         self._seen: dict[str, tuple[str, float]] = {}
-        """Tag of each record, and since when it has been the same."""
+        """Tag of each record, and the time since which it has not changed."""
 
     def open(self, operation_id: str, bases: Iterable[DatasetBase] = ()) -> StagingJob:
-        """Write the first form of a record; whoever opens it renews and closes it."""
+        """Write a new record; the caller renews and closes it."""
         record = StagingRecord(operation_id, self._clock.now_us(), tuple(bases))
         self._objects.put_if_absent(record.path, record.to_json())
         return StagingJob(self._objects, record)
 
     @contextmanager
     def hold(self, operation_id: str, bases: Iterable[DatasetBase] = ()) -> Iterator[StagingJob]:
-        """Hold a record that a thread renews until the block ends, however it ends."""
+        """Hold a record that a thread renews until the block ends or raises."""
         job = self.open(operation_id, bases)
         try:
             with self._renewed(job):
@@ -171,7 +171,7 @@ class StagingRecords:
     def share(self, operation_id: str) -> Iterator[StagingJob]:
         """Renew a record that others may renew too, until the block ends; the record stays.
 
-        Whoever ends the operation closes it. Where nobody does, it runs out.
+        The end of the operation closes it. If that never happens, it expires.
         """
         job = StagingJob(self._objects, StagingRecord(operation_id, self._clock.now_us()))
         job.renew()
@@ -213,7 +213,7 @@ class StagingRecords:
         return live, dead
 
     def _observe(self, infos: Iterable[ObjectInfo]) -> frozenset[str]:
-        """Note what each record looks like; return those that have been silent for too long."""
+        """Remember the tag of each record; return those that have not changed for too long."""
         now = self._clock.monotonic_s()
         with self._guard:
             known, self._seen = self._seen, {}
@@ -235,12 +235,12 @@ class StagingRecords:
             try:
                 job.renew()
             except OmnigraphError as error:
-                # The next renewal may work; a reader is patient for several of them.
+                # The next renewal may work; a reader waits for several of them.
                 _log.warning("could not renew %s: %s", job.record.path, error)
 
 
 class LazyRecord:
-    """A record for one operation that is written when there is something to say, and then held."""
+    """A record for one operation that is written with its first table, and then held."""
 
     def __init__(self, records: StagingRecords, operation_id: str) -> None:
         self._records = records
@@ -255,7 +255,7 @@ class LazyRecord:
         self._held.close()
 
     def declare(self, base: DatasetBase) -> None:
-        """Say that files are going to be written for a version; once is enough."""
+        """Record that files are going to be written for a version."""
         if self._job is None:
             self._job = self._held.enter_context(self._records.hold(self._operation_id, [base]))
         elif base not in self._job.record.bases:
@@ -263,7 +263,7 @@ class LazyRecord:
 
 
 def _operation_of(path: str) -> str | None:
-    """Return whose file something is that lies below the records; None for a record."""
+    """Return the operation of a file in its folder; None for a record."""
     operation, _, rest = path.removeprefix(f"{FOLDER}/").partition("/")
     return operation if rest else None
 

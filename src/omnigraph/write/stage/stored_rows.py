@@ -3,10 +3,10 @@
 1. Only the columns that were asked for are read.
 2. A few values become a filter, which an index answers where there is one. Many are joined with a
    scan of the column: probing an index a hundred thousand times costs more than reading it all.
-3. Rows that a scan does not match are never kept: memory follows the number of hits and one slab.
+3. Rows that do not match are dropped slab by slab: memory follows the number of hits and one slab.
 4. An empty table is not opened.
-5. What was found by a few ids is remembered, and ids that somebody will ask for can be announced:
-   one probe then answers for all of them.
+5. The result for a few ids is cached. Ids that will be looked up later can be named before
+   (`expect`): one probe then answers for all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROBES_MAX: Final = 2_048
 _PROBES_ALWAYS: Final = 64
 _ROWS_PER_PROBE: Final = 100
 
-_Place: TypeAlias = tuple[int, int]
+_Row: TypeAlias = tuple[int, int]
 """Stable row id and address."""
 
 
@@ -66,13 +66,13 @@ class StoredRows:
 
     def __init__(self, snapshot: PublishedTables) -> None:
         self.snapshot = snapshot
-        self._places: dict[str, dict[str, _Place | None]] = {}
-        self._announced: dict[str, set[str]] = {}
+        self._known: dict[str, dict[str, _Row | None]] = {}
+        self._expected: dict[str, set[str]] = {}
 
-    def announce(self, table_key: str, ids: Column) -> None:
-        """Say that these ids will be looked for; many of them are not worth remembering."""
+    def expect(self, table_key: str, ids: Column) -> None:
+        """Look up a few ids together with the next ones that are asked for."""
         if len(ids) <= _PROBES_ALWAYS:
-            self._announced.setdefault(table_key, set()).update(flat(ids).to_pylist())
+            self._expected.setdefault(table_key, set()).update(flat(ids).to_pylist())
 
     def entry(self, table_key: str) -> Entry:
         """Return the published entry of a table."""
@@ -87,8 +87,8 @@ class StoredRows:
         if not len(ids) or not self.row_count(table_key):
             return np.zeros(len(ids), np.bool_)
         if len(ids) <= _PROBES_ALWAYS:
-            places = self._places_of(table_key, ids)
-            return np.array([place is not None for place in places], np.bool_)
+            rows = self._rows_of(table_key, ids)
+            return np.array([row is not None for row in rows], np.bool_)
         return is_in(ids, self.where(table_key, "id", ids, columns=("id",))["id"])
 
     def locate(self, table_key: str, ids: Column) -> Located:
@@ -101,19 +101,19 @@ class StoredRows:
         if not len(ids) or not self.row_count(table_key):
             return located
         if len(ids) <= _PROBES_ALWAYS:
-            for row, place in enumerate(self._places_of(table_key, ids)):
-                if place is not None:
-                    located.found[row] = True
-                    located.row_ids[row], located.addresses[row] = place
+            for number, row in enumerate(self._rows_of(table_key, ids)):
+                if row is not None:
+                    located.found[number] = True
+                    located.row_ids[number], located.addresses[number] = row
             return located
         if self._few(len(ids), table_key):
             hits = self.where(table_key, "id", ids, columns=("id",), with_rows=True)
-            _note(located, hits, places_in(hits["id"], ids))
+            _enter(located, hits, places_in(hits["id"], ids))
             return located
         request = ScanRequest(columns=("id",), with_row_id=True, with_row_address=True)
         reader = self.snapshot.open(table_key).scan(request)
         for slab in slabs(reader, reader.schema):
-            _note(located, slab, places_in(slab["id"], ids))
+            _enter(located, slab, places_in(slab["id"], ids))
         return located
 
     def where(
@@ -146,13 +146,13 @@ class StoredRows:
         reader = self.snapshot.open(table_key).scan(request)
         yield from slabs(reader, reader.schema)
 
-    def _places_of(self, table_key: str, ids: Column) -> list[_Place | None]:
-        """Return where each of a few ids is stored."""
+    def _rows_of(self, table_key: str, ids: Column) -> list[_Row | None]:
+        """Return row id and address of each of a few ids; None for an id that is not stored."""
         wanted = flat(ids).to_pylist()
-        known = self._places.setdefault(table_key, {})
+        known = self._known.setdefault(table_key, {})
         if not known.keys() >= set(wanted):
-            announced = self._announced.pop(table_key, set())
-            asked = list(({*wanted} | announced) - known.keys() - {None})
+            expected = self._expected.pop(table_key, set())
+            asked = list(({*wanted} | expected) - known.keys() - {None})
             if len(asked) > PROBES_MAX:
                 asked = list({*wanted} - known.keys() - {None})
             known |= dict.fromkeys({*asked, *wanted} - known.keys())
@@ -180,10 +180,10 @@ def probe(
     )
 
 
-def _note(located: Located, rows: pa.Table, places: pa.Array) -> None:
-    """Enter rows at their places; rows without one are not looked for."""
-    hits = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
-    at = places.drop_null().to_numpy()
+def _enter(located: Located, rows: pa.Table, numbers: pa.Array) -> None:
+    """Enter rows under the numbers of their ids; rows without a number are not looked for."""
+    hits = np.flatnonzero(numbers.is_valid().to_numpy(zero_copy_only=False))
+    at = numbers.drop_null().to_numpy()
     located.found[at] = True
     located.row_ids[at] = flat(rows[ROW_ID]).to_numpy()[hits]
     located.addresses[at] = flat(rows[ROW_ADDRESS]).to_numpy()[hits]
@@ -200,8 +200,8 @@ def _joined(
     asked = columns if column in columns else (*columns, column)
     request = ScanRequest(columns=asked, with_row_id=with_rows, with_row_address=with_rows)
     reader = handle.scan(request)
-    kept = [
+    found = [
         slab.filter(pa.array(is_in(slab[column], values))) for slab in slabs(reader, reader.schema)
     ]
-    table = pa.concat_tables(kept) if kept else reader.schema.empty_table()
+    table = pa.concat_tables(found) if found else reader.schema.empty_table()
     return table if column in columns else table.drop_columns([column])

@@ -14,9 +14,9 @@ from omnigraph.manifest import Snapshot
 from omnigraph.query import MutationPlan, compile_query, parse_queries
 from omnigraph.query.bindings import no_bindings
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.write.mutate.pending_rows import MutationStaging
+from omnigraph.write.mutate.pending_rows import PendingChanges
 from omnigraph.write.mutate.statements import StatementRunner
-from omnigraph.write.stage.delta import TableDelta, WriteMode
+from omnigraph.write.stage.delta import TableDelta
 from support.clocks import ManualClock
 from support.entities import store_records
 from support.places import Place
@@ -51,19 +51,19 @@ def closed(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, datasets=cast("DatasetStore", Closed()))
 
 
-def run(snapshot: Snapshot, statements: str) -> MutationStaging:
+def run(snapshot: Snapshot, statements: str) -> PendingChanges:
     catalog = snapshot.catalog
     file = parse_queries(f"query q() {{ {statements} }}")
     plan = compile_query(file.queries[0], catalog, file.source)
     assert isinstance(plan, MutationPlan)
-    staging = MutationStaging(snapshot, catalog)
+    staging = PendingChanges(snapshot, catalog)
     runner = StatementRunner(staging, no_bindings(0), ManualClock())
     for number, statement in enumerate(plan.statements, start=1):
         runner.run(statement, number)
     return staging
 
 
-def only(staging: MutationStaging) -> TableDelta:
+def only(staging: PendingChanges) -> TableDelta:
     (delta,) = staging.delta().tables.values()
     return delta
 
@@ -110,7 +110,6 @@ def test_a_delta_names_the_statement_that_wrote_a_row_last(snapshot: Snapshot) -
     assert delta.positions is not None
     rows = zip(delta.rows["id"].to_pylist(), delta.positions.to_pylist(), strict=True)
     assert dict(rows) == {"x": 3, "y": 4}
-    assert delta.mode is WriteMode.MERGE
 
 
 def test_a_row_deleted_and_written_again_is_only_written(snapshot: Snapshot) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.store.records import OperationKind
-from omnigraph.write.commit.committer import TableWrite
-from omnigraph.write.stage.delta import GraphDelta, TableDelta, WriteMode
-from omnigraph.write.stage.stage_delta import KeptRows, prepare, prestage_new_rows
+from omnigraph.write.commit.job import TableWrite
+from omnigraph.write.stage.delta import GraphDelta, TableDelta
+from omnigraph.write.stage.stage_delta import PrestagedRows, prestage_new_rows, stage_delta
 from support.places import CITY, PERSON, Place, add, repository_of
 from support.writer import people
 
@@ -26,25 +26,25 @@ def graph(local_place: Place) -> Graph:
 
 
 def change(
-    rows: pa.Table,
-    mode: WriteMode = WriteMode.MERGE,
-    deleted: tuple[str, ...] = (),
-    key: str = PERSON,
+    rows: pa.Table, deleted: tuple[str, ...] = (), *, ids_are_new: bool = False
 ) -> GraphDelta:
-    return GraphDelta({key: TableDelta(key, mode, rows, pa.array(deleted, pa.utf8()))})
+    table = TableDelta(PERSON, rows, pa.array(deleted, pa.utf8()), ids_are_new=ids_are_new)
+    return GraphDelta({PERSON: table})
 
 
-def staged(graph: Graph, delta: GraphDelta, kept: KeptRows | None = None) -> tuple[TableWrite, ...]:
+def staged(
+    graph: Graph, delta: GraphDelta, kept: PrestagedRows | None = None
+) -> tuple[TableWrite, ...]:
     snapshot = graph.snapshot()
     repository = repository_of(graph)
     heads = {key: entry.table_version for key, entry in snapshot.entries.items()}
-    writes = prepare(
+    writes = stage_delta(
         delta,
         snapshot,
         snapshot.incarnation,
         repository,
         operation_id=repository.clock.ulid(),
-        kept=kept,
+        prestaged=kept,
     )
     for key, entry in graph.snapshot().entries.items():
         head = repository.store.datasets.head_version(entry.location, branch=entry.table_branch)
@@ -55,14 +55,13 @@ def staged(graph: Graph, delta: GraphDelta, kept: KeptRows | None = None) -> tup
 @pytest.mark.parametrize(
     ("delta", "kind", "counts", "row_count"),
     [
-        (change(people("d"), WriteMode.APPEND), OperationKind.APPEND, (1, 0, 0), 4),
+        (change(people("d"), ids_are_new=True), OperationKind.APPEND, (1, 0, 0), 4),
         (change(people("d", "e")), OperationKind.APPEND, (2, 0, 0), 5),
         (change(people("a", "d")), OperationKind.UPDATE, (1, 1, 0), 4),
         (change(people("a", "b", "c")), OperationKind.UPDATE, (0, 3, 0), 3),
         (change(people("a", "d"), deleted=("b",)), OperationKind.UPDATE, (1, 1, 1), 3),
         (change(people("d"), deleted=("b", "ghost")), OperationKind.UPDATE, (1, 0, 1), 3),
         (change(people(), deleted=("a", "b", "c")), OperationKind.UPDATE, (0, 0, 3), 0),
-        (change(people("z"), WriteMode.OVERWRITE), OperationKind.OVERWRITE, (1, 0, 0), 1),
     ],
 )
 def test_a_change_is_staged_as_the_cheapest_kind(
@@ -76,8 +75,7 @@ def test_a_change_is_staged_as_the_cheapest_kind(
     (transaction,) = write.staged
     found = transaction.counts
     assert transaction.kind is kind
-    if kind is not OperationKind.OVERWRITE:
-        assert (found.inserted, found.updated, found.deleted) == counts
+    assert (found.inserted, found.updated, found.deleted) == counts
     assert write.row_count == row_count
 
 
@@ -85,11 +83,6 @@ def test_nothing_is_staged_where_nothing_changes(graph: Graph) -> None:
     assert staged(graph, change(people())) == ()
     assert staged(graph, change(people(), deleted=("ghost",))) == ()
     assert staged(graph, GraphDelta({})) == ()
-
-
-def test_an_empty_overwrite_is_a_change(graph: Graph) -> None:
-    (write,) = staged(graph, change(people(), WriteMode.OVERWRITE))
-    assert write.row_count == 0
 
 
 def test_a_branch_forks_the_tables_that_it_writes_and_no_others(graph: Graph) -> None:
@@ -104,23 +97,23 @@ def test_a_branch_forks_the_tables_that_it_writes_and_no_others(graph: Graph) ->
 
 
 def test_nodes_are_staged_before_edges_and_each_by_name(graph: Graph) -> None:
-    both = {key: TableDelta(key, WriteMode.APPEND, people("x"), NOBODY) for key in (PERSON, CITY)}
+    both = {key: TableDelta(key, people("x"), NOBODY, ids_are_new=True) for key in (PERSON, CITY)}
     assert [write.table_key for write in staged(graph, GraphDelta(both))] == [CITY, PERSON]
 
 
 def test_a_second_attempt_uses_the_rows_that_the_first_one_wrote(graph: Graph) -> None:
     repository = repository_of(graph)
-    kept: KeptRows = {}
+    kept: PrestagedRows = {}
     files = []
     for name in ("y", "z"):
         snapshot = graph.snapshot()
-        (write,) = prepare(
-            change(people("d"), WriteMode.APPEND),
+        (write,) = stage_delta(
+            change(people("d"), ids_are_new=True),
             snapshot,
             snapshot.incarnation,
             repository,
             operation_id=repository.clock.ulid(),
-            kept=kept,
+            prestaged=kept,
         )
         files.append(write.staged[0].files)
         assert write.staged[0].base.version == snapshot.entry(PERSON).table_version
@@ -134,7 +127,7 @@ def data_files(graph: Graph) -> set[Path]:
 
 def test_rows_that_can_only_be_new_are_written_while_they_are_checked(graph: Graph) -> None:
     repository, snapshot = repository_of(graph), graph.snapshot()
-    delta = change(people("d"), WriteMode.APPEND)
+    delta = change(people("d"), ids_are_new=True)
     before = data_files(graph)
     with prestage_new_rows(delta, snapshot, snapshot.incarnation, repository) as kept:
         assert not kept
@@ -148,7 +141,7 @@ def test_rows_that_can_only_be_new_are_written_while_they_are_checked(graph: Gra
 def test_rows_that_do_not_pass_leave_no_file(graph: Graph) -> None:
     snapshot = graph.snapshot()
     before = data_files(graph)
-    delta = change(people("d"), WriteMode.APPEND)
+    delta = change(people("d"), ids_are_new=True)
     with (
         pytest.raises(ZeroDivisionError),
         prestage_new_rows(delta, snapshot, snapshot.incarnation, repository_of(graph)),
@@ -161,9 +154,8 @@ def test_rows_that_do_not_pass_leave_no_file(graph: Graph) -> None:
     "delta",
     [
         change(people("a")),
-        change(people("d"), WriteMode.APPEND, deleted=("a",)),
-        change(people("d"), WriteMode.OVERWRITE),
-        change(people(), WriteMode.APPEND),
+        change(people("d"), deleted=("a",), ids_are_new=True),
+        change(people(), ids_are_new=True),
     ],
 )
 def test_rows_that_may_be_stored_wait_for_the_look_up(graph: Graph, delta: GraphDelta) -> None:
@@ -178,7 +170,7 @@ def test_rows_that_may_be_stored_wait_for_the_look_up(graph: Graph, delta: Graph
 def test_a_guess_that_rows_are_new_is_taken_back_when_one_is_stored(graph: Graph) -> None:
     repository, snapshot = repository_of(graph), graph.snapshot()
     rows = people("a", "d")
-    delta = GraphDelta({PERSON: TableDelta(PERSON, WriteMode.MERGE, rows, NOBODY, is_insert=True)})
+    delta = GraphDelta({PERSON: TableDelta(PERSON, rows, NOBODY, is_insert=True)})
     before = data_files(graph)
     with prestage_new_rows(delta, snapshot, snapshot.incarnation, repository) as kept:
         pass
@@ -195,7 +187,7 @@ def test_a_table_that_must_be_forked_is_not_written_ahead(graph: Graph) -> None:
     graph.sync_branch("side")
     snapshot = graph.snapshot()
     before = set(Path(graph.uri).rglob("*"))
-    delta = change(people("d"), WriteMode.APPEND)
+    delta = change(people("d"), ids_are_new=True)
     with prestage_new_rows(delta, snapshot, snapshot.incarnation, repository_of(graph)) as kept:
         pass
     assert not kept

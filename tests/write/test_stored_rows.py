@@ -133,8 +133,8 @@ def test_ids_that_were_announced_are_found_by_one_probe(
 
     monkeypatch.setattr(LanceHandle, "find", counting)
     stored = StoredRows(graph.snapshot())
-    stored.announce("node:Person", pa.array(["p7", "new"]))
-    stored.announce("node:Person", pa.array(["p9"]))
+    stored.expect("node:Person", pa.array(["p7", "new"]))
+    stored.expect("node:Person", pa.array(["p9"]))
     assert stored.contains("node:Person", pa.array(["p9"])).tolist() == [True]
     assert stored.locate("node:Person", pa.array(["new", "p7"])).found.tolist() == [False, True]
     assert asked == [["new", "p7", "p9"]]
