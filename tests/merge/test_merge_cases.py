@@ -34,7 +34,10 @@ Start = Callable[[Case], Graph]
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
-    """Make both sides of each case once; every merge works on a copy."""
+    """Make both sides of each case once; every merge works on a copy.
+
+    The branches of a copy read what they inherited from the original, which nothing changes.
+    """
     made: dict[str, Path] = {}
 
     def template(case: Case) -> Path:
