@@ -95,13 +95,13 @@ def selection_of(case: Case) -> Selection:
 
 def spelled(change: Change) -> str:
     """Return one line: an update shows what differs, the others show what is not null."""
-    old, new = change.get("before"), change.get("after")
-    if old is None or new is None:
-        image = new if old is None else old
+    if change["op"] != "update":
+        image = change.get("after") or change["before"]
         shown = [f"{name}={text(value)}" for name, value in image["properties"].items()]
         ends = image.get("endpoints")
         values = [one for one in shown if not one.endswith("=null")]
     else:
+        old, new = change["before"], change["after"]
         ends = new.get("endpoints")
         values = [
             f"{name}={text(old['properties'][name])}->{text(value)}"

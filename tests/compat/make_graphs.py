@@ -71,7 +71,7 @@ def make(file: Path, number: int, dies_at: str | None = None) -> None:
         _graph(root, checksums=number >= 3).close()
         if number < 3:
             _set_format(str(root), number)
-        stamp.INTERNAL_SCHEMA_VERSION = number  # type: ignore[misc]  # as it was then
+        stamp.INTERNAL_SCHEMA_VERSION = number  # type: ignore[attr-defined]  # as it was then
         with _open(root) as graph:
             _write(graph)
             if dies_at is not None:
