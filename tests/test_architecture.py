@@ -19,6 +19,7 @@ PAGES = (ROOT / "docs" / "architecture.md", ROOT / "docs" / "internals" / "walks
 HOP = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)`")
 FILE = re.compile(r"`([\w/]+\.py)`")
 HOPS_MIN, HOPS_MAX = 8, 15
+SHOWN_MAX = 8
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -38,17 +39,24 @@ def _names(body: ast.Module | ast.ClassDef, prefix: str) -> Iterator[str]:
 
 
 def elsewhere(name: str) -> list[str]:
-    """Return where a name is defined, for the message about one that has moved."""
-    files = sorted(PACKAGE.rglob("*.py"))
-    return [str(path.relative_to(PACKAGE)) for path in files if name in definitions(path)]
+    """Return where a name is defined, or its last part, for the message about one that has moved."""
+    last = f".{name}".rpartition(".")[2]
+    found = [
+        (f"{path.relative_to(PACKAGE)}:{each}", each == name)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for each in sorted(definitions(path))
+        if f".{each}".endswith(f".{last}")
+    ]
+    exact = [hop for hop, is_exact in found if is_exact]
+    return exact or [hop for hop, _ in found][:SHOWN_MAX]
 
 
 def problem(file: str, name: str) -> str | None:
     path = PACKAGE / file
     if path.is_file() and name in definitions(path):
         return None
-    places = ", ".join(elsewhere(name)) or "nowhere"
-    return f"{file}:{name} is not there; the name is defined in: {places}"
+    places = " or ".join(elsewhere(name)) or "nowhere"
+    return f"{file}:{name} is not there; it may be {places}"
 
 
 def text_of(page: Path) -> str:
@@ -82,6 +90,7 @@ def test_each_walk_has_its_hops() -> None:
 
 def test_a_hop_that_does_not_exist_is_found() -> None:
     assert problem("engine.py", "run_load") is None
-    assert "engine.py" in (problem("graph/core.py", "run_load") or "")
+    assert "engine.py:run_load" in (problem("graph/core.py", "run_load") or "")
+    assert "merge/rows.py:Clash.where" in (problem("merge/rows.py", "Clashes.where") or "")
     assert "nowhere" in (problem("engine.py", "no_such_function") or "")
     assert problem("merge/rows.py", "Clash.where") is None
