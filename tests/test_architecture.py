@@ -39,7 +39,7 @@ def _names(body: ast.Module | ast.ClassDef, prefix: str) -> Iterator[str]:
 
 
 def elsewhere(name: str) -> list[str]:
-    """Return where a name is defined, or its last part, for the message about one that has moved."""
+    """Return where a name, or its last part, is defined: a hop may only have moved."""
     last = f".{name}".rpartition(".")[2]
     found = [
         (f"{path.relative_to(PACKAGE)}:{each}", each == name)
