@@ -1,0 +1,143 @@
+"""Merges as text: what both sides do to a base, and what the merge makes of it.
+
+`base` holds records. `source` and `target` hold what each side does then, one line each: records
+are loaded in mode `merge`, everything else is a statement of a mutation. A first line `overwrite`
+replaces the types of the records. `options` are arguments of `branch_merge`, `decisions` is a
+decision file.
+
+`outcome` is the kind of the merge with its counts, and how the target then differs from the base;
+or the conflicts. The merge runs again in the other direction, from target to source. It must come
+to the same outcome, or to that of the section `swapped`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph import Graph
+from omnigraph.merge.conflicts import Conflict, MergeConflictError
+from omnigraph.merge.merger import MergeResult
+from support.cases import Case, check_case, difference, load_cases
+from support.entities import entities
+from support.places import Place
+
+SOURCE, TARGET = "draft", "main"
+
+Start = Callable[[Case], Graph]
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
+    """Make both sides of each case once; every merge works on a copy.
+
+    The branches of a copy read what they inherited from the original, which nothing changes.
+    """
+    made: dict[str, Path] = {}
+
+    def template(case: Case) -> Path:
+        if str(case) not in made:
+            path = tmp_path_factory.mktemp("template") / "graph"
+            with Place(str(path)).init(case.sections["schema"]) as graph:
+                write(graph, case.sections.get("base", ""), TARGET)
+                graph.branch_create("base")
+                graph.branch_create(SOURCE)
+                write(graph, case.sections.get("source", ""), SOURCE)
+                write(graph, case.sections.get("target", ""), TARGET)
+            made[str(case)] = path
+        return made[str(case)]
+
+    return template
+
+
+@pytest.fixture
+def start(templates: Callable[[Case], Path], tmp_path: Path) -> Start:
+    def copy(case: Case) -> Graph:
+        shutil.copytree(templates(case), tmp_path / "graph")
+        return Place(str(tmp_path / "graph")).open()
+
+    return copy
+
+
+def write(graph: Graph, text: str, branch: str) -> None:
+    """Do what one side does: one load of its records, then one mutation of its statements."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    mode = "merge"
+    if lines and lines[0] == "overwrite":
+        mode, lines = "overwrite", lines[1:]
+    records = [line for line in lines if line.startswith("{")]
+    statements = [line for line in lines if not line.startswith("{")]
+    if records:
+        graph.load("\n".join(records).encode(), mode=mode, branch=branch)
+    if statements:
+        graph.mutate(f"query side() {{ {' '.join(statements)} }}", branch=branch)
+
+
+def rows_of(graph: Graph, branch: str) -> list[str]:
+    graph.sync_branch(branch)
+    return entities(graph)
+
+
+def heads(graph: Graph) -> list[str]:
+    return [graph.head_commit_id_for_branch(branch) for branch in (SOURCE, TARGET)]
+
+
+def merge(graph: Graph, case: Case, source: str, target: str, folder: Path) -> MergeResult:
+    options = json.loads(case.sections.get("options") or "{}")
+    if "decisions" in case.sections:
+        file = folder / "decisions.jsonl"
+        file.write_text(case.sections["decisions"])
+        options["resolve_file"] = file
+    return graph.branch_merge(source, target, **options)
+
+
+def outcome(graph: Graph, case: Case, source: str, target: str, folder: Path) -> list[str]:
+    base, before = rows_of(graph, "base"), heads(graph)
+    try:
+        result = merge(graph, case, source, target, folder)
+    except OmnigraphError as error:
+        assert heads(graph) == before, "a refused merge has made a commit"
+        assert graph.recovery_status() == []
+        if isinstance(error, MergeConflictError):
+            return [spelled(conflict) for conflict in error.conflicts]
+        return [f"{error.code} {error}"]
+    again = graph.branch_merge(source, target)
+    assert again.outcome == "already_up_to_date", "the same merge has something to do again"
+    return [*summary(result), *difference(base, rows_of(graph, target))]
+
+
+def spelled(conflict: Conflict) -> str:
+    subject = conflict.table_key if conflict.entity_id is None else f"{conflict.table_key} "
+    return f"{conflict.kind} {subject}{conflict.entity_id or ''}: {conflict.message}"
+
+
+def summary(result: MergeResult) -> list[str]:
+    counts = [
+        f"{each.table_key}: {each.inserted} inserted, {each.updated} updated,"
+        f" {each.deleted} deleted"
+        for each in result.counts
+    ]
+    resolved = [f"resolved by {rule}: {rows}" for rule, rows in result.resolved.items()]
+    return [str(result.outcome), *counts, *resolved]
+
+
+@pytest.mark.parametrize("case", load_cases("merge"), ids=str)
+def test_a_merge_comes_to_what_its_case_says(
+    case: Case, start: Start, tmp_path: Path, update_cases: bool
+) -> None:
+    lines = outcome(start(case), case, SOURCE, TARGET, tmp_path)
+    check_case(case, "outcome", "\n".join(lines), update_cases)
+
+
+@pytest.mark.parametrize("case", load_cases("merge"), ids=str)
+def test_a_merge_in_the_other_direction_comes_to_the_same_or_to_what_is_written(
+    case: Case, start: Start, tmp_path: Path, update_cases: bool
+) -> None:
+    lines = outcome(start(case), case, TARGET, SOURCE, tmp_path)
+    section = "swapped" if "swapped" in case.sections else "outcome"
+    check_case(case, section, "\n".join(lines), update_cases and section == "swapped")
