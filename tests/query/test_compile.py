@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from omnigraph.query import compile_queries, compile_query, parse_queries, print_plan
-from omnigraph.query.check.components import connected
+from omnigraph.query.check.connected import connected
 from omnigraph.query.language.tree import Filter, Membership, PropertyRef, ReadBody
 from omnigraph.query.plan.plan import MutationPlan
 from omnigraph.schema import compile_schema

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from omnigraph.schema import SchemaIR, compile_schema, plan_migration, plan_schema
-from omnigraph.schema.compiled.ir import IrInterface
+from omnigraph.schema.ir.model import IrInterface
+from omnigraph.schema.migration.cost import Price
 from omnigraph.schema.migration.fold import fold_plan
 from omnigraph.schema.migration.steps import STEP_KINDS, AddType, UnsupportedChange
-from omnigraph.schema.migration.tiers import Price
 from support.migrations import schema_chains
 from support.schemas import schema_texts
 

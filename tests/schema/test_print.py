@@ -21,7 +21,7 @@ def test_nothing_prints_as_nothing() -> None:
 def test_quoted_text_reads_back(text: str) -> None:
     [node] = parse_schema(f"node N @x({quote(text)}) {{}}").declarations
     assert isinstance(node, NodeDecl)
-    assert node.notes[0].value == text
+    assert node.annotations[0].value == text
     assert "\n" not in quote(text)
 
 

@@ -10,7 +10,7 @@ from omnigraph.query.check.checked import CheckedRead
 from omnigraph.query.check.query import check_query
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.language.tree import QueryDecl, QueryFile
-from omnigraph.query.plan.lower import lower_read
+from omnigraph.query.lower import lower_read
 from omnigraph.query.plan.plan import MutationPlan, Plan
 from omnigraph.schema.catalog import Catalog
 from omnigraph.syntax import Diagnostic, SourceError, SourceText

@@ -19,7 +19,7 @@ from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.query.plan.plan import Plan, ReadPlan, UpdateRows, UpsertNode
 from omnigraph.query.stored import repeated_queries
 from omnigraph.schema.catalog import Catalog, NodeType
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.syntax import Diagnostic, SourceError, SourceText
 from omnigraph.syntax.grammar import decode_source
 

@@ -42,9 +42,9 @@ import pyarrow as pa
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
 from omnigraph.query.check.cast import round_to_f32
+from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language import codes
 from omnigraph.query.language.tree import Parameter
-from omnigraph.query.moments import parse_moments
 from omnigraph.values import PropType, Scalar
 
 ParamScalar = str | int | float | bool

@@ -13,11 +13,11 @@ from typing import ClassVar, Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
-from omnigraph.query.kinds import described
+from omnigraph.query.json_kinds import described
 from omnigraph.query.language import codes
 from omnigraph.query.language.parse import TolerantQueries, parse_queries_tolerant
 from omnigraph.query.language.tree import QueryDecl, QueryFile
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.syntax import Diagnostic, SourceText
 
 _NAMES_SHOWN_MAX: Final = 10
@@ -121,7 +121,7 @@ class StoredQuery:
 
     @cached_property
     def catalog_entry(self) -> JsonObject:
-        """The JSON form in a list of queries; absent notes are left out."""
+        """The JSON form in a list of queries; absent annotations are left out."""
         entry: JsonObject = {"name": self.name, "tool_name": self.tool_name}
         if self.query.description is not None:
             entry["description"] = self.query.description
@@ -252,13 +252,13 @@ def _entry_problem(
 
 
 def _tool_name_problems(queries: Iterable[StoredQuery]) -> Iterator[RegistryProblem]:
-    owners: dict[str, str] = {}
+    taken: dict[str, str] = {}
     for stored in queries:
         if not stored.expose:
             continue
-        owner = owners.setdefault(stored.tool_name, stored.name)
-        if owner != stored.name:
-            message = f"tool name '{stored.tool_name}' is already taken by query '{owner}'"
+        first = taken.setdefault(stored.tool_name, stored.name)
+        if first != stored.name:
+            message = f"tool name '{stored.tool_name}' is already taken by query '{first}'"
             hint = "give one of the two another `tool_name`, or set `expose: false`"
             yield RegistryProblem(codes.TOOL_NAME_REPEATED, stored.name, message, hint)
 

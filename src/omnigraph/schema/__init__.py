@@ -23,12 +23,12 @@ from omnigraph.schema.compile import (
     compile_stored,
     plan_schema,
 )
-from omnigraph.schema.compiled.derive import derive_catalog
-from omnigraph.schema.compiled.drift import SchemaDriftError, open_contract, schema_file_warning
-from omnigraph.schema.compiled.identity import IdentityResolutionError
-from omnigraph.schema.compiled.ir import SchemaIR, TableIdentity
-from omnigraph.schema.compiled.read_ir import read_ir
-from omnigraph.schema.compiled.state import SchemaState
+from omnigraph.schema.ir.derive import derive_catalog
+from omnigraph.schema.ir.drift import SchemaDriftError, open_contract, schema_file_warning
+from omnigraph.schema.ir.identity import IdentityResolutionError
+from omnigraph.schema.ir.model import SchemaIR, TableIdentity
+from omnigraph.schema.ir.read import read_ir
+from omnigraph.schema.ir.state import SchemaState
 from omnigraph.schema.migration.plan import MigrationPlan, UnsupportedMigrationError, plan_migration
 from omnigraph.syntax import SourceText
 

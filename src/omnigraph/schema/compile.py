@@ -9,12 +9,12 @@ from typing import ClassVar, Final
 
 from omnigraph.errors import ConflictError
 from omnigraph.schema.catalog import Catalog
-from omnigraph.schema.compiled.canonical import shape_hash
-from omnigraph.schema.compiled.derive import derive_catalog
-from omnigraph.schema.compiled.drift import DriftFinding, SchemaDriftError
-from omnigraph.schema.compiled.identity import resolve_identities
-from omnigraph.schema.compiled.ir import SchemaIR
-from omnigraph.schema.compiled.state import SchemaState
+from omnigraph.schema.ir.derive import derive_catalog
+from omnigraph.schema.ir.drift import DriftFinding, SchemaDriftError
+from omnigraph.schema.ir.identity import resolve_identities
+from omnigraph.schema.ir.model import SchemaIR
+from omnigraph.schema.ir.state import SchemaState
+from omnigraph.schema.language.canonical import shape_hash
 from omnigraph.schema.language.check import read_schema
 from omnigraph.schema.language.shape import SchemaShape
 from omnigraph.schema.migration.plan import MigrationPlan, plan_migration

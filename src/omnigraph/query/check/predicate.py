@@ -12,6 +12,7 @@ from typing import Final
 
 from omnigraph.query.check.cast import are_compatible, choices_beside, constant_beside, item_type
 from omnigraph.query.check.scope import Context
+from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language.tree import (
     Both,
     Comparator,
@@ -26,7 +27,6 @@ from omnigraph.query.language.tree import (
 from omnigraph.query.language.tree import (
     Predicate as WrittenPredicate,
 )
-from omnigraph.query.moments import parse_moments
 from omnigraph.query.plan.plan import (
     AllOf,
     AnyOf,

@@ -16,8 +16,8 @@ PARAMETER_TYPE_UNKNOWN: Final = "Q101"
 PARAMETER_TYPE_WRONG: Final = "Q102"
 PARAMETER_REPEATED: Final = "Q103"
 PARAMETER_RESERVED: Final = "Q104"
-NOTE_UNKNOWN: Final = "Q105"
-NOTE_REPEATED: Final = "Q106"
+ANNOTATION_UNKNOWN: Final = "Q105"
+ANNOTATION_REPEATED: Final = "Q106"
 EDGE_NOT: Final = "Q107"
 TEXT_CALL_COMBINED: Final = "Q108"
 INT_TOO_LARGE: Final = "Q109"
@@ -55,8 +55,8 @@ QUERY_CODES: Final[dict[str, str]] = {
     PARAMETER_TYPE_WRONG: "the dimension or list form of a parameter type is wrong",
     PARAMETER_REPEATED: "a parameter is declared twice",
     PARAMETER_RESERVED: "a parameter has a name that the engine uses itself",
-    NOTE_UNKNOWN: "a query has a note that does not exist",
-    NOTE_REPEATED: "a query has the same note twice",
+    ANNOTATION_UNKNOWN: "a query has a note that does not exist",
+    ANNOTATION_REPEATED: "a query has the same note twice",
     EDGE_NOT: "an edge is called `not`",
     TEXT_CALL_COMBINED: "a text call stands inside `and`, `or` or `not ( … )`",
     INT_TOO_LARGE: "an integer does not fit 64 bits",

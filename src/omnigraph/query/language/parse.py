@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from omnigraph.query.cache import TextCache
 from omnigraph.query.language.build import QUERY_BUILDER, Draft, Problem
 from omnigraph.query.language.codes import QUERY_LETTER
-from omnigraph.query.language.mistakes import FUNCTIONS, explain
+from omnigraph.query.language.syntax_hints import FUNCTIONS, explain
 from omnigraph.query.language.textcheck import draft_problems, number_problems
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.syntax import Diagnostic, Phase, SourceError, SourceText, Span
@@ -29,7 +29,7 @@ _TERMINALS: Final = {
     "NAME": "a name",
     "FIELD": "a name",
     "TYPE": "a type name",
-    "NOTE": "a note",
+    "ANNOTATION": "a note",
     "STRING": "a string",
     "INT": "a number",
     "FLOAT": "a number",

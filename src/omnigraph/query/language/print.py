@@ -76,7 +76,7 @@ def print_query(query: QueryDecl) -> str:
     """Return the canonical text of one query, without a newline at its end."""
     parameters = ", ".join(print_parameter(parameter) for parameter in query.parameters)
     head = f"query {query.name}({parameters})"
-    notes = [
+    annotations = [
         f"{_INDENT}@{name}({print_string(text)})"
         for name, text in (("description", query.description), ("instruction", query.instruction))
         if text is not None
@@ -85,7 +85,7 @@ def print_query(query: QueryDecl) -> str:
         body = list(_read_lines(query.body))
     else:
         body = [line for statement in query.body for line in _statement_lines(statement)]
-    opening = [f"{head} {{"] if not notes else [head, *notes, "{"]
+    opening = [f"{head} {{"] if not annotations else [head, *annotations, "{"]
     return "\n".join([*opening, *_indented(body), "}"])
 
 

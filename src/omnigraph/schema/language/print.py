@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Final
 
 from omnigraph.schema.language.tree import (
+    AnnotationDecl,
     Declaration,
     EdgeDecl,
     InterfaceDecl,
     NodeDecl,
-    NoteDecl,
     Number,
     PropertyDecl,
     RuleDecl,
@@ -43,7 +43,7 @@ def _declaration(declaration: Declaration) -> str:
 def _node_header(node: NodeDecl) -> str:
     names = ", ".join(ref.name for ref in node.implements)
     implements = f" implements {names}" if names else ""
-    return f"node {node.name}{_notes(node.notes)}{implements}"
+    return f"node {node.name}{_annotations(node.annotations)}{implements}"
 
 
 def _edge_header(edge: EdgeDecl) -> str:
@@ -52,7 +52,7 @@ def _edge_header(edge: EdgeDecl) -> str:
         low, high = edge.cardinality
         card = f" @card({low}..{'' if high is None else high})"
     ends = f"{edge.from_type.name} -> {edge.to_type.name}"
-    return f"edge {edge.name}: {ends}{card}{_notes(edge.notes)}"
+    return f"edge {edge.name}: {ends}{card}{_annotations(edge.annotations)}"
 
 
 def _body(properties: tuple[PropertyDecl, ...], rules: tuple[RuleDecl, ...]) -> str:
@@ -64,18 +64,18 @@ def _body(properties: tuple[PropertyDecl, ...], rules: tuple[RuleDecl, ...]) -> 
 
 def _property_lines(properties: tuple[PropertyDecl, ...]) -> Iterator[str]:
     for item in properties:
-        yield f"{item.name}: {item.prop_type}{_notes(item.notes)}"
+        yield f"{item.name}: {item.prop_type}{_annotations(item.annotations)}"
 
 
-def _notes(notes: tuple[NoteDecl, ...]) -> str:
-    return "".join(f" {_note(note)}" for note in notes)
+def _annotations(annotations: tuple[AnnotationDecl, ...]) -> str:
+    return "".join(f" {_annotation(annotation)}" for annotation in annotations)
 
 
-def _note(note: NoteDecl) -> str:
-    if note.value is None:
-        return f"@{note.name}"
-    keywords = "".join(f", {name}={quote(value)}" for name, value in note.kwargs)
-    return f"@{note.name}({quote(note.value)}{keywords})"
+def _annotation(annotation: AnnotationDecl) -> str:
+    if annotation.value is None:
+        return f"@{annotation.name}"
+    keywords = "".join(f", {name}={quote(value)}" for name, value in annotation.kwargs)
+    return f"@{annotation.name}({quote(annotation.value)}{keywords})"
 
 
 def _rule(rule: RuleDecl) -> str:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from omnigraph.schema.catalog import Cardinality
-from omnigraph.schema.compiled.ir import Bound, ConstraintIdentity
+from omnigraph.schema.ir.model import ConstraintIdentity
+from omnigraph.schema.language.shape import Bound
 from omnigraph.values import PropType, Scalar
 
 Tier = Literal["metadata", "rewrite", "validated", "destructive"]

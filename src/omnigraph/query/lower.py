@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from omnigraph.query.check.checked import CheckedBlock, CheckedHop, CheckedRead
-from omnigraph.query.check.components import connected
+from omnigraph.query.check.connected import connected
 from omnigraph.query.plan.plan import (
     AllOf,
     AntiJoin,

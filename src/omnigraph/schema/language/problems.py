@@ -15,7 +15,7 @@ _SUGGESTIONS_MAX: Final = 50
 
 
 @dataclass(frozen=True)
-class Flaw:
+class Problem:
     """One problem of a declaration."""
 
     code: str
@@ -25,13 +25,15 @@ class Flaw:
 
 
 def diagnostics_of(
-    flaws: Iterable[Flaw], source: SourceText, declaration: Declaration
+    problems: Iterable[Problem], source: SourceText, declaration: Declaration
 ) -> Iterator[Diagnostic]:
-    """Place the flaws of one declaration in its source."""
+    """Place the problems of one declaration in its source."""
     subject = subject_of(declaration)
-    for flaw in flaws:
-        phase = Phase.PARSE if flaw.code < _FIRST_CATALOG_CODE else Phase.CATALOG
-        yield Diagnostic(flaw.code, phase, flaw.message, source, flaw.span, flaw.hint, subject)
+    for problem in problems:
+        phase = Phase.PARSE if problem.code < _FIRST_CATALOG_CODE else Phase.CATALOG
+        yield Diagnostic(
+            problem.code, phase, problem.message, source, problem.span, problem.hint, subject
+        )
 
 
 def subject_of(declaration: Declaration) -> str:

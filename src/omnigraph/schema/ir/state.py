@@ -12,9 +12,10 @@ from typing import Final
 
 import orjson
 
-from omnigraph.schema.compiled.canonical import shape_hash, shape_of
-from omnigraph.schema.compiled.ir import SchemaIR
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.ir.model import SchemaIR
+from omnigraph.schema.ir.to_shape import shape_of
+from omnigraph.schema.json_form import JsonObject
+from omnigraph.schema.language.canonical import shape_hash
 
 FORMAT_VERSION: Final = 2
 IDENTITY_VERSION: Final = 2
