@@ -8,7 +8,6 @@ import pickle
 import pytest
 
 from omnigraph.query.language.parse import parse_queries
-from omnigraph.query.language.print import print_column
 from omnigraph.query.language.tree import ReadBody
 from omnigraph.query.stored import (
     LoadedRegistry,
@@ -23,6 +22,7 @@ from omnigraph.query.stored import (
 )
 from omnigraph.syntax import SourceText
 from support.cases import Case, check_case, load_cases
+from support.print_queries import print_column
 
 CASES = load_cases("stored")
 READ = "query r() { match { $c: Crew } return { $c } }"

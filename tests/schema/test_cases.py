@@ -19,7 +19,6 @@ from omnigraph.schema.catalog import Annotation
 from omnigraph.schema.language.check import read_schema
 from omnigraph.schema.language.codes import SCHEMA_CODES
 from omnigraph.schema.language.parse import parse_schema
-from omnigraph.schema.language.print import print_schema
 from omnigraph.schema.language.shape import (
     SchemaShape,
     ShapeConstraint,
@@ -29,6 +28,7 @@ from omnigraph.schema.language.shape import (
 )
 from omnigraph.syntax import Diagnostic, SourceError
 from support.cases import Case, check_case, load_cases
+from support.print_schema import print_schema
 
 FOLDERS = ("schema_parse", "schema_errors", "schema_notes", "schema_interfaces")
 CASES = [case for folder in FOLDERS for case in load_cases(folder)]

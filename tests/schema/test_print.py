@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.schema.language.parse import parse_schema
-from omnigraph.schema.language.print import print_schema, quote
+from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.tree import NodeDecl
+from support.print_schema import print_schema
 
 
 def test_printing_is_stable() -> None:

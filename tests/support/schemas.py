@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from omnigraph.names import RESERVED_EDGE_PROPERTIES
 from omnigraph.schema.language.check import check_schema
-from omnigraph.schema.language.print import print_schema, quote
+from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.tree import (
     AnnotationDecl,
     Declaration,
@@ -33,6 +33,7 @@ from omnigraph.schema.language.tree import (
 )
 from omnigraph.syntax import SourceError, SourceText, Span
 from omnigraph.values import DECLARABLE_SCALARS, PropType, Scalar
+from support.print_schema import print_schema
 
 HERE = Span(0, 0)
 Item = TypeVar("Item")

@@ -1,7 +1,8 @@
 """Queries by name: choosing one of a file, and registries of stored queries.
 
-Everything here is a function from texts to values. Who reads the texts, and from where, is up to
-the caller; so is the type check of a registered query against a live catalog.
+Everything here is a function from texts to values. The caller reads the texts, and checks the types
+of a registered query against a live catalog. The command line chooses queries of a file; the
+registry is for a server that runs stored queries by name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Codes of everything that can be wrong with the text or the parameters of a query.
 
 `Q0xx` come from the parser, `Q1xx` are about the text of one query, `P1xx` about parameter values
-and `R1xx` about registries of stored queries. The codes of types and lint are in `type_codes.py`.
+and `R1xx` about registries of stored queries. The codes of types and lint stand where
+they are reported.
 """
 
 from __future__ import annotations

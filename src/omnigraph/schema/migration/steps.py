@@ -2,8 +2,9 @@
 
 Each class is one `kind`. Its public fields are the members of the step's JSON, in that order,
 followed by the price: `tier`, and where they are known `table_key` and `row_count`. Members that
-are `None` and marked *optional* are left out. Hidden fields carry the numbers that
-`omnigraph.schema.migration.fold` needs to lock the accepted schema into the desired one.
+are `None` and marked *optional* are left out. Hidden fields carry the declarations and numbers with
+which a step can be applied: the tests apply every plan to the accepted schema, and compare the
+result with the desired one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from omnigraph.schema.json_form import (
     cardinality_json,
     prop_type_json,
 )
-from omnigraph.schema.language.print import quote
+from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.shape import Bound, ShapeConstraint
 from omnigraph.schema.migration.cost import Price, Tier
 from omnigraph.values import PropType

@@ -1,18 +1,5 @@
 """Writes trees back as `.gq` text in one canonical layout.
 
-    >>> from omnigraph.query.language.parse import parse_queries
-    >>> file = parse_queries('query q($t:String){match{$c:Crew{tag:$t}}return{$c.tag as t}limit 5}')
-    >>> print(print_queries(file), end="")
-    query q($t: String) {
-      match {
-        $c: Crew { tag: $t }
-      }
-      return {
-        $c.tag as t
-      }
-      limit 5
-    }
-
 Parsing what was printed gives the same tree, apart from spans. That holds for every tree that a
 text can have; a tree built by hand must keep to the same rules (no infinite number, no bare
 variable as the only operand of a one-part `and`).

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
 
+from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.tree import (
     AnnotationDecl,
     Declaration,
@@ -19,7 +20,6 @@ from omnigraph.schema.language.tree import (
 )
 
 _INDENT: Final = "    "
-_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
 
 
 def print_schema(tree: SchemaTree) -> str:
@@ -85,15 +85,6 @@ def _rule(rule: RuleDecl) -> str:
     if rule.pattern is not None:
         return f"@check({members}, {quote(rule.pattern)})"
     return f"@{rule.kind}({members})"
-
-
-def quote(text: str) -> str:
-    r"""Write a string literal.
-
-    >>> print(quote('a "b"'))
-    "a \"b\""
-    """
-    return f'"{text.translate(_ESCAPES)}"'
 
 
 def _number(value: Number | None) -> str:
