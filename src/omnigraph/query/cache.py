@@ -1,4 +1,4 @@
-"""A bounded memory of results that depend on nothing but a text."""
+"""A bounded cache of values that are computed from texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TextCache(Generic[Value]):
     """Keeps the most recently used values; safe to share between threads.
 
     Two threads that miss at the same time both compute; the values are equal, so either may stay.
-    A text larger than an eighth of the bound is never kept: it would push out everything else.
+    A text larger than an eighth of the bound is never stored: it would evict everything else.
     """
 
     def __init__(
@@ -34,22 +34,22 @@ class TextCache(Generic[Value]):
         self._lock = Lock()
 
     def get_or_compute(self, key: Hashable, text_bytes: int, compute: Callable[[], Value]) -> Value:
-        """Return the value kept under `key`, else compute it and keep it.
+        """Return the value stored under `key`, else compute and store it.
 
         `text_bytes` is what the entry counts against the bound. An exception of `compute` passes
-        through and nothing is kept.
+        through and nothing is stored.
         """
         with self._lock:
-            kept = self._entries.get(key)
-            if kept is not None:
+            found = self._entries.get(key)
+            if found is not None:
                 self._entries.move_to_end(key)
-                return kept[0]
+                return found[0]
         value = compute()
         if text_bytes * 8 <= self._bytes_max:
-            self._keep(key, value, text_bytes)
+            self._store(key, value, text_bytes)
         return value
 
-    def _keep(self, key: Hashable, value: Value, text_bytes: int) -> None:
+    def _store(self, key: Hashable, value: Value, text_bytes: int) -> None:
         with self._lock:
             replaced = self._entries.pop(key, None)
             if replaced is not None:

@@ -113,7 +113,7 @@ class LintReport:
     results: tuple[QueryLint, ...]
     findings: tuple[Finding, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
-    """Every problem with its place, for people; the JSON form holds the headlines."""
+    """Every problem with its position, for people; the JSON form holds the headlines."""
 
     @property
     def errors(self) -> int:

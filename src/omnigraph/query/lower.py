@@ -32,17 +32,17 @@ from omnigraph.query.plan.plan import (
     ReadPlan,
     SameId,
 )
-from omnigraph.query.plan.prune import outer_variables, prune
+from omnigraph.query.plan.prune import outer_variables
 from omnigraph.query.plan.walk import predicate_variables
 
 _REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
 
 def lower_read(checked: CheckedRead) -> ReadPlan:
-    """Return the plan of a read."""
+    """Return the plan of a read; its operators do not know yet which columns they fetch."""
     ranked = checked.ranking.variable if checked.ranking else None
     pipeline = _BlockLowering(checked.block, frozenset(), _Temporaries(), ranked).lower()
-    plan = ReadPlan(
+    return ReadPlan(
         name=checked.name,
         parameters=checked.parameters,
         pipeline=tuple(pipeline),
@@ -55,7 +55,6 @@ def lower_read(checked: CheckedRead) -> ReadPlan:
         limit=checked.limit,
         offset=checked.offset,
     )
-    return prune(plan)
 
 
 @dataclass

@@ -119,7 +119,7 @@ class ParamsError(InvalidInputError):
     def __init__(self, problems: Iterable[ParamProblem]) -> None:
         self.problems: tuple[ParamProblem, ...] = tuple(problems)
         hints = (problem.hint for problem in self.problems if problem.hint)
-        self.hint = next(hints, "mend the parameters, then try again")
+        self.hint = next(hints, "fix the parameters, then try again")
         super().__init__("\n".join(problem.message for problem in self.problems))
 
 

@@ -156,7 +156,7 @@ class RegistryError(InvalidInputError):
     def __init__(self, problems: Iterable[RegistryProblem]) -> None:
         self.problems: tuple[RegistryProblem, ...] = tuple(problems)
         hints = (problem.hint for problem in self.problems if problem.hint)
-        self.hint = next(hints, "mend the registry, then try again")
+        self.hint = next(hints, "fix the registry, then try again")
         lines = (f"stored query '{problem.key}': {problem.message}" for problem in self.problems)
         super().__init__("\n".join(lines))
 

@@ -9,8 +9,8 @@ from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.cache import TextCache
-from omnigraph.query.compile import compile_query
-from omnigraph.query.language.parse import QueryText, parse_queries, text_length
+from omnigraph.query.compile import cached_queries
+from omnigraph.query.language.parse import QueryText, text_length
 from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
@@ -107,10 +107,10 @@ class Reader:
     def _compiled(
         self, text: QueryText, name: str | None, snapshot: Snapshot
     ) -> tuple[QueryDecl, ReadPlan]:
-        file = parse_queries(text)
-        query = select_query(file, name)
+        queries = cached_queries(text)
+        query = select_query(queries.file, name)
         require_kind(query, expect_mutation=False)
-        plan = compile_query(query, self.catalog(snapshot), file.source)
+        plan = queries.plan(query, self.catalog(snapshot))
         if not isinstance(plan, ReadPlan):
             raise QueryKindError(query.name, is_mutation=True)
         return query, plan

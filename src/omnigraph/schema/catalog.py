@@ -1,6 +1,6 @@
 """The catalog: what a checked schema says, with interfaces expanded.
 
-This is the form that everything outside the room works with. It is organised by name and carries
+This is the form that all other packages work with. It is organised by name and carries
 the numbers that survive a rename; `omnigraph.schema.ir.derive` builds it.
 """
 

@@ -1,4 +1,4 @@
-"""Parsers from grammar files, and their tables as files beside them.
+"""Parsers from grammar files, and their tables as files next to them.
 
 Working out the tables of a grammar takes ten times longer than reading them from a file, and is the
 largest part of a first query. `tools/write_parsers.py` writes the file `<grammar>.tables`. It says

@@ -37,7 +37,7 @@ from omnigraph.values import Scalar
 
 RRF_DEPTH_FACTOR: Final = 4
 RRF_DEPTH_MIN: Final = 100
-"""Each arm of a fused ranking looks this much deeper than what is kept, or at least this deep."""
+"""Each arm of a fused ranking ranks more rows than are returned: so many times, at least so many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ PARAMETER_TYPES: Final = (*(scalar.value for scalar in DECLARABLE_SCALARS), "Vec
 
 @dataclass(frozen=True)
 class Problem:
-    """A mistake in one place of a query that could be read otherwise."""
+    """A mistake in a query that could otherwise be read."""
 
     code: str
     message: str
@@ -99,8 +99,8 @@ class Draft:
 # -- tokens -------------------------------------------------------------------------------------
 
 
-def _place(part: Any) -> Span:
-    """Return the place of a token or node."""
+def _span(part: Any) -> Span:
+    """Return the span of a token or node."""
     if isinstance(part, Token):
         return span_of(part)
     span: Span = part.span
@@ -108,8 +108,8 @@ def _place(part: Any) -> Span:
 
 
 def _cover(first: Any, last: Any) -> Span:
-    """Return the place from the start of one part to the end of another."""
-    return _place(first) if first is last else _place(first).to(_place(last))
+    """Return the span from the start of one part to the end of another."""
+    return _span(first) if first is last else _span(first).to(_span(last))
 
 
 def _last(parts: list[Any]) -> Any:

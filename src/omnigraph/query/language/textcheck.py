@@ -129,7 +129,7 @@ _NUMBER: Final = re.compile(
 def number_problems(text: str) -> list[Problem]:
     """Return the numbers of a text that no type can hold.
 
-    It looks at the text and not at the tree: bounds and limits keep no place there, and a number
+    It looks at the text and not at the tree: bounds and limits have no span there, and a number
     is wrong even where the text around it cannot be read.
     """
     if not _SUSPICIOUS.search(text):

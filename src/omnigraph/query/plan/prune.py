@@ -27,7 +27,7 @@ from omnigraph.query.plan.walk import predicate_values, predicate_variables, wal
 _Needs = defaultdict[str, set[str]]
 
 
-def prune(plan: ReadPlan) -> ReadPlan:
+def prune_read(plan: ReadPlan) -> ReadPlan:
     """Fill in the properties that each operator has to fetch."""
     needs: _Needs = defaultdict(set)
     _add_pipeline(needs, plan.pipeline)

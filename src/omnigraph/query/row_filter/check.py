@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.names import nearest_name
-from omnigraph.query.check.cast import choices_beside, constant_beside
+from omnigraph.query.check.cast import choices_cast_to, constant_cast_to
 from omnigraph.query.date_literals import parse_date, parse_datetime
 from omnigraph.query.language.tree import Comparator
 from omnigraph.query.plan.plan import (
@@ -118,7 +118,7 @@ class _Check:
         constant = self._constant(literal, column, stored.prop_type, operator)
         if constant is None:
             return _NOTHING
-        return Compare(stored, operator, constant_beside(constant, stored.prop_type))
+        return Compare(stored, operator, constant_cast_to(constant, stored.prop_type))
 
     def _one_of(
         self, column: tree.Column, literals: tuple[tree.Literal, ...], *, negated: bool
@@ -129,7 +129,7 @@ class _Check:
         found = [self._constant(literal, column, stored.prop_type, "=") for literal in literals]
         values = tuple(constant.value for constant in found if constant is not None)
         listed = Constant(values, PropType(stored.prop_type.scalar, is_list=True))
-        return InList(stored, choices_beside(listed, stored.prop_type), negated)
+        return InList(stored, choices_cast_to(listed, stored.prop_type), negated)
 
     def _like(self, column: tree.Column, pattern: tree.Literal) -> Predicate:
         stored = self._comparable(column)

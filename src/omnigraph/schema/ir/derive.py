@@ -31,7 +31,7 @@ Members = tuple[str, ...]
 
 
 def derive_catalog(ir: SchemaIR) -> Catalog:
-    """Say by name what the compiled schema says by number.
+    """Return the catalog of a compiled schema: names in place of numbers.
 
     The mappings are plain dictionaries, because catalogs travel to workers by pickling.
     """

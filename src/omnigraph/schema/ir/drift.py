@@ -1,7 +1,7 @@
 """The drift check: whether a stored schema agrees with itself and with the live tables.
 
-Runs at open and on refresh, over values that somebody else has read. All findings are reported at
-once, because each of them alone may mislead whoever has to repair a graph.
+Runs at open and on refresh, over values that the caller has read. All findings are reported at
+once, because each of them alone may mislead the person who repairs the graph.
 """
 
 from __future__ import annotations

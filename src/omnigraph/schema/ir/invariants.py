@@ -26,7 +26,7 @@ from omnigraph.schema.json_form import sorted_annotations
 _Ordered = TypeVar("_Ordered", int, str, tuple[str, tuple[str, ...], str])
 
 Problem = tuple[str, str]
-"""A place and what is wrong there."""
+"""A path in the JSON and what is wrong there."""
 
 TYPED_ANNOTATIONS: Final = frozenset({"rename_from", "embed", "key", "unique", "index"})
 """Annotations that have members of their own, and therefore never stand among the annotations."""
@@ -126,10 +126,10 @@ def _property_problems(
         source = prop.embed_source.source
         yield from known.property_problems(f"{path}.embed_source", source, entity_type=entity_type)
     satisfied = prop.satisfies_interface_properties
-    place = f"{path}.satisfies_interface_properties"
-    yield from _order_problems(place, [ref.property_id or 0 for ref in satisfied])
+    where = f"{path}.satisfies_interface_properties"
+    yield from _order_problems(where, [ref.property_id or 0 for ref in satisfied])
     for ref in satisfied:
-        yield from known.property_problems(place, ref)
+        yield from known.property_problems(where, ref)
     text = default_text(prop.annotations)
     if text is not None:
         try:

@@ -70,7 +70,7 @@ def _parsed(stored: str | bytes | JsonObject) -> Json:
 
 
 class _Reader:
-    """A JSON value and its place."""
+    """A JSON value and its path."""
 
     def __init__(self, value: Json, path: str) -> None:
         self.value = value

@@ -1,4 +1,4 @@
-"""The small record beside a stored schema that says what it must hash to.
+"""The small record next to a stored schema: the hashes that it must have.
 
 {"format_version": 2, "schema_shape_hash": "sha256:…", "schema_ir_hash": "sha256:…",
  "schema_identity_version": 2, "schema_identity_domain": "<ULID>"}

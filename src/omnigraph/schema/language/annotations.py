@@ -278,7 +278,7 @@ _PROPERTY_CHECKS: Final[Mapping[str, _Check]] = {
 
 
 def unsupported_shape(kind: str, prop_type: PropType, *, is_annotation: bool) -> str | None:
-    """Say which shape of a type keeps a key, unique or index constraint away, if any does."""
+    """Return which shape of a type rules out a key, unique or index constraint, if any does."""
     if prop_type.scalar is Scalar.BLOB:
         return "blob"
     if kind == "index":

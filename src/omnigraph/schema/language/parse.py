@@ -2,7 +2,7 @@
 
 The grammar reads a little more than the language has. Where a declaration can be understood but
 must not be written like that (an enum value twice, a vector of dimension zero), the tree builder
-notes a problem beside the tree, so that all of them are reported and not just the first.
+records a problem next to the tree, so that all of them are reported and not just the first.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def parse_schema(source: SourceText | str) -> SchemaTree:
 
 
 def parse_schema_tolerant(source: SourceText | str) -> ParsedSchema:
-    """Parse a `.pg` text; returns the readable declarations beside the problems."""
+    """Parse a `.pg` text; returns the readable declarations and the problems."""
     text = SourceText(source) if isinstance(source, str) else source
     parsed = _GRAMMAR.parse(text)
     problems = (diagnostics_of(read.problems, text, read.part) for read in parsed.declarations)
@@ -260,7 +260,7 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
 
     def annotation(self, parts: Parts) -> AnnotationDecl:
         word, value, *keywords = parts
-        # A repeated keyword keeps its first place and takes its last value.
+        # A repeated keyword keeps its first position and takes its last value.
         kwargs = {keyword.name: keyword.value for keyword in keywords}
         spans = {keyword.name: keyword.span for keyword in keywords}
         return AnnotationDecl(
@@ -411,7 +411,7 @@ _TYPE_WORDS: Final = (*map(str, DECLARABLE_SCALARS), "Vector", "enum")
 
 
 def _advise(text: str, at: int, expected: frozenset[str]) -> str | None:
-    """Recognize the usual slips at the place of a syntax error."""
+    """Recognize the usual slips at the position of a syntax error."""
     behind = text[max(at - _BEHIND_MAX, 0) : at].rstrip()
     found = text[at]
     word = _WORD.match(text, at)

@@ -70,7 +70,7 @@ class Step(ABC):
 
     @property
     def row_count(self) -> int | None:
-        """How many rows that dataset has, if the planner was told."""
+        """How many rows that dataset has, if the planner knows."""
         return self.price.row_count
 
     def to_json(self) -> JsonObject:

@@ -147,7 +147,7 @@ def _scalars(column: pa.Array, scalar: Scalar, work: _Work) -> pa.Array:
 def _to_integers(column: pa.Array, scalar: Scalar, work: _Work) -> pa.Array:
     valid = valid_mask(column)
     numbers, broken = _whole_numbers(column)
-    # A number with a fraction may also be too large; the fraction is the first thing to mend.
+    # A number with a fraction may also be too large; the message names the fraction first.
     work.log.add_mask(
         broken & valid,
         codes.LOSSY,

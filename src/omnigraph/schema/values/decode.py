@@ -25,17 +25,17 @@ _TWO_OBJECTS: Final = re.compile(rb"\}[ \t\r]*,[ \t\r]*\{")
 
 @dataclass(frozen=True)
 class Decoded:
-    """The values of a text, where they stood, and which places hold no JSON.
+    """The values of a text, their positions, and which positions hold no JSON.
 
     `positions` is parallel to `values`; `invalid` pairs a position with the parser's words. With
-    `is_cut` the last of these places is also where reading had to end.
+    `is_cut` the last of these positions is also where reading had to end.
     """
 
     values: list[object]
     positions: Sequence[int]
     invalid: tuple[tuple[int, str], ...] = ()
     invalid_texts: tuple[bytes, ...] = ()
-    """What stood at the invalid places of a stream, except where it was cut."""
+    """The bytes at the invalid positions of a stream, except where it was cut."""
     is_cut: bool = False
 
 
@@ -177,7 +177,7 @@ _BOM_WORDS: Final = "UTF-8 byte order mark (BOM) is not supported"
 
 
 def _words(error: orjson.JSONDecodeError, text: bytes) -> str:
-    """Say what is wrong with a text that is no JSON."""
+    """Return what is wrong with a text that is not JSON."""
     try:
         text.decode()
     except UnicodeDecodeError as found:

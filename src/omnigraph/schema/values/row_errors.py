@@ -1,4 +1,4 @@
-"""Problems of single rows, beside a column instead of thrown.
+"""Problems of single rows, returned next to a column instead of raised.
 
 A batch of a million rows with three bad ones is not an exception: every step over values returns
 its column and, row by row, a message and a code or null.

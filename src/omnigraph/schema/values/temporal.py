@@ -163,7 +163,7 @@ class _Moments:
 
 @dataclass(frozen=True)
 class _Layout:
-    """A spelling whose characters stand at fixed places: the usual ones are read as bytes."""
+    """A spelling with characters at fixed positions; the usual ones are read as bytes."""
 
     fraction_digits: int | None
     zone: str
@@ -234,7 +234,7 @@ def _parse_layout(
 
 
 class _Columns:
-    """The bytes at each place of equally long texts."""
+    """The bytes at each position of equally long texts."""
 
     def __init__(self, matrix: Bytes) -> None:
         self.places = np.ascontiguousarray(matrix.T)
