@@ -52,7 +52,7 @@ class TouchedType:
 
 @dataclass(frozen=True)
 class OperationDescriptor:
-    """The outside of an operation; `result` is empty for a mutation.
+    """The signature of an operation; `result` is empty for a mutation.
 
     `reads` and `writes` list nodes before edges, then by name.
     """

@@ -1,10 +1,10 @@
-"""The schema language: text, catalog, identities, and the way from one schema to the next.
+"""The schema language: text, catalog, identities, and migrations.
 
 | from | to | by |
 |---|---|---|
 | text | everything below at once | `compile_schema` |
 | compiled schema | catalog | `derive_catalog` |
-| accepted and desired schema | steps with their price | `plan_migration`, `plan_schema` |
+| accepted and desired schema | steps with their cost | `plan_migration`, `plan_schema` |
 | stored schema | compiled schema, or a conflict | `open_contract` |
 """
 

@@ -1,6 +1,6 @@
 """Types of values: literals, parameters, properties, and the operands of filters.
 
-Every function returns None after it reported a problem; callers then say nothing more about that
+Every function returns None after it reported a problem; callers then report nothing more about that
 value, so that one mistake gives one message.
 """
 
@@ -234,7 +234,7 @@ def filter_operand(context: Context, scope: Scope, expression: Expr) -> Value | 
 
 
 def bare_node(context: Context, scope: Scope, variable: Variable) -> Bound | None:
-    """Return the node that a variable stands for, used alone; report what is no node."""
+    """Return the node that a variable stands for, used alone; report anything else."""
     bound = scope.variables.get(variable.name)
     if bound is None:
         report_unbound(context, scope, variable)

@@ -57,7 +57,7 @@ INT_MAX: Final = 2**63 - 1
 INT_MIN: Final = -(2**63)
 INT_DIGITS_MAX: Final = 19
 FLOAT_DIGITS_MAX: Final = 1_000
-"""A longer number is refused unread: converting it could take quadratic time."""
+"""A longer number is rejected unread: converting it could take quadratic time."""
 
 RESERVED_PARAMETER: Final = "__nanograph_now"
 

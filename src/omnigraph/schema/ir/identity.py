@@ -1,8 +1,9 @@
-"""Giving numbers to a checked schema, so that names can change.
+"""Gives numbers to a checked schema, so that names can change.
 
 Invariants:
 
-1. One counter per graph, from 1. A number is never given twice, not even after its bearer is gone.
+1. One counter per graph, from 1. A number is never given twice, not even after the type or property
+   is gone.
 2. New numbers go to new types (interfaces, nodes, edges, each by name), then to new properties by
    (number of the type, name), then to one table incarnation per new node or edge by type number.
 3. A declaration keeps the numbers of the accepted one with the same kind, name and type. Only
@@ -268,7 +269,7 @@ class _Matcher:
             )
 
     def _likely_former_name(self, property_name: str, kind: TypeKind) -> str | None:
-        """Find a type of that kind which had the property and is about to go."""
+        """Find a type of that kind which had the property and is about to be dropped."""
         return next(
             (
                 type_key.name

@@ -29,7 +29,7 @@ Problem = tuple[str, str]
 """A path in the JSON and what is wrong there."""
 
 TYPED_ANNOTATIONS: Final = frozenset({"rename_from", "embed", "key", "unique", "index"})
-"""Annotations that have members of their own, and therefore never stand among the annotations."""
+"""Annotations with JSON members of their own; they never appear in `annotations`."""
 
 
 def problems_of(ir: SchemaIR) -> Iterator[Problem]:

@@ -411,7 +411,7 @@ _TYPE_WORDS: Final = (*map(str, DECLARABLE_SCALARS), "Vector", "enum")
 
 
 def _advise(text: str, at: int, expected: frozenset[str]) -> str | None:
-    """Recognize the usual slips at the position of a syntax error."""
+    """Recognize common mistakes at the position of a syntax error."""
     behind = text[max(at - _BEHIND_MAX, 0) : at].rstrip()
     found = text[at]
     word = _WORD.match(text, at)

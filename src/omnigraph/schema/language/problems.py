@@ -1,4 +1,4 @@
-"""Problems as values: found deep in a pass, given their source and subject at its top."""
+"""Problems as values: a pass collects them, its caller adds source and subject."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Problem:
 def diagnostics_of(
     problems: Iterable[Problem], source: SourceText, declaration: Declaration
 ) -> Iterator[Diagnostic]:
-    """Place the problems of one declaration in its source."""
+    """Turn the problems of one declaration into diagnostics of its source."""
     subject = subject_of(declaration)
     for problem in problems:
         phase = Phase.PARSE if problem.code < _FIRST_CATALOG_CODE else Phase.CATALOG
@@ -50,7 +50,7 @@ def kind_of(declaration: Declaration) -> str:
 
 @dataclass
 class Suggester:
-    """Hints for mistyped names, at a bounded price.
+    """Hints for mistyped names, at a bounded cost.
 
     Comparing a name with all others is slow, so a text with very many unknown names gets hints
     for the first ones only.

@@ -4,7 +4,7 @@
 |---|---|
 | `metadata` | stores the new schema; datasets stay as they are |
 | `rewrite` | writes one new version of the dataset |
-| `validated` | reads the stored rows first, and refuses when one of them breaks the new rule |
+| `validated` | reads the stored rows first, and fails when one of them breaks the new rule |
 | `destructive` | takes data out of the current version |
 """
 

@@ -100,7 +100,7 @@ class _Work:
         self.truncated_count = 0
 
     def refuse_column(self, column: pa.Array, expected: str) -> None:
-        """Note that the whole column is of another kind, if this mode refuses that."""
+        """Record that the whole column is of another kind, if this mode refuses that."""
         if not self.subject.is_strict:
             return
         if self.subject.is_item:

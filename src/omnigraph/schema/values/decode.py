@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 import orjson
 
 BATCH_BYTES: Final = 512 << 10
-"""Text that is decoded at once: enough to hide the calls, few enough objects for the caches."""
+"""Text that is decoded at once: large enough to amortise the calls, small enough for CPU caches."""
 
 _TWO_OBJECTS: Final = re.compile(rb"\}[ \t\r]*,[ \t\r]*\{")
 
@@ -111,7 +111,7 @@ def _decode_together(text: bytes, line_count: int) -> list[object] | None:
     """
     if not line_count or _TWO_OBJECTS.search(text):
         return None
-    # A last line that ends like the others leaves a comma, which needs something behind it.
+    # A newline at the end leaves a trailing comma, which needs a value after it.
     is_ended = text.endswith(b"\n")
     array = b"".join((b"[", text.replace(b"\n", b","), b"null]" if is_ended else b"]"))
     try:
@@ -146,9 +146,9 @@ def _decode_stream(text: bytes) -> Decoded:
     positions: list[int] = []
     invalid: list[tuple[int, str]] = []
     texts: list[bytes] = []
-    # Bytes that are no text are found again in the value that has them.
+    # Bytes that are not UTF-8 become surrogates, and are reported with the value that has them.
     characters = text.decode(errors="surrogateescape")
-    # This parser only finds where a value ends; what the value is, `orjson` says.
+    # This parser only finds where a value ends; `orjson` reads the value.
     scanner = json.JSONDecoder(parse_int=str, parse_float=str)
     blanks = re.compile(r"[ \t\r\n]*")
     place = _end(blanks, characters, 0)

@@ -14,6 +14,8 @@ proleptic Gregorian calendar with a year 0. Accepted texts:
 A zone is nothing (UTC), `Z`, `z`, or `±HH:MM`, `±HHMM`, `±HH` after optional blanks. A second of 60
 is the first second of the next minute, as in POSIX time. Decimals below a millisecond are dropped.
 Both types read all of these: a date takes the day in UTC, a moment starts its day at midnight.
+
+Arrow's own cast reads only some of these texts, and fails a whole column for one bad row.
 """
 
 from __future__ import annotations
@@ -411,7 +413,7 @@ def _shift(days: Ints, ms: Ints, offset: Ints) -> tuple[Ints, Ints]:
 
 
 def _join_days(days: Ints, ms: Ints) -> tuple[Ints, Mask]:
-    """Combine days and milliseconds (up to a day and a second); false where 64 bits do not do."""
+    """Combine days and milliseconds (up to a day and a second); false where 64 bits overflow."""
     if len(days) and days.min() > -_WHOLE_DAYS_MAX and days.max() < _WHOLE_DAYS_MAX:
         return days * DAY_MS + ms, np.ones(len(days), np.bool_)
     # Towards zero, so that the product alone never leaves the range that the sum may still fit.
