@@ -17,7 +17,7 @@ from omnigraph.query.language.codes import QUERY_LETTER, QUERY_REPEATED
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.query.plan.plan import Plan, ReadPlan, UpdateRows, UpsertNode
-from omnigraph.query.stored import repeated_queries
+from omnigraph.query.select import repeated_queries
 from omnigraph.schema.catalog import Catalog, NodeType
 from omnigraph.schema.json_form import JsonObject
 from omnigraph.syntax import Diagnostic, SourceError, SourceText

@@ -14,7 +14,7 @@ from omnigraph.query.language.parse import QueryText, text_length
 from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
-from omnigraph.query.stored import QueryKindError, require_kind, select_query
+from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.read.context import Embed
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.limits import Limits

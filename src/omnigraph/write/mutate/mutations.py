@@ -29,7 +29,7 @@ from omnigraph.query import MutationPlan, QueryDecl, QueryText, cached_queries
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.compile import CachedQueries
 from omnigraph.query.params import coerce_params
-from omnigraph.query.stored import QueryKindError, require_kind, select_query
+from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog
 from omnigraph.store.errors import StagedFilesLostError

@@ -9,13 +9,10 @@ import pytest
 
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.language.tree import ReadBody
-from omnigraph.query.stored import (
-    LoadedRegistry,
+from omnigraph.query.registry import LoadedRegistry, RegistryEntry, RegistryError, load_registry
+from omnigraph.query.select import (
     QueryKindError,
     QuerySelectionError,
-    RegistryEntry,
-    RegistryError,
-    load_registry,
     repeated_queries,
     require_kind,
     select_query,
