@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from omnigraph.query.check.cast import (
     are_compatible,
-    choices_beside,
+    choices_cast_to,
     compared_number,
-    constant_beside,
+    constant_cast_to,
     exact_number,
     round_to_f32,
     stored_number,
@@ -66,13 +66,13 @@ def test_a_number_beside_an_f32_column_is_rounded() -> None:
 
 
 def test_a_constant_that_would_change_keeps_its_type() -> None:
-    assert constant_beside(Constant(2.7, F64), I32) == Constant(2.7, F64)
-    assert constant_beside(Constant(2.0, F64), I32) == Constant(2, I32)
-    assert constant_beside(Constant("a", PropType(Scalar.STRING)), I32).value == "a"
+    assert constant_cast_to(Constant(2.7, F64), I32) == Constant(2.7, F64)
+    assert constant_cast_to(Constant(2.0, F64), I32) == Constant(2, I32)
+    assert constant_cast_to(Constant("a", PropType(Scalar.STRING)), I32).value == "a"
 
 
 def test_choices_that_can_never_be_equal_are_left_out() -> None:
-    found = choices_beside(Constant((1, 2.5, 2**40), PropType(Scalar.F64, is_list=True)), I32)
+    found = choices_cast_to(Constant((1, 2.5, 2**40), PropType(Scalar.F64, is_list=True)), I32)
     assert found == Constant((1,), PropType(Scalar.I32, is_list=True))
 
 

@@ -6,8 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from omnigraph.query import compile_queries, compile_query, parse_queries, print_plan
-from omnigraph.query.check.components import connected
+from omnigraph.query import (
+    cached_queries,
+    compile_queries,
+    compile_query,
+    compile_text,
+    parse_queries,
+    print_plan,
+)
+from omnigraph.query.check.connected import connected
+from omnigraph.query.compile import CATALOGS_PER_TEXT_MAX
 from omnigraph.query.language.tree import Filter, Membership, PropertyRef, ReadBody
 from omnigraph.query.plan.plan import MutationPlan
 from omnigraph.schema import compile_schema
@@ -72,13 +80,39 @@ def test_parts_are_numbered_by_first_appearance() -> None:
     assert connected([], []) == {}
 
 
-def test_the_same_query_of_the_same_text_and_catalog_is_compiled_once() -> None:
-    text = "query all() { match { $s: Ship } return { $s.hull } }"
-    first, second = (
-        compile_schema("node Ship { hull: String @key }", domain="01J" + "0" * 23).catalog
-        for _ in range(2)
+TWO = (
+    "query a() { match { $c: Crew } return { $c } } query b() { match { $c: Crew } return { $c } }"
+)
+
+
+def test_a_text_is_parsed_and_compiled_once() -> None:
+    catalog = crew_catalog()
+    queries = cached_queries(TWO)
+    plans = compile_text(TWO, catalog)
+    assert cached_queries(TWO) is queries
+    assert all(again is plan for again, plan in zip(queries.plans(catalog), plans, strict=True))
+    assert queries.plan(queries.file.queries[1], catalog) is plans[1]
+
+
+def test_a_cached_text_has_a_plan_for_each_catalog() -> None:
+    text = "query q() { match { $s: Ship } return { $s.hull } }"
+    known, unknown = (
+        compile_schema(f"node {name} {{ hull: String @key }}", domain="01J" + "0" * 23).catalog
+        for name in ("Ship", "Boat")
     )
-    file = parse_queries(text)
-    plan = compile_query(file.queries[0], first, file.source)
-    assert compile_query(file.queries[0], first, file.source) is plan
-    assert compile_query(file.queries[0], second, file.source) is not plan
+    (plan,) = compile_text(text, known)
+    with pytest.raises(SourceError, match="Ship"):
+        compile_text(text, unknown)
+    assert compile_text(text, known) == (plan,)
+
+
+def test_a_cached_text_forgets_the_plans_of_the_oldest_catalog() -> None:
+    text = "query q() { match { $s: Ship } return { $s.hull } }"
+    catalogs = [
+        compile_schema("node Ship { hull: String @key }", domain="01J" + "0" * 23).catalog
+        for _ in range(CATALOGS_PER_TEXT_MAX + 1)
+    ]
+    queries = cached_queries(text)
+    (first, second, *_) = [queries.plans(catalog) for catalog in catalogs]
+    assert queries.plans(catalogs[1])[0] is second[0]
+    assert queries.plans(catalogs[0])[0] is not first[0]

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.query import ReadPlan, compile_query, parse_queries, print_plan
-from omnigraph.query.check.type_codes import TYPE_CODES
 from omnigraph.query.compile import try_compile
 from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.plan.plan import (
@@ -29,6 +28,7 @@ from omnigraph.syntax import SourceText
 from support.catalogs import crew_catalog, rich_catalog
 from support.queries import query_decls
 from support.query_texts import CrewText, with_known_names
+from support.type_codes import TYPE_CODES
 
 SOURCE = SourceText("")
 

@@ -7,7 +7,6 @@ import pickle
 import pytest
 
 from omnigraph.query.language.parse import parse_queries, parse_queries_tolerant
-from omnigraph.query.language.print import print_queries
 from omnigraph.query.language.tree import (
     Clause,
     Comparison,
@@ -20,6 +19,7 @@ from omnigraph.query.language.tree import (
 )
 from omnigraph.syntax import Diagnostic, SourceError, SourceText
 from support.cases import Case, check_case, load_cases
+from support.print_queries import print_queries
 from support.queries import WORDS
 
 

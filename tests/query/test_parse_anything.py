@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.query.language.parse import DIAGNOSTICS_MAX, parse_queries, parse_queries_tolerant
-from omnigraph.query.language.print import print_queries
 from omnigraph.syntax import SourceError
 from omnigraph.syntax.source import SOURCE_BYTES_MAX
 from support.cases import load_cases
+from support.print_queries import print_queries
 from support.queries import mutated, token_soup
 
 BAD_INPUTS = {

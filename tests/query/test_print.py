@@ -6,14 +6,6 @@ import pytest
 from hypothesis import given
 
 from omnigraph.query.language.parse import parse_queries
-from omnigraph.query.language.print import (
-    print_clause,
-    print_expression,
-    print_predicate,
-    print_queries,
-    print_query,
-    print_statement,
-)
 from omnigraph.query.language.tree import (
     Clause,
     Expr,
@@ -23,6 +15,14 @@ from omnigraph.query.language.tree import (
     QueryFile,
     ReadBody,
     Statement,
+)
+from support.print_queries import (
+    print_clause,
+    print_expression,
+    print_predicate,
+    print_queries,
+    print_query,
+    print_statement,
 )
 from support.queries import (
     clauses,

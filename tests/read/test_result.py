@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph, QueryResult, ReadTarget
-from omnigraph.query.stored import QueryKindError, QuerySelectionError
+from omnigraph.query.select import QueryKindError, QuerySelectionError
 from omnigraph.read.result import LibraryMissingError
 
 SCHEMA = """\

@@ -15,11 +15,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.schema.catalog import Note
+from omnigraph.schema.catalog import Annotation
 from omnigraph.schema.language.check import read_schema
 from omnigraph.schema.language.codes import SCHEMA_CODES
 from omnigraph.schema.language.parse import parse_schema
-from omnigraph.schema.language.print import print_schema
 from omnigraph.schema.language.shape import (
     SchemaShape,
     ShapeConstraint,
@@ -29,6 +28,7 @@ from omnigraph.schema.language.shape import (
 )
 from omnigraph.syntax import Diagnostic, SourceError
 from support.cases import Case, check_case, load_cases
+from support.print_schema import print_schema
 
 FOLDERS = ("schema_parse", "schema_errors", "schema_notes", "schema_interfaces")
 CASES = [case for folder in FOLDERS for case in load_cases(folder)]
@@ -88,7 +88,7 @@ def _shape_lines(shape: SchemaShape) -> Iterator[str]:
         yield f"interface {interface.name}"
         yield from _property_lines(interface.properties)
     for node in shape.nodes:
-        yield f"node {node.name}{_notes(node.annotations)}{_hint(node)}"
+        yield f"node {node.name}{_annotations(node.annotations)}{_hint(node)}"
         if node.implements:
             yield f"  implements {', '.join(node.implements)}"
         yield from _property_lines(node.properties)
@@ -96,7 +96,7 @@ def _shape_lines(shape: SchemaShape) -> Iterator[str]:
     for edge in shape.edges:
         card = f"{edge.cardinality.min}..{edge.cardinality.max or ''}"
         ends = f"{edge.from_type} -> {edge.to_type}"
-        yield f"edge {edge.name}: {ends} {card}{_notes(edge.annotations)}{_hint(edge)}"
+        yield f"edge {edge.name}: {ends} {card}{_annotations(edge.annotations)}{_hint(edge)}"
         yield from _property_lines(edge.properties)
         yield from _rule_lines(edge.constraints)
 
@@ -106,7 +106,7 @@ def _property_lines(properties: tuple[ShapeProperty, ...]) -> Iterator[str]:
         line = f"  {item.name}: {item.prop_type}"
         if item.property_constraints:
             line += f" [{', '.join(item.property_constraints)}]"
-        line += _notes(item.annotations)
+        line += _annotations(item.annotations)
         if item.embed is not None:
             line += f" embeds {item.embed.source} with {item.embed.model}"
         if not item.declared_directly:
@@ -126,14 +126,14 @@ def _rule_lines(rules: tuple[ShapeConstraint, ...]) -> Iterator[str]:
         yield f"  {rule.kind}({', '.join(rule.fields)}){extra}"
 
 
-def _notes(notes: tuple[Note, ...]) -> str:
-    return "".join(f" @{note.name}{_arguments(note)}" for note in notes)
+def _annotations(annotations: tuple[Annotation, ...]) -> str:
+    return "".join(f" @{annotation.name}{_arguments(annotation)}" for annotation in annotations)
 
 
-def _arguments(note: Note) -> str:
-    if note.value is None:
+def _arguments(annotation: Annotation) -> str:
+    if annotation.value is None:
         return ""
-    return f"({', '.join([repr(note.value), *(f'{k}={v!r}' for k, v in note.kwargs)])})"
+    return f"({', '.join([repr(annotation.value), *(f'{k}={v!r}' for k, v in annotation.kwargs)])})"
 
 
 def _hint(item: ShapeProperty | ShapeNode | ShapeEdge) -> str:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.schema.catalog import Note
-from omnigraph.schema.compiled.defaults import default_text, read_default
+from omnigraph.schema.catalog import Annotation
+from omnigraph.schema.defaults import default_text, read_default
 from omnigraph.values import PropType, Scalar
 
 BITS = {Scalar.I32: (True, 32), Scalar.I64: (True, 64), Scalar.U32: (False, 32)}
@@ -66,5 +66,5 @@ def test_a_literal_that_does_not_fit_is_refused(prop_type: PropType, text: str) 
 
 
 def test_the_note_is_found_among_others() -> None:
-    assert default_text((Note("unit", "m"), Note("default", "7"))) == "7"
-    assert default_text((Note("unit", "m"),)) is None
+    assert default_text((Annotation("unit", "m"), Annotation("default", "7"))) == "7"
+    assert default_text((Annotation("unit", "m"),)) is None

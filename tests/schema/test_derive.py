@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.schema import Catalog, compile_schema, read_ir
-from omnigraph.schema.catalog import Cardinality, CheckRule, EmbedSource, Note, RangeRule
-from omnigraph.schema.compiled.derive import derive_catalog
+from omnigraph.schema.catalog import Annotation, Cardinality, CheckRule, EmbedSource, RangeRule
+from omnigraph.schema.ir.derive import derive_catalog
 from omnigraph.values import PRIMARY_KEY, STABLE_PROPERTY_ID
 
 DOMAIN = "01JDER1VE00000000000000000"
@@ -49,7 +49,7 @@ def test_a_node_says_by_name_what_its_declaration_says(catalog: Catalog) -> None
     assert station.check_constraints == (CheckRule("code", r"^[A-Z]{3}-\d+$"),)
     assert station.embed_sources == {"profile_vec": EmbedSource("profile", "acme/small")}
     assert station.blob_properties == ("photo",)
-    assert station.notes == (Note("description", "Fixed measuring site"),)
+    assert station.annotations == (Annotation("description", "Fixed measuring site"),)
     assert station.table_key == "node:Station"
 
 
@@ -142,8 +142,8 @@ def test_a_default_is_read_by_the_type_of_its_property(declaration: str, expecte
 
 def test_notes_without_meaning_stay_readable() -> None:
     compiled = compile_schema('node A { v: Vector(2) @metric("dot") @unit("m") }', domain=DOMAIN)
-    notes = compiled.catalog.node_types["A"].properties["v"].notes
-    assert notes == (Note("metric", "dot"), Note("unit", "m"))
+    annotations = compiled.catalog.node_types["A"].properties["v"].annotations
+    assert annotations == (Annotation("metric", "dot"), Annotation("unit", "m"))
 
 
 def test_a_catalog_travels_by_pickling(catalog: Catalog) -> None:

@@ -18,8 +18,8 @@ from omnigraph.schema import (
     open_contract,
     schema_file_warning,
 )
-from omnigraph.schema.compiled.drift import check_drift
-from omnigraph.schema.compiled.state import read_state
+from omnigraph.schema.ir.drift import check_drift
+from omnigraph.schema.ir.state import read_state
 from omnigraph.schema.migration.codes import DRIFT_CODES
 
 DOMAIN = "01JDR1FT000000000000000000"

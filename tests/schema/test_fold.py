@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from omnigraph.schema import SchemaIR, compile_schema, plan_migration, plan_schema
-from omnigraph.schema.compiled.ir import IrInterface
-from omnigraph.schema.migration.fold import fold_plan
-from omnigraph.schema.migration.steps import STEP_KINDS, AddType, UnsupportedChange
-from omnigraph.schema.migration.tiers import Price
+from omnigraph.schema.ir.model import IrInterface
+from omnigraph.schema.migration.steps import STEP_KINDS, AddType
+from support.fold_plan import fold_plan
 from support.migrations import schema_chains
 from support.schemas import schema_texts
 
@@ -125,11 +123,3 @@ def test_a_renamed_type_keeps_all_of_its_numbers() -> None:
 def test_hints_do_nothing_at_init() -> None:
     hinted = compiled('node A @rename_from("B") { p: String @rename_from(q) }')
     assert hinted == compiled("node A { p: String }")
-
-
-def test_a_step_without_a_rule_is_a_mistake() -> None:
-    step = UnsupportedChange(Price("metadata"), "node:A", "reason")
-    from omnigraph.schema.migration.fold import _apply, _Draft
-
-    with pytest.raises(TypeError, match="unsupported_change"):
-        _apply(step, _Draft({}))

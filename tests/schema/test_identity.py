@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from omnigraph.schema import IdentityResolutionError, SchemaIR, compile_schema
-from omnigraph.schema.compiled.identity import resolve_identities
+from omnigraph.schema.ir.identity import resolve_identities
 from omnigraph.schema.language.shape import SchemaShape, ShapeInterface, ShapeNode, ShapeProperty
 from omnigraph.schema.migration.codes import IDENTITY_CODES
 from omnigraph.syntax import SourceText

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from omnigraph.names import TableKey
 from omnigraph.schema import SchemaIR, compile_schema, read_ir
-from omnigraph.schema.compiled.canonical import shape_hash, shape_of
-from omnigraph.schema.compiled.ir import Bound, SystemRole
-from omnigraph.schema.compiled.read_ir import MalformedSchemaError
+from omnigraph.schema.ir.model import SystemRole
+from omnigraph.schema.ir.read import MalformedSchemaError
+from omnigraph.schema.ir.to_shape import shape_of
+from omnigraph.schema.language.canonical import shape_hash
 from omnigraph.schema.language.check import check_schema, read_schema
+from omnigraph.schema.language.shape import Bound
 from support.cases import Case, check_case, load_cases
 from support.schemas import layouts, schema_texts, schema_trees
 

@@ -29,11 +29,11 @@ def test_every_part_of_the_tree_knows_its_place() -> None:
     )
     [node] = parse_schema(text).declarations
     assert isinstance(node, NodeDecl)
-    [note], [reference], [item] = node.notes, node.implements, node.properties
+    [annotation], [reference], [item] = node.annotations, node.implements, node.properties
     assert marked(text, node.span) == "N"
-    assert marked(text, note.span) == "@x"
-    assert marked(text, note.value_span) == '"v"'
-    assert [marked(text, span) for span in note.kwarg_spans] == ["k"]
+    assert marked(text, annotation.span) == "@x"
+    assert marked(text, annotation.value_span) == '"v"'
+    assert [marked(text, span) for span in annotation.kwarg_spans] == ["k"]
     assert marked(text, reference.span) == "I"
     assert marked(text, item.span) == "p"
     assert marked(text, item.type_span) == "String]?"

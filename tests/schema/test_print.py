@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.schema.language.parse import parse_schema
-from omnigraph.schema.language.print import print_schema, quote
+from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.tree import NodeDecl
+from support.print_schema import print_schema
 
 
 def test_printing_is_stable() -> None:
@@ -21,7 +22,7 @@ def test_nothing_prints_as_nothing() -> None:
 def test_quoted_text_reads_back(text: str) -> None:
     [node] = parse_schema(f"node N @x({quote(text)}) {{}}").declarations
     assert isinstance(node, NodeDecl)
-    assert node.notes[0].value == text
+    assert node.annotations[0].value == text
     assert "\n" not in quote(text)
 
 

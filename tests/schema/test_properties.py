@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from omnigraph.schema.language.check import check_schema, read_schema
 from omnigraph.schema.language.codes import SCHEMA_CODES
 from omnigraph.schema.language.parse import parse_schema
-from omnigraph.schema.language.print import print_schema
 from omnigraph.schema.language.tree import SchemaTree
 from omnigraph.syntax import Diagnostic, SourceError
 from omnigraph.syntax.grammar import decode_source
+from support.print_schema import print_schema
 from support.schemas import edited_schemas, layouts, loose_trees, schema_texts, schema_trees
 
 TOKENS = (

@@ -32,12 +32,12 @@ SUFFIXES = ("", "", "2")
 class Prop:
     name: str
     type: str
-    notes: list[str] = field(default_factory=list)
+    annotations: list[str] = field(default_factory=list)
     hint: str | None = None
 
     def text(self) -> str:
         hint = [f"@rename_from({self.hint})"] if self.hint else []
-        return " ".join([f"{self.name}: {self.type}", *self.notes, *hint])
+        return " ".join([f"{self.name}: {self.type}", *self.annotations, *hint])
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Decl:
     props: list[Prop] = field(default_factory=list)
     implements: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    annotations: list[str] = field(default_factory=list)
     ends: tuple[str, str] = ("", "")
     card: str = ""
     hint: str | None = None
@@ -57,7 +57,7 @@ class Decl:
         if self.kind == "edge":
             words[-1] += ":"
             words += [f"{self.ends[0]} -> {self.ends[1]}", self.card]
-        words += self.notes
+        words += self.annotations
         if self.hint:
             words.append(f'@rename_from("{self.hint}")')
         if self.implements:
@@ -82,13 +82,13 @@ def _subset(draw: st.DrawFn, pool: Sequence[str]) -> list[str]:
 
 @st.composite
 def models(draw: st.DrawFn) -> Model:
-    """One schema. Properties of the same name have the same type and notes throughout."""
+    """One schema. Properties of the same name have the same type and annotations throughout."""
     shared = {name: _shared(draw, name) for name in TYPES}
     spelled = {name: name + draw(st.sampled_from(SUFFIXES)) for name in TYPES}
 
     def prop(name: str) -> Prop:
-        kind, notes = shared[name]
-        return Prop(spelled[name], kind, list(notes))
+        kind, annotations = shared[name]
+        return Prop(spelled[name], kind, list(annotations))
 
     decls: list[Decl] = []
     offers: dict[str, list[str]] = {}
@@ -108,8 +108,10 @@ def models(draw: st.DrawFn) -> Model:
         props = [prop(each) for each in own]
         for found in props:
             if found.name == spelled["v"] and "p" in effective and draw(st.booleans()):
-                found.notes.append(f"@embed({spelled['p']})")
-        decls.append(Decl("node", name, props, implements, rules=rules, notes=_notes(draw)))
+                found.annotations.append(f"@embed({spelled['p']})")
+        decls.append(
+            Decl("node", name, props, implements, rules=rules, annotations=_annotations(draw))
+        )
     for name in _subset(draw, ("E", "F")) if node_names else []:
         ends = draw(st.sampled_from(node_names)), draw(st.sampled_from(node_names))
         card = draw(st.sampled_from(["", "@card(0..3)", "@card(1..)"]))
@@ -121,15 +123,15 @@ def models(draw: st.DrawFn) -> Model:
 
 def _shared(draw: st.DrawFn, name: str) -> tuple[str, list[str]]:
     kind = draw(st.sampled_from(TYPES[name]))
-    notes = _notes(draw)
+    annotations = _annotations(draw)
     if name in DEFAULTS and (not kind.endswith("?") or draw(st.booleans())):
-        notes.append(DEFAULTS[name])
+        annotations.append(DEFAULTS[name])
     if name in PLAIN:
-        notes += _subset(draw, ("@unique", "@index"))
-    return kind, notes
+        annotations += _subset(draw, ("@unique", "@index"))
+    return kind, annotations
 
 
-def _notes(draw: st.DrawFn) -> list[str]:
+def _annotations(draw: st.DrawFn) -> list[str]:
     return draw(st.sampled_from([[], [], ['@description("x")'], ['@unit("m", si="y")']])).copy()
 
 

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from omnigraph.names import RESERVED_EDGE_PROPERTIES
 from omnigraph.schema.language.check import check_schema
-from omnigraph.schema.language.print import print_schema, quote
+from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.tree import (
+    AnnotationDecl,
     Declaration,
     EdgeDecl,
     InterfaceDecl,
     NodeDecl,
-    NoteDecl,
     PropertyDecl,
     RuleDecl,
     SchemaTree,
@@ -33,6 +33,7 @@ from omnigraph.schema.language.tree import (
 )
 from omnigraph.syntax import SourceError, SourceText, Span
 from omnigraph.values import DECLARABLE_SCALARS, PropType, Scalar
+from support.print_schema import print_schema
 
 HERE = Span(0, 0)
 Item = TypeVar("Item")
@@ -73,27 +74,29 @@ def prop_types(draw: Draw, nullable: bool | None = None) -> PropType:
     return PropType(scalar, is_nullable, is_list=is_list)
 
 
-# -- notes ----------------------------------------------------------------------------------------
+# -- annotations -----------------------------------------------------------------------------------
 
 
-def note(name: str, value: str | None = None, **kwargs: str) -> NoteDecl:
+def annotation(name: str, value: str | None = None, **kwargs: str) -> AnnotationDecl:
     spans = (HERE,) * len(kwargs)
-    return NoteDecl(name, value, tuple(kwargs.items()), HERE, kwarg_spans=spans)
+    return AnnotationDecl(name, value, tuple(kwargs.items()), HERE, kwarg_spans=spans)
 
 
 @st.composite
-def free_notes(draw: Draw) -> NoteDecl:
-    """A note that means nothing."""
+def free_notes(draw: Draw) -> AnnotationDecl:
+    """An annotation that means nothing."""
     name = "x_" + draw(property_names)
     value = draw(st.none() | texts)
     kwargs = draw(st.dictionaries(property_names, texts, max_size=2)) if value is not None else {}
-    return NoteDecl(name, value, tuple(kwargs.items()), HERE, kwarg_spans=(HERE,) * len(kwargs))
+    return AnnotationDecl(
+        name, value, tuple(kwargs.items()), HERE, kwarg_spans=(HERE,) * len(kwargs)
+    )
 
 
 @st.composite
-def type_notes(draw: Draw) -> tuple[NoteDecl, ...]:
+def type_notes(draw: Draw) -> tuple[AnnotationDecl, ...]:
     known = {
-        name: note(name, draw(full_texts))
+        name: annotation(name, draw(full_texts))
         for name in draw(
             st.sets(st.sampled_from(["description", "instruction", "rename_from"]), max_size=2)
         )
@@ -102,20 +105,23 @@ def type_notes(draw: Draw) -> tuple[NoteDecl, ...]:
 
 
 @st.composite
-def property_notes(draw: Draw, prop_type: PropType) -> tuple[NoteDecl, ...]:
-    """Notes that suit a property of this type in any declaration."""
-    choices: list[NoteDecl] = [
-        note("description", draw(full_texts)),
-        note("rename_from", draw(full_texts)),
+def property_notes(draw: Draw, prop_type: PropType) -> tuple[AnnotationDecl, ...]:
+    """Annotations that suit a property of this type in any declaration."""
+    choices: list[AnnotationDecl] = [
+        annotation("description", draw(full_texts)),
+        annotation("rename_from", draw(full_texts)),
     ]
     if prop_type.is_plain_scalar:
-        choices += [note("unique"), note("index")]
+        choices += [annotation("unique"), annotation("index")]
     if prop_type.is_vector:
-        choices += [note("index"), note("metric", draw(st.sampled_from(["l2", "dot", "cosine"])))]
+        choices += [
+            annotation("index"),
+            annotation("metric", draw(st.sampled_from(["l2", "dot", "cosine"]))),
+        ]
     if prop_type.scalar is Scalar.BOOL and not prop_type.is_list:
-        choices.append(note("default", draw(st.sampled_from(["true", "false"]))))
+        choices.append(annotation("default", draw(st.sampled_from(["true", "false"]))))
     if prop_type.enum_values is not None:
-        choices.append(note("default", draw(st.sampled_from(prop_type.enum_values))))
+        choices.append(annotation("default", draw(st.sampled_from(prop_type.enum_values))))
     chosen = draw(st.lists(st.sampled_from(choices), max_size=3, unique_by=lambda n: n.name))
     return (*chosen, *draw(st.lists(free_notes(), max_size=1)))
 
@@ -128,8 +134,8 @@ def properties(draw: Draw, names: Sequence[str]) -> tuple[PropertyDecl, ...]:
     found = []
     for name in names:
         prop_type = draw(prop_types())
-        notes = draw(property_notes(prop_type))
-        found.append(PropertyDecl(name, prop_type, notes, HERE, HERE))
+        annotations = draw(property_notes(prop_type))
+        found.append(PropertyDecl(name, prop_type, annotations, HERE, HERE))
     return tuple(found)
 
 
@@ -185,7 +191,7 @@ def nodes(draw: Draw, name: str, interfaces: Sequence[InterfaceDecl]) -> NodeDec
     types = {**_types(list(offered.values())), **_types(own)}
     return NodeDecl(
         name=name,
-        notes=draw(type_notes()),
+        annotations=draw(type_notes()),
         implements=tuple(TypeRef(interface.name, HERE) for interface in chosen),
         properties=tuple(own),
         rules=draw(node_rules(types)),
@@ -203,7 +209,7 @@ def edges(draw: Draw, name: str, ends: Sequence[str]) -> EdgeDecl:
         from_type=TypeRef(draw(st.sampled_from(ends)), HERE),
         to_type=TypeRef(draw(st.sampled_from(ends)), HERE),
         cardinality=draw(st.sampled_from([None, (low, high)])),
-        notes=draw(type_notes()),
+        annotations=draw(type_notes()),
         properties=own,
         rules=draw(edge_rules(_types(own))),
         span=HERE,
@@ -242,11 +248,11 @@ def _tree(declarations: Sequence[Declaration]) -> SchemaTree:
 
 @st.composite
 def loose_trees(draw: Draw) -> SchemaTree:
-    """A tree of parts that do not fit together: unknown names, repeated notes, wild rules."""
+    """A tree of parts that do not fit together: unknown names, repeated annotations, wild rules."""
     any_notes = st.lists(
         free_notes()
-        | st.builds(note, st.sampled_from(["key", "unique", "index", "range", "check"]))
-        | st.builds(note, st.sampled_from(["embed", "description", "default"]), texts),
+        | st.builds(annotation, st.sampled_from(["key", "unique", "index", "range", "check"]))
+        | st.builds(annotation, st.sampled_from(["embed", "description", "default"]), texts),
         max_size=3,
     ).map(tuple)
     some_names = st.lists(property_names | st.just("id"), min_size=1, max_size=3)
@@ -277,7 +283,8 @@ def loose_trees(draw: Draw) -> SchemaTree:
     ).map(tuple)
     refs = st.builds(TypeRef, type_names, st.just(HERE))
     cards = st.none() | st.tuples(st.integers(0, 9), st.none()) | st.just((1, 1))
-    # A note that is also a rule word must not be followed by a bracket, so a header has none.
+    # An annotation that is also a rule word must not be followed by a bracket, so a header has
+    # none.
     header_notes = st.lists(free_notes(), max_size=2).map(tuple)
     declarations = st.lists(
         st.builds(InterfaceDecl, type_names, any_properties, st.just(HERE))
@@ -320,7 +327,7 @@ maybe_gaps = st.just("") | gaps
 
 @st.composite
 def layouts(draw: Draw, tree: SchemaTree) -> str:
-    """Write a tree with its declarations, members, notes and values in any order."""
+    """Write a tree with its declarations, members, annotations and values in any order."""
     return _Layout(draw).schema(tree)
 
 
@@ -344,9 +351,9 @@ class _Layout:
             if each.cardinality is not None:
                 low, high = each.cardinality
                 header += self.call("@card", f"{low}..{'' if high is None else high}") + self.gap()
-            header += self.notes(each.notes)
+            header += self.annotations(each.annotations)
             return header + self.body(each.properties, each.rules)
-        header = self.words("node", each.name) + self.notes(each.notes)
+        header = self.words("node", each.name) + self.annotations(each.annotations)
         if each.implements:
             names = [ref.name for ref in self.shuffled(each.implements)]
             header += self.words("implements") + self.joined(names) + self.gap()
@@ -357,7 +364,11 @@ class _Layout:
         return "{" + self.gap0() + "".join(self.shuffled(parts)) + "}"
 
     def property(self, item: PropertyDecl) -> str:
-        return self.words(item.name, ":") + self.type(item.prop_type) + self.notes(item.notes)
+        return (
+            self.words(item.name, ":")
+            + self.type(item.prop_type)
+            + self.annotations(item.annotations)
+        )
 
     def type(self, found: PropType) -> str:
         if found.enum_values is not None:
@@ -367,10 +378,10 @@ class _Layout:
         mark = self.gap0() + "?" if found.nullable else ""
         return text + mark + self.gap()
 
-    def notes(self, notes: Sequence[NoteDecl]) -> str:
-        return "".join(self.note(each) + self.gap() for each in self.shuffled(notes))
+    def annotations(self, annotations: Sequence[AnnotationDecl]) -> str:
+        return "".join(self.annotation(each) + self.gap() for each in self.shuffled(annotations))
 
-    def note(self, each: NoteDecl) -> str:
+    def annotation(self, each: AnnotationDecl) -> str:
         if each.value is None:
             return f"@{each.name}"
         keywords = [f"{name}{self.gap0()}={quote(value)}" for name, value in each.kwargs]
@@ -432,8 +443,11 @@ def _rename_property(draw: Draw, each: Declaration) -> Declaration:
     if not each.properties:
         return each
     old = draw(st.sampled_from(each.properties))
-    hints = (*(n for n in old.notes if n.name != "rename_from"), note("rename_from", old.name))
-    new = replace(old, name="renamed_" + old.name, notes=hints)
+    hints = (
+        *(n for n in old.annotations if n.name != "rename_from"),
+        annotation("rename_from", old.name),
+    )
+    new = replace(old, name="renamed_" + old.name, annotations=hints)
     return replace(each, properties=tuple(new if item is old else item for item in each.properties))
 
 
@@ -455,8 +469,8 @@ def _drop_rule(draw: Draw, each: Declaration) -> Declaration:
 def _describe(draw: Draw, each: Declaration) -> Declaration:
     if isinstance(each, InterfaceDecl):
         return each
-    kept = tuple(n for n in each.notes if n.name != "description")
-    return replace(each, notes=(*kept, note("description", draw(full_texts))))
+    kept = tuple(n for n in each.annotations if n.name != "description")
+    return replace(each, annotations=(*kept, annotation("description", draw(full_texts))))
 
 
 EDITS: Sequence[Callable[[Draw, Declaration], Declaration]] = (

@@ -26,7 +26,7 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.names import BranchName
-from omnigraph.query.stored import QueryKindError, QuerySelectionError
+from omnigraph.query.select import QueryKindError, QuerySelectionError
 from omnigraph.store.durability import Durability
 from omnigraph.store.records import DatasetVersion
 from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX

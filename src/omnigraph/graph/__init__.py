@@ -39,7 +39,7 @@ from omnigraph.manifest.repository import assemble
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query import LintReport, SchemaSource, lint_queries
-from omnigraph.query.stored import QueryKindError
+from omnigraph.query.select import QueryKindError
 from omnigraph.read.access.blobs import Blob, ByteRange
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT
 from omnigraph.read.result import QueryResult

@@ -47,7 +47,7 @@ from omnigraph.manifest.layout import (
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import TableKey
 from omnigraph.recovery import Intent, Recovery
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology.store import stale_topologies

@@ -125,7 +125,7 @@ def _property_indexes(prop: Property) -> Iterator[IndexSpec]:
     if _is_free_text(prop.prop_type):
         name = f"{prop.name}_text_idx"
         yield IndexSpec(prop.name, IndexKind.INVERTED, name, TEXT_PARAMETERS)
-        if any(note.name == SUBSTRING_NOTE for note in prop.notes):
+        if any(note.name == SUBSTRING_NOTE for note in prop.annotations):
             yield IndexSpec(prop.name, IndexKind.NGRAM, f"{prop.name}_ngram_idx")
     elif prop.prop_type.is_vector:
         parameters = {"metric": metric_of(prop)}
@@ -134,7 +134,7 @@ def _property_indexes(prop: Property) -> Iterator[IndexSpec]:
 
 def metric_of(prop: Property) -> str:
     """Return how distances of a vector property are measured: `@metric`, else cosine."""
-    values = [note.value for note in prop.notes if note.name == METRIC_NOTE]
+    values = [note.value for note in prop.annotations if note.name == METRIC_NOTE]
     return values[0] if values and values[0] is not None else DEFAULT_METRIC
 
 

@@ -55,7 +55,7 @@ from omnigraph.manifest.layout import (
 from omnigraph.manifest.repository import reconcile_commits
 from omnigraph.manifest.state import ManifestState
 from omnigraph.recovery import Recovery, WriterKind
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
 from omnigraph.store.records import CompactionOptions
 from omnigraph.write.commit.committer import Committer

@@ -31,7 +31,7 @@ from omnigraph.names import MAIN
 from omnigraph.recovery import Recovery
 from omnigraph.recovery.intent import UnreadableIntentError
 from omnigraph.recovery.settle import RecoveryStoppedError
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.store.records import OperationKind, TransactionInfo
 from omnigraph.write.commit.committer import Committer
 

@@ -16,7 +16,7 @@ from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.manifest.layout import SCHEMA_IR, SCHEMA_SOURCE, SCHEMA_STATE
 from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.schema import compile_schema
-from omnigraph.schema.compiled.drift import REJECTED_FILE, schema_file_warning
+from omnigraph.schema.ir.drift import REJECTED_FILE, schema_file_warning
 from omnigraph.store.errors import ObjectNotFoundError
 from omnigraph.store.objects.protocol import ObjectStore
 

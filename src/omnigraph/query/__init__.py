@@ -1,6 +1,11 @@
 """The `.gq` query language: text to tree, type check against a catalog, lint, typed plan."""
 
-from omnigraph.query.compile import compile_queries, compile_query, compile_text
+from omnigraph.query.compile import (
+    cached_queries,
+    compile_queries,
+    compile_query,
+    compile_text,
+)
 from omnigraph.query.describe import OperationDescriptor, describe_plan
 from omnigraph.query.language.parse import QueryText, parse_queries
 from omnigraph.query.language.tree import QueryDecl, QueryFile
@@ -18,6 +23,7 @@ __all__ = [
     "QueryText",
     "ReadPlan",
     "SchemaSource",
+    "cached_queries",
     "compile_queries",
     "compile_query",
     "compile_text",

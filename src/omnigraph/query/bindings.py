@@ -1,4 +1,4 @@
-"""The values of one request: its parameters and its moment."""
+"""The values of one request: its parameters and its time."""
 
 from __future__ import annotations
 

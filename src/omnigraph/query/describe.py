@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from omnigraph.query.kinds import described
+from omnigraph.query.json_kinds import described
 from omnigraph.query.plan.plan import (
     DeleteRows,
     EntityKind,
@@ -22,7 +22,7 @@ from omnigraph.query.plan.plan import (
     UpdateRows,
 )
 from omnigraph.query.plan.walk import walk_operators
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.values import PropType
 
 
@@ -52,7 +52,7 @@ class TouchedType:
 
 @dataclass(frozen=True)
 class OperationDescriptor:
-    """The outside of an operation; `result` is empty for a mutation.
+    """The signature of an operation; `result` is empty for a mutation.
 
     `reads` and `writes` list nodes before edges, then by name.
     """

@@ -17,9 +17,9 @@ from omnigraph.query.language.codes import QUERY_LETTER, QUERY_REPEATED
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.query.plan.plan import Plan, ReadPlan, UpdateRows, UpsertNode
-from omnigraph.query.stored import repeated_queries
+from omnigraph.query.select import repeated_queries
 from omnigraph.schema.catalog import Catalog, NodeType
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.syntax import Diagnostic, SourceError, SourceText
 from omnigraph.syntax.grammar import decode_source
 
@@ -113,7 +113,7 @@ class LintReport:
     results: tuple[QueryLint, ...]
     findings: tuple[Finding, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
-    """Every problem with its place, for people; the JSON form holds the headlines."""
+    """Every problem with its position, for people; the JSON form holds the headlines."""
 
     @property
     def errors(self) -> int:

@@ -42,9 +42,9 @@ import pyarrow as pa
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
 from omnigraph.query.check.cast import round_to_f32
+from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language import codes
 from omnigraph.query.language.tree import Parameter
-from omnigraph.query.moments import parse_moments
 from omnigraph.values import PropType, Scalar
 
 ParamScalar = str | int | float | bool
@@ -119,7 +119,7 @@ class ParamsError(InvalidInputError):
     def __init__(self, problems: Iterable[ParamProblem]) -> None:
         self.problems: tuple[ParamProblem, ...] = tuple(problems)
         hints = (problem.hint for problem in self.problems if problem.hint)
-        self.hint = next(hints, "mend the parameters, then try again")
+        self.hint = next(hints, "fix the parameters, then try again")
         super().__init__("\n".join(problem.message for problem in self.problems))
 
 

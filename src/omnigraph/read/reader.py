@@ -9,12 +9,12 @@ from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.cache import TextCache
-from omnigraph.query.compile import compile_query
-from omnigraph.query.language.parse import QueryText, parse_queries, text_length
+from omnigraph.query.compile import cached_queries
+from omnigraph.query.language.parse import QueryText, text_length
 from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
-from omnigraph.query.stored import QueryKindError, require_kind, select_query
+from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.read.context import Embed
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.limits import Limits
@@ -96,10 +96,10 @@ class Reader:
     def _compiled(
         self, text: QueryText, name: str | None, snapshot: Snapshot
     ) -> tuple[QueryDecl, ReadPlan]:
-        file = parse_queries(text)
-        query = select_query(file, name)
+        queries = cached_queries(text)
+        query = select_query(queries.file, name)
         require_kind(query, expect_mutation=False)
-        plan = compile_query(query, snapshot.catalog, file.source)
+        plan = queries.plan(query, snapshot.catalog)
         if not isinstance(plan, ReadPlan):
             raise QueryKindError(query.name, is_mutation=True)
         return query, plan

@@ -1,10 +1,10 @@
-"""The schema language: text, catalog, identities, and the way from one schema to the next.
+"""The schema language: text, catalog, identities, and migrations.
 
 | from | to | by |
 |---|---|---|
 | text | everything below at once | `compile_schema` |
 | compiled schema | catalog | `derive_catalog` |
-| accepted and desired schema | steps with their price | `plan_migration`, `plan_schema` |
+| accepted and desired schema | steps with their cost | `plan_migration`, `plan_schema` |
 | stored schema | compiled schema, or a conflict | `open_contract` |
 """
 
@@ -23,12 +23,12 @@ from omnigraph.schema.compile import (
     compile_stored,
     plan_schema,
 )
-from omnigraph.schema.compiled.derive import derive_catalog
-from omnigraph.schema.compiled.drift import SchemaDriftError, open_contract, schema_file_warning
-from omnigraph.schema.compiled.identity import IdentityResolutionError
-from omnigraph.schema.compiled.ir import SchemaIR, TableIdentity
-from omnigraph.schema.compiled.read_ir import read_ir
-from omnigraph.schema.compiled.state import SchemaState
+from omnigraph.schema.ir.derive import derive_catalog
+from omnigraph.schema.ir.drift import SchemaDriftError, open_contract, schema_file_warning
+from omnigraph.schema.ir.identity import IdentityResolutionError
+from omnigraph.schema.ir.model import SchemaIR, TableIdentity
+from omnigraph.schema.ir.read import read_ir
+from omnigraph.schema.ir.state import SchemaState
 from omnigraph.schema.migration.plan import MigrationPlan, UnsupportedMigrationError, plan_migration
 from omnigraph.syntax import SourceText
 

@@ -1,7 +1,7 @@
 """The catalog: what a checked schema says, with interfaces expanded.
 
-This is the form that everything outside the room works with. It is organised by name and carries
-the numbers that survive a rename; `omnigraph.schema.compiled.derive` builds it.
+This is the form that all other packages work with. It is organised by name and carries
+the numbers that survive a rename; `omnigraph.schema.ir.derive` builds it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Number = int | float
 
 
 @dataclass(frozen=True)
-class Note:
+class Annotation:
     """An annotation that is kept as written; all values are strings."""
 
     name: str
@@ -70,7 +70,7 @@ class Property:
 
     name: str
     prop_type: PropType
-    notes: tuple[Note, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     default: str | int | float | bool | None = None
     property_id: int | None = None
 
@@ -107,7 +107,7 @@ class NodeType:
     range_constraints: tuple[RangeRule, ...] = ()
     check_constraints: tuple[CheckRule, ...] = ()
     embed_sources: Mapping[str, EmbedSource] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     type_id: int | None = None
     table_incarnation_id: int | None = None
 
@@ -138,7 +138,7 @@ class EdgeType:
     properties: Mapping[str, Property] = field(default_factory=dict)
     unique_constraints: tuple[tuple[str, ...], ...] = ()
     indices: tuple[tuple[str, ...], ...] = ()
-    notes: tuple[Note, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     type_id: int | None = None
     table_incarnation_id: int | None = None
 
@@ -192,8 +192,8 @@ class Catalog:
 
     def property_id(self, kind: TypeKind, type_name: str, property_name: str) -> int | None:
         """Return the stable number of a property; `None` if there is no such property."""
-        owner = self.of_kind(kind).get(type_name)
-        found = owner.properties.get(property_name) if owner else None
+        entity_type = self.of_kind(kind).get(type_name)
+        found = entity_type.properties.get(property_name) if entity_type else None
         return found.property_id if found else None
 
 

@@ -9,12 +9,12 @@ from typing import ClassVar, Final
 
 from omnigraph.errors import ConflictError
 from omnigraph.schema.catalog import Catalog
-from omnigraph.schema.compiled.canonical import shape_hash
-from omnigraph.schema.compiled.derive import derive_catalog
-from omnigraph.schema.compiled.drift import DriftFinding, SchemaDriftError
-from omnigraph.schema.compiled.identity import resolve_identities
-from omnigraph.schema.compiled.ir import SchemaIR
-from omnigraph.schema.compiled.state import SchemaState
+from omnigraph.schema.ir.derive import derive_catalog
+from omnigraph.schema.ir.drift import DriftFinding, SchemaDriftError
+from omnigraph.schema.ir.identity import resolve_identities
+from omnigraph.schema.ir.model import SchemaIR
+from omnigraph.schema.ir.state import SchemaState
+from omnigraph.schema.language.canonical import shape_hash
 from omnigraph.schema.language.check import read_schema
 from omnigraph.schema.language.shape import SchemaShape
 from omnigraph.schema.migration.plan import MigrationPlan, plan_migration
@@ -59,7 +59,7 @@ class CompiledSchema:
 
     @property
     def state(self) -> SchemaState:
-        """The record to store beside the compiled schema."""
+        """The record to store next to the compiled schema."""
         return SchemaState(
             schema_shape_hash=self.shape_hash,
             schema_ir_hash=self.ir_hash,
@@ -69,7 +69,7 @@ class CompiledSchema:
 
 @dataclass(frozen=True)
 class PlannedSchema:
-    """A desired schema, compiled, and the way there from the accepted one."""
+    """A desired schema, compiled, and the plan that leads to it from the accepted one."""
 
     desired: CompiledSchema
     plan: MigrationPlan
@@ -113,7 +113,7 @@ def plan_schema(
     allow_data_loss: bool = False,
     row_counts: Mapping[str, int] | None = None,
 ) -> PlannedSchema:
-    """Compile a desired text against the accepted schema and plan the way there."""
+    """Compile a desired text against the accepted schema and plan the migration."""
     desired = compile_schema(text, domain=accepted.schema_identity_domain, accepted=accepted)
     plan = plan_migration(
         accepted=accepted,

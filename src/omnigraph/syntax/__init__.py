@@ -1,4 +1,4 @@
-"""Source text, places in it, diagnostics, and the parser behind both languages."""
+"""Source text, positions in it, diagnostics, and the parser behind both languages."""
 
 from omnigraph.syntax.diagnostics import Diagnostic, Phase, SourceError
 from omnigraph.syntax.source import Position, SourceText, Span

@@ -22,9 +22,9 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One problem in one place.
+    """One problem at one position.
 
-    `code` is stable and documented. `subject` names the declaration around the place
+    `code` is stable and documented. `subject` names the declaration around it
     (``query 'crew_of'``, ``node 'Station'``).
     """
 
@@ -79,7 +79,7 @@ class Diagnostic:
 class SourceError(InvalidInputError):
     """A source text is wrong; carries every problem that was found, in source order.
 
-    `str(error)` lists the headlines, `error.render()` adds the places.
+    `str(error)` lists the headlines, `error.render()` adds the positions.
     """
 
     code: ClassVar[str] = "OG-SOURCE"

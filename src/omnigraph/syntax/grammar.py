@@ -1,7 +1,7 @@
 """Grammar files, and the parser that turns text into declarations.
 
 A text is a sequence of declarations. One pass parses all of it. Only when that fails, the text is
-cut at the places where declarations seem to start and each piece is parsed alone, so that one
+cut where declarations seem to start and each piece is parsed alone, so that one
 mistake does not hide the next. The cut is a guess and is never used on a text that parses. The work
 of recovery is bounded: so many mistakes per piece, so many per text.
 
@@ -53,12 +53,12 @@ TreeBuilder = Transformer
 """Base class of tree builders: one method per grammar rule, named like it, without state."""
 
 
-def span_of(place: Token | Meta) -> Span:
+def span_of(part: Token | Meta) -> Span:
     """Return the characters that a token or rule covers."""
-    start = place.start_pos
+    start = part.start_pos
     if start is None:
         return Span(0, 0)
-    return Span(start, place.end_pos if place.end_pos is not None else start)
+    return Span(start, part.end_pos if part.end_pos is not None else start)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Grammar(Generic[Declaration]):
     The file's `start` rule must yield a list of declarations. `declaration` matches where one
     starts and has the groups `kind` and `name`. `terminals` says how messages name a terminal;
     one without an entry is shown by its own text. `advise(text, at, expected)` may know a hint for
-    the place of a syntax error where one of the terminals `expected` had to follow.
+    the position of a syntax error where one of the terminals `expected` had to follow.
     """
 
     def __init__(
@@ -213,10 +213,10 @@ class Grammar(Generic[Declaration]):
             stuck_after = before
             yield found
             local = Span(found.span.start - piece.start, found.span.end - piece.start)
-            mended = _examined(text, local, found.code.removeprefix(self._letter))
-            if mended is None:
+            repaired = _examined(text, local, found.code.removeprefix(self._letter))
+            if repaired is None:
                 return
-            text = mended
+            text = repaired
 
     def _first_problem(self, text: str) -> UnexpectedInput | None:
         try:
@@ -303,7 +303,7 @@ class _Piece:
 
 
 def decode_source(data: bytes, name: str, letter: str) -> SourceText:
-    """Decode UTF-8 bytes; a text that is not UTF-8 is a `SourceError` that names the place."""
+    """Decode UTF-8 bytes; a text that is not UTF-8 is a `SourceError` that names the position."""
     body = data.removeprefix(codecs.BOM_UTF8)
     try:
         return SourceText(body.decode(), name)

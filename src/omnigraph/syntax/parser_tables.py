@@ -1,9 +1,9 @@
-"""Parsers from grammar files, and their tables as files beside them.
+"""Parsers from grammar files, and their tables as files next to them.
 
 Working out the tables of a grammar takes ten times longer than reading them from a file, and is the
-largest part of a first query. `tools/write_parsers.py` writes the file `<grammar>.tables`. It says
-from which grammar and by which parser library it was made; when either differs, or there is no
-such file, the tables are worked out again.
+largest part of a first query. `tools/write_parsers.py` writes the file `<grammar>.tables`. It
+names its grammar and parser library; when either differs, or the file is missing, the tables are
+worked out again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Source text and places in it."""
+"""Source text and positions in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place for people: line and column from 1, columns counted in characters."""
+    """A position for people: line and column from 1, columns counted in characters."""
 
     line: int
     column: int
@@ -103,5 +103,6 @@ class SourceText:
 
 
 def _byte_length(text: str) -> int:
-    # Half a surrogate pair has no UTF-8 form: such a text is refused, and the message has a place.
+    # Half a surrogate pair has no UTF-8 form: such a text is rejected, and the message has a
+    # position.
     return len(text.encode(errors="surrogatepass"))

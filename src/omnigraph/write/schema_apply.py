@@ -42,7 +42,7 @@ from omnigraph.schema import (
     plan_schema,
     read_ir,
 )
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.migration.steps import DropProperty, DropType
 from omnigraph.store.records import CleanupRequest
 from omnigraph.write.commit.committer import Committer

@@ -86,7 +86,7 @@ def compared_number(value: int | float, target: Scalar) -> int | float | None:
         return None
 
 
-def constant_beside(constant: Constant, other: PropType) -> Constant:
+def constant_cast_to(constant: Constant, other: PropType) -> Constant:
     """Give a constant the exact type of the single value that it is compared with, if it fits."""
     if constant.prop_type.scalar is other.scalar or not other.scalar.is_numeric:
         return constant
@@ -95,7 +95,7 @@ def constant_beside(constant: Constant, other: PropType) -> Constant:
     return constant if cast is None else Constant(cast, PropType(other.scalar))
 
 
-def choices_beside(choices: Constant, operand: PropType) -> Constant:
+def choices_cast_to(choices: Constant, operand: PropType) -> Constant:
     """Give a list constant the operand's type, without the elements that it can never equal."""
     target = PropType(operand.scalar, is_list=True)
     items = choices.value if isinstance(choices.value, tuple) else (choices.value,)

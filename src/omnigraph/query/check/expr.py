@@ -1,6 +1,6 @@
 """Types of values: literals, parameters, properties, and the operands of filters.
 
-Every function returns None after it reported a problem; callers then say nothing more about that
+Every function returns None after it reported a problem; callers then report nothing more about that
 value, so that one mistake gives one message.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from omnigraph.query.check.cast import exact_number
 from omnigraph.query.check.scope import WILDCARD, Bound, Context, Scope, suggestion, with_dollar
+from omnigraph.query.date_literals import parse_date, parse_datetime
 from omnigraph.query.language.tree import (
     AggregateCall,
     Expr,
@@ -18,7 +19,6 @@ from omnigraph.query.language.tree import (
     TextCall,
     Variable,
 )
-from omnigraph.query.moments import parse_date, parse_datetime
 from omnigraph.query.plan.plan import (
     NULLABLE_ID_TYPE,
     Constant,
@@ -141,7 +141,7 @@ def property_of(context: Context, scope: Scope, reference: PropertyRef) -> Prope
     """Return a property of a variable (T6)."""
     bound = scope.variables.get(reference.variable)
     if bound is None:
-        _report_unbound_owner(context, scope, reference)
+        _report_unbound_variable(context, scope, reference)
         return None
     if bound.entity is None:
         return None
@@ -155,7 +155,7 @@ def property_of(context: Context, scope: Scope, reference: PropertyRef) -> Prope
     return PropertyValue(bound.name, reference.property, prop_type)
 
 
-def _report_unbound_owner(context: Context, scope: Scope, reference: PropertyRef) -> None:
+def _report_unbound_variable(context: Context, scope: Scope, reference: PropertyRef) -> None:
     name = reference.variable
     if name == WILDCARD:
         hint: str | None = "name the variable to read its properties"
@@ -234,7 +234,7 @@ def filter_operand(context: Context, scope: Scope, expression: Expr) -> Value | 
 
 
 def bare_node(context: Context, scope: Scope, variable: Variable) -> Bound | None:
-    """Return the node that a variable stands for, used alone; report what is no node."""
+    """Return the node that a variable stands for, used alone; report anything else."""
     bound = scope.variables.get(variable.name)
     if bound is None:
         report_unbound(context, scope, variable)

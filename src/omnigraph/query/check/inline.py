@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.query.check.cast import are_compatible, constant_beside, item_type
+from omnigraph.query.check.cast import are_compatible, constant_cast_to, item_type
 from omnigraph.query.check.expr import constant_of, required_parameter
 from omnigraph.query.check.predicate import moment_hint
 from omnigraph.query.check.scope import Bound, Context, suggestion
@@ -42,7 +42,7 @@ def check_inline_property(
     if value is None:
         return None
     if isinstance(value, Constant):
-        value = constant_beside(value, element)
+        value = constant_cast_to(value, element)
     if bound.nullable and not prop_type.nullable:
         prop_type = prop_type.with_nullable(True)
     column = PropertyValue(bound.name, item.name, prop_type)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from omnigraph.query.check.checked import CheckedBinding, CheckedBlock, CheckedHop
-from omnigraph.query.check.components import connected
+from omnigraph.query.check.connected import connected
 from omnigraph.query.check.expr import entity_id, filter_operand, report_bare_edge
 from omnigraph.query.check.hop import HopChecker, report_optional
 from omnigraph.query.check.inline import check_inline_property

@@ -37,7 +37,7 @@ from omnigraph.values import Scalar
 
 RRF_DEPTH_FACTOR: Final = 4
 RRF_DEPTH_MIN: Final = 100
-"""Each arm of a fused ranking looks this much deeper than what is kept, or at least this deep."""
+"""An arm of a fused ranking ranks `RRF_DEPTH_FACTOR` times the limit, at least this many rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from omnigraph.query.check.cast import are_compatible, choices_beside, constant_beside, item_type
+from omnigraph.query.check.cast import are_compatible, choices_cast_to, constant_cast_to, item_type
 from omnigraph.query.check.scope import Context
+from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language.tree import (
     Both,
     Comparator,
@@ -26,7 +27,6 @@ from omnigraph.query.language.tree import (
 from omnigraph.query.language.tree import (
     Predicate as WrittenPredicate,
 )
-from omnigraph.query.moments import parse_moments
 from omnigraph.query.plan.plan import (
     AllOf,
     AnyOf,
@@ -108,9 +108,9 @@ class ConditionChecker:
             self._mismatch("compare {} with {}", (written.left, left), (written.right, right))
             return None
         if isinstance(left, Constant) and _is_column(right):
-            left = constant_beside(left, right.prop_type)
+            left = constant_cast_to(left, right.prop_type)
         elif isinstance(right, Constant) and _is_column(left):
-            right = constant_beside(right, left.prop_type)
+            right = constant_cast_to(right, left.prop_type)
         return Compare(left, operator, right)
 
     def _contains(self, written: Comparison, left: Value, right: Value) -> Predicate | None:
@@ -138,9 +138,9 @@ class ConditionChecker:
             self._mismatch("look into {} for {}", (items_written, items), (item_written, item))
             return None
         if isinstance(item, Constant) and _is_column(items):
-            item = constant_beside(item, element)
+            item = constant_cast_to(item, element)
         elif isinstance(items, Constant) and _is_column(item):
-            items = choices_beside(items, item.prop_type)
+            items = choices_cast_to(items, item.prop_type)
         return ListContains(items, item)
 
     def _starts_with(self, written: Comparison, left: Value, right: Value) -> Predicate | None:
@@ -178,7 +178,7 @@ class ConditionChecker:
             )
             return None
         if isinstance(choices, Constant) and _is_column(operand):
-            choices = choices_beside(choices, operand.prop_type)
+            choices = choices_cast_to(choices, operand.prop_type)
         return InList(operand, choices, written.negated)
 
     # -- messages -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The type check of one query against a catalog.
 
-All problems of a query are found in one go. A variable or property that is wrong gets no type, and
-nothing more is said about what is built on it.
+All problems of a query are found in one run. A variable or property that is wrong gets no type, and
+what uses it is not reported again.
 """
 
 from __future__ import annotations

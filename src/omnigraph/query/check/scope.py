@@ -1,4 +1,4 @@
-"""What a query text can name at one place: parameters, variables, and where errors go."""
+"""What a clause can name, parameters and variables, and the reporter of its problems."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reporter:
         )
 
     def text(self, span: Span) -> str:
-        """Return what was written at a place, on one line."""
+        """Return what was written in a span, on one line."""
         return " ".join(self.source.text[span.start : span.end].split())
 
 

@@ -155,13 +155,13 @@ def check_nearest(context: Context, scope: Scope, call: Nearest) -> NearestRanki
     query = _vector_query(context, scope, call.query, dimension)
     if query is None:
         return None
-    notes = {note.name: note.value for note in declared.notes}
+    annotations = {annotation.name: annotation.value for annotation in declared.annotations}
     embed = bound.entity.embed_sources.get(target.property)
     return NearestRanking(
         variable=bound.name,
         property=target.property,
         dimension=dimension,
-        metric=_METRICS.get(notes.get("metric"), "cosine"),
+        metric=_METRICS.get(annotations.get("metric"), "cosine"),
         query=query,
         model=embed.model if embed else None,
     )

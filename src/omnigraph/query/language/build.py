@@ -1,7 +1,8 @@
 """Tree builder of `.gq` texts: one method per rule of `query.lark`, named like it.
 
 A query that can be read may still hold a mistake that the grammar has no words for: an unknown
-parameter type, a note given twice. Such mistakes travel with the query as `Problem`s in a `Draft`.
+parameter type, an annotation given twice. Such mistakes travel with the query as `Problem`s in a
+`Draft`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ INT_MAX: Final = 2**63 - 1
 INT_MIN: Final = -(2**63)
 INT_DIGITS_MAX: Final = 19
 FLOAT_DIGITS_MAX: Final = 1_000
-"""A longer number is refused unread: converting it could take quadratic time."""
+"""A longer number is rejected unread: converting it could take quadratic time."""
 
 RESERVED_PARAMETER: Final = "__nanograph_now"
 
@@ -65,7 +66,7 @@ PARAMETER_TYPES: Final = (*(scalar.value for scalar in DECLARABLE_SCALARS), "Vec
 
 @dataclass(frozen=True)
 class Problem:
-    """A mistake in one place of a query that could be read otherwise."""
+    """A mistake in a query that could otherwise be read."""
 
     code: str
     message: str
@@ -74,7 +75,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class NoteText:
+class AnnotationText:
     """`@name("text")` as written."""
 
     name: str
@@ -86,19 +87,20 @@ class NoteText:
 class Draft:
     """A query as written, before the checks of its text.
 
-    `declaration` lacks parameters whose type is a problem, and takes the first of repeated notes.
+    `declaration` lacks parameters whose type is a problem, and takes the first of repeated
+    annotations.
     """
 
     declaration: QueryDecl
-    notes: tuple[NoteText, ...]
+    annotations: tuple[AnnotationText, ...]
     problems: tuple[Problem, ...]
 
 
 # -- tokens -------------------------------------------------------------------------------------
 
 
-def _place(part: Any) -> Span:
-    """Return the place of a token or node."""
+def _span(part: Any) -> Span:
+    """Return the span of a token or node."""
     if isinstance(part, Token):
         return span_of(part)
     span: Span = part.span
@@ -106,8 +108,8 @@ def _place(part: Any) -> Span:
 
 
 def _cover(first: Any, last: Any) -> Span:
-    """Return the place from the start of one part to the end of another."""
-    return _place(first) if first is last else _place(first).to(_place(last))
+    """Return the span from the start of one part to the end of another."""
+    return _span(first) if first is last else _span(first).to(_span(last))
 
 
 def _last(parts: list[Any]) -> Any:
@@ -204,10 +206,10 @@ class _Builder(TreeBuilder[Token, Any]):
         return queries
 
     def query(self, parts: list[Any]) -> Draft:
-        _, name, _, parameters, _, notes, _, body, close = parts
+        _, name, _, parameters, _, annotations, _, body, close = parts
         texts: dict[str, str] = {}
-        for note in notes:
-            texts.setdefault(note.name, note.text)
+        for annotation in annotations:
+            texts.setdefault(annotation.name, annotation.text)
         declaration = QueryDecl(
             name=str(name),
             parameters=tuple(
@@ -222,7 +224,7 @@ class _Builder(TreeBuilder[Token, Any]):
             name_span=_cover(name, name),
         )
         wrong = [d.prop_type for d in parameters if isinstance(d.prop_type, Problem)]
-        return Draft(declaration, notes, (*wrong, *_repeated_parameters(parameters)))
+        return Draft(declaration, annotations, (*wrong, *_repeated_parameters(parameters)))
 
     def mutation(self, statements: list[Any]) -> tuple[Any, ...]:
         return tuple(statements)
@@ -240,12 +242,12 @@ class _Builder(TreeBuilder[Token, Any]):
         found = _parameter_type(word, dimension, is_list=True, nullable=mark is not None)
         return _ParameterDraft(variable[1:], found, _cover(variable, _last(parts)))
 
-    def notes(self, notes: list[NoteText]) -> tuple[NoteText, ...]:
-        return tuple(notes)
+    def annotations(self, annotations: list[AnnotationText]) -> tuple[AnnotationText, ...]:
+        return tuple(annotations)
 
-    def note(self, parts: list[Token]) -> NoteText:
+    def annotation(self, parts: list[Token]) -> AnnotationText:
         name, _, text, close = parts
-        return NoteText(name[1:], _unquoted(text), _cover(name, close))
+        return AnnotationText(name[1:], _unquoted(text), _cover(name, close))
 
     # reads
 

@@ -1,7 +1,8 @@
 """Codes of everything that can be wrong with the text or the parameters of a query.
 
 `Q0xx` come from the parser, `Q1xx` are about the text of one query, `P1xx` about parameter values
-and `R1xx` about registries of stored queries. The codes of types and lint are in `type_codes.py`.
+and `R1xx` about registries of stored queries. The codes of types and lint stand where
+they are reported.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ PARAMETER_TYPE_UNKNOWN: Final = "Q101"
 PARAMETER_TYPE_WRONG: Final = "Q102"
 PARAMETER_REPEATED: Final = "Q103"
 PARAMETER_RESERVED: Final = "Q104"
-NOTE_UNKNOWN: Final = "Q105"
-NOTE_REPEATED: Final = "Q106"
+ANNOTATION_UNKNOWN: Final = "Q105"
+ANNOTATION_REPEATED: Final = "Q106"
 EDGE_NOT: Final = "Q107"
 TEXT_CALL_COMBINED: Final = "Q108"
 INT_TOO_LARGE: Final = "Q109"
@@ -55,8 +56,8 @@ QUERY_CODES: Final[dict[str, str]] = {
     PARAMETER_TYPE_WRONG: "the dimension or list form of a parameter type is wrong",
     PARAMETER_REPEATED: "a parameter is declared twice",
     PARAMETER_RESERVED: "a parameter has a name that the engine uses itself",
-    NOTE_UNKNOWN: "a query has a note that does not exist",
-    NOTE_REPEATED: "a query has the same note twice",
+    ANNOTATION_UNKNOWN: "a query has a note that does not exist",
+    ANNOTATION_REPEATED: "a query has the same note twice",
     EDGE_NOT: "an edge is called `not`",
     TEXT_CALL_COMBINED: "a text call stands inside `and`, `or` or `not ( … )`",
     INT_TOO_LARGE: "an integer does not fit 64 bits",

@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from omnigraph.query.cache import TextCache
 from omnigraph.query.language.build import QUERY_BUILDER, Draft, Problem
 from omnigraph.query.language.codes import QUERY_LETTER
-from omnigraph.query.language.mistakes import FUNCTIONS, explain
+from omnigraph.query.language.syntax_hints import FUNCTIONS, explain
 from omnigraph.query.language.textcheck import draft_problems, number_problems
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.syntax import Diagnostic, Phase, SourceError, SourceText, Span
@@ -29,7 +28,7 @@ _TERMINALS: Final = {
     "NAME": "a name",
     "FIELD": "a name",
     "TYPE": "a type name",
-    "NOTE": "a note",
+    "ANNOTATION": "a note",
     "STRING": "a string",
     "INT": "a number",
     "FLOAT": "a number",
@@ -51,12 +50,10 @@ GRAMMAR: Final = Grammar[Draft](
 )
 
 DIAGNOSTICS_MAX: Final = 100
-"""More mistakes than anybody reads; what is left shows up when these are mended."""
+"""More mistakes than a person reads; the rest are reported when these are fixed."""
 
 _NOT_LOOKED_AT: Final = {f"{QUERY_LETTER}007", f"{QUERY_LETTER}008"}
 """A text of this size, or that is no text, is not searched for anything else."""
-
-_CACHE: Final = TextCache[QueryFile]()
 
 
 @dataclass(frozen=True)
@@ -77,19 +74,16 @@ QueryText: TypeAlias = SourceText | str | bytes
 
 
 def text_length(source: QueryText) -> int:
-    """Say how long a text is, whatever form it has."""
+    """Return the length of a text, in characters or bytes."""
     return len(source.text if isinstance(source, SourceText) else source)
 
 
 def parse_queries(source: QueryText) -> QueryFile:
-    """Return the queries of a text, or raise `SourceError` with everything that is wrong in it.
-
-    The tree of a text is remembered, so parsing it again costs a look-up.
-    """
-    known = _as_source(source)
-    return _CACHE.get_or_compute(
-        (known.name, known.text), len(known.text), lambda: _parse_strictly(known)
-    )
+    """Return the queries of a text, or raise `SourceError` with everything that is wrong in it."""
+    parsed = _parse(_as_source(source))
+    if parsed.diagnostics:
+        raise SourceError(parsed.diagnostics)
+    return parsed.file
 
 
 def parse_queries_tolerant(source: QueryText) -> TolerantQueries:
@@ -99,13 +93,6 @@ def parse_queries_tolerant(source: QueryText) -> TolerantQueries:
     except SourceError as error:
         return TolerantQueries(QueryFile(error.diagnostics[0].source, ()), error.diagnostics)
     return _parse(known)
-
-
-def _parse_strictly(source: SourceText) -> QueryFile:
-    parsed = _parse(source)
-    if parsed.diagnostics:
-        raise SourceError(parsed.diagnostics)
-    return parsed.file
 
 
 def _parse(source: SourceText) -> TolerantQueries:
@@ -181,7 +168,7 @@ _DECLARATION: Final = re.compile(
 
 
 def _with_subjects(source: SourceText, diagnostics: list[Diagnostic]) -> Iterable[Diagnostic]:
-    """Name the query around each place that does not name it yet."""
+    """Name the query around each diagnostic that does not name it yet."""
     if all(diagnostic.subject for diagnostic in diagnostics):
         return diagnostics
     found = [match for match in _DECLARATION.finditer(source.text) if match["name"]]

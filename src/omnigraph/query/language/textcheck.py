@@ -13,8 +13,8 @@ from omnigraph.query.language import codes
 from omnigraph.query.language.build import (
     INT_MAX,
     INT_MIN,
+    AnnotationText,
     Draft,
-    NoteText,
     Problem,
     read_float,
     read_integer,
@@ -39,14 +39,14 @@ from omnigraph.query.language.tree import (
 )
 from omnigraph.syntax import Span
 
-NOTES: Final = ("description", "instruction")
+ANNOTATIONS: Final = ("description", "instruction")
 
 
 def draft_problems(draft: Draft) -> list[Problem]:
     """Return everything wrong with the text of one query that could be read."""
     found = [*draft.problems]
-    if draft.notes:
-        found += _note_problems(draft.notes)
+    if draft.annotations:
+        found += _annotation_problems(draft.annotations)
     body = draft.declaration.body
     if isinstance(body, ReadBody):
         found += _clause_problems(body.clauses)
@@ -57,17 +57,24 @@ def draft_problems(draft: Draft) -> list[Problem]:
     return found
 
 
-def _note_problems(notes: Iterable[NoteText]) -> Iterator[Problem]:
+def _annotation_problems(annotations: Iterable[AnnotationText]) -> Iterator[Problem]:
     seen: set[str] = set()
-    for note in notes:
-        if note.name not in NOTES:
-            known = nearest_name(note.name, NOTES)
+    for annotation in annotations:
+        if annotation.name not in ANNOTATIONS:
+            known = nearest_name(annotation.name, ANNOTATIONS)
             hint = f"did you mean `@{known}`?" if known else "notes are @description, @instruction"
-            yield Problem(codes.NOTE_UNKNOWN, f"unknown note '@{note.name}'", note.span, hint)
-        elif note.name in seen:
-            message = f"note '@{note.name}' is given twice"
-            yield Problem(codes.NOTE_REPEATED, message, note.span, "keep one of the two")
-        seen.add(note.name)
+            yield Problem(
+                codes.ANNOTATION_UNKNOWN,
+                f"unknown note '@{annotation.name}'",
+                annotation.span,
+                hint,
+            )
+        elif annotation.name in seen:
+            message = f"note '@{annotation.name}' is given twice"
+            yield Problem(
+                codes.ANNOTATION_REPEATED, message, annotation.span, "keep one of the two"
+            )
+        seen.add(annotation.name)
 
 
 def _clause_problems(clauses: Iterable[Clause]) -> Iterator[Problem]:
@@ -122,7 +129,7 @@ _NUMBER: Final = re.compile(
 def number_problems(text: str) -> list[Problem]:
     """Return the numbers of a text that no type can hold.
 
-    It looks at the text and not at the tree: bounds and limits keep no place there, and a number
+    It looks at the text and not at the tree: bounds and limits have no span there, and a number
     is wrong even where the text around it cannot be read.
     """
     if not _SUSPICIOUS.search(text):

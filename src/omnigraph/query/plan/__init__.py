@@ -1,1 +1,1 @@
-"""The typed plan of a query: its operators, how a checked query becomes one, how it prints."""
+"""The typed plan of a query: its operators, the columns that they fetch, how it prints."""

@@ -27,12 +27,12 @@ from omnigraph.query.plan.walk import predicate_values, predicate_variables, wal
 _Needs = defaultdict[str, set[str]]
 
 
-def prune(plan: ReadPlan) -> ReadPlan:
+def prune_read(plan: ReadPlan) -> ReadPlan:
     """Fill in the properties that each operator has to fetch."""
     needs: _Needs = defaultdict(set)
-    _note_pipeline(needs, plan.pipeline)
-    _note_values(needs, (column.expression for column in plan.columns), plan)
-    _note_values(needs, (key.expression for key in plan.order), plan)
+    _add_pipeline(needs, plan.pipeline)
+    _add_values(needs, (column.expression for column in plan.columns), plan)
+    _add_values(needs, (key.expression for key in plan.order), plan)
     return replace(plan, pipeline=_filled(plan.pipeline, needs))
 
 
@@ -55,24 +55,24 @@ def outer_variables(pipeline: tuple[Operator, ...], known: AbstractSet[str]) -> 
     return tuple(sorted(found & known))
 
 
-def _note_pipeline(needs: _Needs, pipeline: tuple[Operator, ...]) -> None:
+def _add_pipeline(needs: _Needs, pipeline: tuple[Operator, ...]) -> None:
     for operator in walk_operators(pipeline):
         if isinstance(operator, Filter):
-            _note_predicate(needs, operator.predicate)
+            _add_predicate(needs, operator.predicate)
 
 
-def _note_predicate(needs: _Needs, predicate: Predicate) -> None:
+def _add_predicate(needs: _Needs, predicate: Predicate) -> None:
     for value in predicate_values(predicate):
         if isinstance(value, PropertyValue):
             needs[value.variable].add(value.property)
 
 
-def _note_values(needs: _Needs, values: Iterable[Value], plan: ReadPlan) -> None:
+def _add_values(needs: _Needs, values: Iterable[Value], plan: ReadPlan) -> None:
     for value in values:
         if isinstance(value, PropertyValue):
             needs[value.variable].add(value.property)
         elif isinstance(value, AggregateValue):
-            _note_values(needs, [value.argument], plan)
+            _add_values(needs, [value.argument], plan)
         elif isinstance(value, Score) and value.ranking != plan.ranking:
             # A score that ranks nothing is computed from the column itself.
             ranking = value.ranking
@@ -100,7 +100,7 @@ def _filled_operator(operator: Operator, needs: _Needs) -> Operator:
             return replace(operator, pipeline=_filled(operator.pipeline, needs))
         case AntiJoin():
             inner: _Needs = defaultdict(set)
-            _note_pipeline(inner, operator.pipeline)
+            _add_pipeline(inner, operator.pipeline)
             return replace(operator, pipeline=_filled(operator.pipeline, inner))
         case Filter():
             return operator

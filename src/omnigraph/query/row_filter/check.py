@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.names import nearest_name
-from omnigraph.query.check.cast import choices_beside, constant_beside
+from omnigraph.query.check.cast import choices_cast_to, constant_cast_to
+from omnigraph.query.date_literals import parse_date, parse_datetime
 from omnigraph.query.language.tree import Comparator
-from omnigraph.query.moments import parse_date, parse_datetime
 from omnigraph.query.plan.plan import (
     ID_TYPE,
     AllOf,
@@ -103,7 +103,7 @@ class _Check:
 
     def _comparison(self, node: tree.Comparison) -> Predicate:
         if node.is_null_safe:
-            self._note(
+            self._report(
                 codes.NULL_SAFE, node.span, "`<=>` is not supported", "write `=` and `IS NULL`"
             )
             return _NOTHING
@@ -118,7 +118,7 @@ class _Check:
         constant = self._constant(literal, column, stored.prop_type, operator)
         if constant is None:
             return _NOTHING
-        return Compare(stored, operator, constant_beside(constant, stored.prop_type))
+        return Compare(stored, operator, constant_cast_to(constant, stored.prop_type))
 
     def _one_of(
         self, column: tree.Column, literals: tuple[tree.Literal, ...], *, negated: bool
@@ -129,7 +129,7 @@ class _Check:
         found = [self._constant(literal, column, stored.prop_type, "=") for literal in literals]
         values = tuple(constant.value for constant in found if constant is not None)
         listed = Constant(values, PropType(stored.prop_type.scalar, is_list=True))
-        return InList(stored, choices_beside(listed, stored.prop_type), negated)
+        return InList(stored, choices_cast_to(listed, stored.prop_type), negated)
 
     def _like(self, column: tree.Column, pattern: tree.Literal) -> Predicate:
         stored = self._comparable(column)
@@ -137,14 +137,14 @@ class _Check:
             return _NOTHING
         if stored.prop_type.scalar is not Scalar.STRING:
             message = f"`LIKE` needs a String, `{column.name}` is {stored.prop_type}"
-            self._note(codes.LITERAL_KIND, column.span, message)
+            self._report(codes.LITERAL_KIND, column.span, message)
             return _NOTHING
         text = str(pattern.value)
         part = text.strip("%")
         if any(mark in part for mark in "%_\\") or (text.startswith("%") and text[-1:] != "%"):
             message = f"the pattern '{text}' is neither 'text%' nor '%text%'"
             hint = "filter the rows with Spark for anything else"
-            self._note(codes.PATTERN, pattern.span, message, hint)
+            self._report(codes.PATTERN, pattern.span, message, hint)
             return _NOTHING
         constant = Constant(part, ID_TYPE)
         if text.startswith("%"):
@@ -168,7 +168,7 @@ class _Check:
         more = ", …" if len(known) > _LISTED_MAX else ""
         message = f"`{self.entity_type.name}` has no column `{name}` among {listed}{more}"
         hint = f"did you mean `{near}`?" if near else None
-        self._note(codes.COLUMN_UNKNOWN, column.span, message, hint)
+        self._report(codes.COLUMN_UNKNOWN, column.span, message, hint)
         return None
 
     def _comparable(self, column: tree.Column) -> Stored | None:
@@ -176,7 +176,7 @@ class _Check:
         if stored is None or stored.prop_type.is_plain_scalar:
             return stored
         message = f"`{column.name}` is {stored.prop_type}, which can only be tested for null"
-        self._note(codes.COLUMN_NOT_COMPARABLE, column.span, message)
+        self._report(codes.COLUMN_NOT_COMPARABLE, column.span, message)
         return None
 
     # -- literals ---------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class _Check:
         if literal.kind == "null":
             message = f"`{column.name}` is compared with NULL, which is never true"
             hint = f"write `{column.name} IS NULL` or `{column.name} IS NOT NULL`"
-            self._note(codes.NULL_COMPARED, literal.span, message, hint)
+            self._report(codes.NULL_COMPARED, literal.span, message, hint)
             return None
         if literal.kind in ("integer", "float"):
             return self._number(literal, column, wanted)
@@ -201,7 +201,7 @@ class _Check:
         is_equality = operator in ("=", "!=")
         if wanted.enum_values and is_equality and literal.value not in wanted.enum_values:
             message = f"'{literal.value}' is not a value of `{column.name}`: {wanted}"
-            self._note(codes.LITERAL_KIND, literal.span, message)
+            self._report(codes.LITERAL_KIND, literal.span, message)
             return None
         return Constant(literal.value, PropType(expected))
 
@@ -217,7 +217,7 @@ class _Check:
         )
         if is_too_large:
             message = f"{self.source.text[literal.span.start : literal.span.end]} does not fit"
-            self._note(codes.NUMBER_TOO_LARGE, literal.span, f"{message} 64 bits")
+            self._report(codes.NUMBER_TOO_LARGE, literal.span, f"{message} 64 bits")
             return None
         if isinstance(value, float):
             return Constant(value, PropType(Scalar.F64))
@@ -240,15 +240,15 @@ class _Check:
         except ValueError:
             form = "YYYY-MM-DD" if wanted is Scalar.DATE else "YYYY-MM-DD HH:MM:SS[.fff][zone]"
             message = f"'{text}' cannot be read as a {wanted}: expected {form}"
-            self._note(codes.MOMENT, literal.span, message)
+            self._report(codes.MOMENT, literal.span, message)
             return None
         return Constant(value, PropType(wanted))
 
     def _misfit(self, literal: tree.Literal, column: tree.Column, wanted: PropType) -> None:
         written = self.source.text[literal.span.start : literal.span.end]
         message = f"`{column.name}` is {wanted} and cannot be compared with {written}"
-        self._note(codes.LITERAL_KIND, literal.span, message)
+        self._report(codes.LITERAL_KIND, literal.span, message)
 
-    def _note(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+    def _report(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
         phase = Phase.TYPE
         self.problems.append(Diagnostic(code, phase, message, self.source, span, hint=hint))

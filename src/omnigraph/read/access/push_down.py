@@ -22,7 +22,7 @@ from typing import Final, TypeGuard
 import pyarrow as pa
 
 from omnigraph.query.bindings import Bindings, Bound
-from omnigraph.query.check.cast import choices_beside, constant_beside
+from omnigraph.query.check.cast import choices_cast_to, constant_cast_to
 from omnigraph.query.language.tree import Comparator
 from omnigraph.query.plan.plan import (
     AllOf,
@@ -153,7 +153,7 @@ class _PushDown:
         if constant is None:
             return _NOTHING
         column, prop_type = stored_column(stored), stored.prop_type
-        fitted = constant_beside(constant, prop_type)
+        fitted = constant_cast_to(constant, prop_type)
         if fitted.prop_type.scalar is not prop_type.scalar:
             return _beside_integers(column, prop_type.scalar, operator, fitted.value)
         if prop_type.scalar.is_float:
@@ -166,7 +166,7 @@ class _PushDown:
         constant = self._bindings.value_of(choices).constant
         if constant is None:
             return _NOTHING
-        fitted = choices_beside(constant, stored.prop_type).value
+        fitted = choices_cast_to(constant, stored.prop_type).value
         items = fitted if isinstance(fitted, tuple) else (fitted,)
         column = stored_column(stored)
         if any(isinstance(item, float) and (math.isnan(item) or item == 0) for item in items):

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.query.bindings import Bindings, BoundValue
-from omnigraph.query.check.cast import choices_beside, constant_beside
+from omnigraph.query.check.cast import choices_cast_to, constant_cast_to
 from omnigraph.query.plan.plan import (
     AllOf,
     AnyOf,
@@ -147,7 +147,7 @@ class _Evaluation:
         bound = self._bindings.value_of(choices).constant
         if bound is None:
             return None
-        fitted = choices_beside(bound, operand)
+        fitted = choices_cast_to(bound, operand)
         items = fitted.value if isinstance(fitted.value, tuple) else (fitted.value,)
         return pa.array(items, PropType(operand.scalar).arrow_type)
 
@@ -165,7 +165,7 @@ def _fitted(bound: BoundValue, other: PropType) -> pa.Scalar:
     constant = bound.constant
     if constant is None:
         return bound.arrow
-    fitted = constant_beside(constant, other)
+    fitted = constant_cast_to(constant, other)
     return pa.scalar(fitted.value, fitted.prop_type.arrow_type)
 
 

@@ -1,10 +1,11 @@
-"""From a tree to a shape: names, notes, rules and interfaces, with every problem reported.
+"""From a tree to a shape: names, annotations, rules and interfaces, with every problem reported.
 
 The passes run in this order, each on what the one before it made:
 
 1. interfaces, each alone;
-2. nodes: interfaces resolved and expanded, then notes and rules against the effective properties;
-3. edges: endpoints, notes and rules;
+2. nodes: interfaces resolved and expanded, then annotations and rules against the effective
+   properties;
+3. edges: endpoints, annotations and rules;
 4. names across declarations.
 """
 
@@ -22,16 +23,16 @@ from omnigraph.names import (
 )
 from omnigraph.schema.catalog import Cardinality
 from omnigraph.schema.language import codes
-from omnigraph.schema.language.embeds import check_interface_embeds, check_node_embeds
-from omnigraph.schema.language.flaws import Flaw, Suggester, diagnostics_of, kind_of
-from omnigraph.schema.language.interfaces import Implementation, expand, resolve_interfaces
-from omnigraph.schema.language.notes import (
-    check_property_notes,
-    check_type_notes,
-    read_property_notes,
-    read_type_notes,
+from omnigraph.schema.language.annotations import (
+    check_property_annotations,
+    check_type_annotations,
+    read_property_annotations,
+    read_type_annotations,
 )
+from omnigraph.schema.language.embeds import check_interface_embeds, check_node_embeds
+from omnigraph.schema.language.interfaces import Implementation, expand, resolve_interfaces
 from omnigraph.schema.language.parse import ParsedSchema, parse_schema_tolerant
+from omnigraph.schema.language.problems import Problem, Suggester, diagnostics_of, kind_of
 from omnigraph.schema.language.rules import Members, check_edge_rules, check_node_rules, read_rules
 from omnigraph.schema.language.shape import (
     SchemaShape,
@@ -109,8 +110,8 @@ class _Checker:
         self._check_folded_names(edge_decls)
         return SchemaShape(_sorted(interfaces), _sorted(nodes), _sorted(edges))
 
-    def _report(self, declaration: Declaration, flaws: Iterable[Flaw]) -> None:
-        self.diagnostics += diagnostics_of(flaws, self.parsed.tree.source, declaration)
+    def _report(self, declaration: Declaration, problems: Iterable[Problem]) -> None:
+        self.diagnostics += diagnostics_of(problems, self.parsed.tree.source, declaration)
 
     # -- declarations -----------------------------------------------------------------------------
 
@@ -131,21 +132,21 @@ class _Checker:
         properties, clashes = expand(own, resolved.implementations)
         types = {name: item.prop_type for name, item in properties.items()}
         members = Members(types, resolved.is_complete)
-        self._report(declaration, (*resolved.flaws, *clashes))
-        self._report(declaration, check_type_notes(declaration.notes, "node"))
+        self._report(declaration, (*resolved.problems, *clashes))
+        self._report(declaration, check_type_annotations(declaration.annotations, "node"))
         self._report(declaration, check_node_rules(declaration.rules, members, self.suggester))
         self._report(declaration, _repeated_keys(declaration, own, resolved.implementations))
         if resolved.is_complete:
             embeds = check_node_embeds(declaration, resolved.implementations, types, self.suggester)
             self._report(declaration, embeds)
-        notes = read_type_notes(declaration.notes)
+        annotations = read_type_annotations(declaration.annotations)
         return ShapeNode(
             name=declaration.name,
-            annotations=notes.annotations,
+            annotations=annotations.annotations,
             implements=tuple(sorted(item.interface.name for item in resolved.implementations)),
             properties=_sorted(properties),
             constraints=read_rules(declaration.rules),
-            rename_from=notes.rename_from,
+            rename_from=annotations.rename_from,
             span=declaration.span,
         )
 
@@ -159,18 +160,18 @@ class _Checker:
         types = {name: item.prop_type for name, item in own.items()}
         for role, ref in (("source", declaration.from_type), ("target", declaration.to_type)):
             self._report(declaration, self._check_endpoint(role, ref, nodes, interfaces))
-        self._report(declaration, check_type_notes(declaration.notes, "edge"))
+        self._report(declaration, check_type_annotations(declaration.annotations, "edge"))
         self._report(declaration, check_edge_rules(declaration.rules, types, self.suggester))
-        notes = read_type_notes(declaration.notes)
+        annotations = read_type_annotations(declaration.annotations)
         return ShapeEdge(
             name=declaration.name,
             from_type=declaration.from_type.name,
             to_type=declaration.to_type.name,
             cardinality=Cardinality(*(declaration.cardinality or (0, None))),
-            annotations=notes.annotations,
+            annotations=annotations.annotations,
             properties=_sorted(own),
             constraints=read_rules(declaration.rules),
-            rename_from=notes.rename_from,
+            rename_from=annotations.rename_from,
             span=declaration.span,
         )
 
@@ -180,7 +181,7 @@ class _Checker:
         reference: TypeRef,
         nodes: Mapping[str, ShapeNode],
         interfaces: Mapping[str, ShapeInterface],
-    ) -> Iterator[Flaw]:
+    ) -> Iterator[Problem]:
         if reference.name in nodes or reference.name in self.parsed.unread_names:
             return
         message = f"references unknown {role} type '{reference.name}'"
@@ -188,7 +189,7 @@ class _Checker:
             hint: str | None = f"'{reference.name}' is an interface; an edge joins node types"
         else:
             hint = self.suggester.hint(reference.name, nodes)
-        yield Flaw(codes.ENDPOINT_UNKNOWN, message, reference.span, hint)
+        yield Problem(codes.ENDPOINT_UNKNOWN, message, reference.span, hint)
 
     # -- properties -------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class _Checker:
         own: dict[str, ShapeProperty] = {}
         for item in declaration.properties:
             self._report(declaration, _check_property_name(item, own, kind))
-            self._report(declaration, check_property_notes(item, kind))
+            self._report(declaration, check_property_annotations(item, kind))
             own.setdefault(item.name, _shape_property(item))
         return own
 
@@ -210,8 +211,8 @@ class _Checker:
                 kind = kind_of(declaration)
                 message = f"duplicate {kind} type '{declaration.name}'"
                 hint = f"the first one is on line {self._line(earlier.span)}"
-                flaw = Flaw(codes.TYPE_DUPLICATE, message, declaration.span, hint)
-                self._report(declaration, (flaw,))
+                problem = Problem(codes.TYPE_DUPLICATE, message, declaration.span, hint)
+                self._report(declaration, (problem,))
 
     def _check_folded_names(self, edges: Sequence[EdgeDecl]) -> None:
         first: dict[str, EdgeDecl] = {}
@@ -222,8 +223,8 @@ class _Checker:
                     f"edge name collision after case folding: '{edge.name}' and '{earlier.name}'"
                 )
                 hint = "edge names are looked up without regard to case; rename one of the two"
-                flaw = Flaw(codes.EDGE_NAME_COLLISION, message, edge.span, hint)
-                self._report(edge, (flaw,))
+                problem = Problem(codes.EDGE_NAME_COLLISION, message, edge.span, hint)
+                self._report(edge, (problem,))
 
     def _line(self, span: Span) -> int:
         return self.parsed.tree.source.position(span.start).line
@@ -249,45 +250,45 @@ def _sorted(items: Mapping[str, _Item]) -> tuple[_Item, ...]:
 
 
 def _shape_property(declaration: PropertyDecl) -> ShapeProperty:
-    notes = read_property_notes(declaration.notes)
+    annotations = read_property_annotations(declaration.annotations)
     return ShapeProperty(
         name=declaration.name,
         prop_type=declaration.prop_type,
-        annotations=notes.annotations,
-        property_constraints=notes.constraints,
-        embed=notes.embed,
-        rename_from=notes.rename_from,
+        annotations=annotations.annotations,
+        property_constraints=annotations.constraints,
+        embed=annotations.embed,
+        rename_from=annotations.rename_from,
         span=declaration.span,
     )
 
 
 def _check_property_name(
     declaration: PropertyDecl, earlier: Mapping[str, ShapeProperty], kind: TypeKind
-) -> Iterator[Flaw]:
+) -> Iterator[Problem]:
     name = declaration.name
     if name in earlier:
-        yield Flaw(codes.PROPERTY_DUPLICATE, f"duplicate property '{name}'", declaration.span)
+        yield Problem(codes.PROPERTY_DUPLICATE, f"duplicate property '{name}'", declaration.span)
     if name in _RESERVED[kind]:
         message = f"property name '{name}' is reserved"
         hint = "choose another name: the engine has a column or field of this name"
-        yield Flaw(codes.PROPERTY_RESERVED, message, declaration.span, hint)
+        yield Problem(codes.PROPERTY_RESERVED, message, declaration.span, hint)
 
 
 def _repeated_keys(
     declaration: NodeDecl,
     own: Mapping[str, ShapeProperty],
     implementations: Sequence[Implementation],
-) -> Iterator[Flaw]:
+) -> Iterator[Problem]:
     places = [
-        next(note.span for note in item.notes if note.name == "key")
+        next(annotation.span for annotation in item.annotations if annotation.name == "key")
         for item in declaration.properties
-        if any(note.name == "key" for note in item.notes)
+        if any(annotation.name == "key" for annotation in item.annotations)
     ]
     places += [rule.span for rule in declaration.rules if rule.kind == "key"]
     places += _injected_keys(own, implementations)
     for span in places[1:]:
         hint = "name all members in one rule: `@key(a, b)`"
-        yield Flaw(codes.KEY_REPEATED, "node has multiple @key constraints", span, hint)
+        yield Problem(codes.KEY_REPEATED, "node has multiple @key constraints", span, hint)
 
 
 def _injected_keys(

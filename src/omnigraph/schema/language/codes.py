@@ -19,9 +19,9 @@ NUMBER_TOO_LARGE: Final = "S104"
 CARD_MIN_EXCEEDS_MAX: Final = "S105"
 CHECK_PATTERN: Final = "S106"
 INTERFACE_RULE: Final = "S107"
-NOTE_VALUE: Final = "S108"
-NOTE_KEYWORD: Final = "S109"
-NOTE_REPEATED: Final = "S110"
+ANNOTATION_VALUE: Final = "S108"
+ANNOTATION_KEYWORD: Final = "S109"
+ANNOTATION_REPEATED: Final = "S110"
 EMBED_PLACE: Final = "S111"
 EMBED_SOURCE: Final = "S112"
 DEFAULT_VALUE: Final = "S113"
@@ -35,7 +35,7 @@ ENDPOINT_UNKNOWN: Final = "S205"
 INTERFACE_UNKNOWN: Final = "S206"
 INTERFACE_TYPE: Final = "S207"
 INTERFACE_CLASH: Final = "S208"
-NOTE_MISPLACED: Final = "S209"
+ANNOTATION_MISPLACED: Final = "S209"
 NOT_ON_EDGES: Final = "S210"
 NOT_ON_EDGE_PROPERTIES: Final = "S211"
 NOT_ON_TYPE: Final = "S212"
@@ -54,9 +54,9 @@ SCHEMA_CODES: Final[dict[str, str]] = {
     CARD_MIN_EXCEEDS_MAX: "the lower bound of `@card` is above the upper one",
     CHECK_PATTERN: "the pattern of `@check` is not a regular expression that RE2 knows",
     INTERFACE_RULE: "a rule in the body of an interface",
-    NOTE_VALUE: "a note lacks its value, or the value is empty",
-    NOTE_KEYWORD: "a note has a keyword that it does not know",
-    NOTE_REPEATED: "a note that may stand once is repeated",
+    ANNOTATION_VALUE: "a note lacks its value, or the value is empty",
+    ANNOTATION_KEYWORD: "a note has a keyword that it does not know",
+    ANNOTATION_REPEATED: "a note that may stand once is repeated",
     EMBED_PLACE: "`@embed` on something that is not a vector property of a node",
     EMBED_SOURCE: "the source of `@embed` is not a String property of the same type",
     DEFAULT_VALUE: "the value of `@default` does not fit the type of its property",
@@ -69,7 +69,7 @@ SCHEMA_CODES: Final[dict[str, str]] = {
     INTERFACE_UNKNOWN: "a node implements an interface that is not declared",
     INTERFACE_TYPE: "a node declares a property of its interface with another type",
     INTERFACE_CLASH: "two interfaces of a node disagree about a property",
-    NOTE_MISPLACED: "a note stands where it has no meaning",
+    ANNOTATION_MISPLACED: "a note stands where it has no meaning",
     NOT_ON_EDGES: "a note or rule that edges do not take",
     NOT_ON_EDGE_PROPERTIES: "a note that properties of edges do not take",
     NOT_ON_TYPE: "a note or rule on a property of a type that it does not take",

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from omnigraph.schema.language import codes
-from omnigraph.schema.language.flaws import Flaw, Suggester
 from omnigraph.schema.language.interfaces import Implementation
-from omnigraph.schema.language.tree import InterfaceDecl, NodeDecl, NoteDecl
+from omnigraph.schema.language.problems import Problem, Suggester
+from omnigraph.schema.language.tree import AnnotationDecl, InterfaceDecl, NodeDecl
 from omnigraph.values import PropType, Scalar
 
 
 def check_interface_embeds(
     declaration: InterfaceDecl, types: Mapping[str, PropType], suggester: Suggester
-) -> Iterator[Flaw]:
+) -> Iterator[Problem]:
     """Check the sources that the interface declares itself."""
-    for note in _embed_notes(declaration):
-        if note.value in types:
-            yield from _check_source(note, types, suggester)
+    for annotation in _embed_annotations(declaration):
+        if annotation.value in types:
+            yield from _check_source(annotation, types, suggester)
 
 
 def check_node_embeds(
@@ -29,37 +29,41 @@ def check_node_embeds(
     implementations: Sequence[Implementation],
     types: Mapping[str, PropType],
     suggester: Suggester,
-) -> Iterator[Flaw]:
+) -> Iterator[Problem]:
     """Check the sources of a node, and those that its interfaces leave to it.
 
     `types` are those of all effective properties.
     """
-    for note in _embed_notes(declaration):
-        yield from _check_source(note, types, suggester)
+    for annotation in _embed_annotations(declaration):
+        yield from _check_source(annotation, types, suggester)
     own = {item.name for item in declaration.properties}
     for implementation in implementations:
         yield from _check_injected(implementation, own, types)
 
 
-def _embed_notes(declaration: InterfaceDecl | NodeDecl) -> Iterator[NoteDecl]:
+def _embed_annotations(declaration: InterfaceDecl | NodeDecl) -> Iterator[AnnotationDecl]:
     for item in declaration.properties:
-        for note in item.notes:
-            if note.name == "embed":
-                yield note
+        for annotation in item.annotations:
+            if annotation.name == "embed":
+                yield annotation
 
 
 def _check_source(
-    note: NoteDecl, types: Mapping[str, PropType], suggester: Suggester
-) -> Iterator[Flaw]:
-    problem = _problem(note.value, types) if note.value else None
+    annotation: AnnotationDecl, types: Mapping[str, PropType], suggester: Suggester
+) -> Iterator[Problem]:
+    problem = _problem(annotation.value, types) if annotation.value else None
     if problem is not None:
-        hint = suggester.hint(note.value or "", types) if note.value not in types else None
-        yield Flaw(codes.EMBED_SOURCE, f"@embed {problem}", note.value_span or note.span, hint)
+        hint = (
+            suggester.hint(annotation.value or "", types) if annotation.value not in types else None
+        )
+        yield Problem(
+            codes.EMBED_SOURCE, f"@embed {problem}", annotation.value_span or annotation.span, hint
+        )
 
 
 def _check_injected(
     implementation: Implementation, own: set[str], types: Mapping[str, PropType]
-) -> Iterator[Flaw]:
+) -> Iterator[Problem]:
     interface = implementation.interface
     declared = {item.name for item in interface.properties}
     for item in interface.properties:
@@ -68,7 +72,7 @@ def _check_injected(
         problem = _problem(item.embed.source, types)
         if problem is not None:
             message = f"@embed of '{interface.name}.{item.name}' {problem}"
-            yield Flaw(codes.EMBED_SOURCE, message, implementation.span)
+            yield Problem(codes.EMBED_SOURCE, message, implementation.span)
 
 
 def _problem(source: str, types: Mapping[str, PropType]) -> str | None:

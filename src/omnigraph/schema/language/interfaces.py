@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from omnigraph.names import RESERVED_NODE_PROPERTIES
 from omnigraph.schema.language import codes
-from omnigraph.schema.language.flaws import Flaw, Suggester
+from omnigraph.schema.language.problems import Problem, Suggester
 from omnigraph.schema.language.shape import ShapeInterface, ShapeProperty
 from omnigraph.schema.language.tree import TypeRef
 from omnigraph.syntax import Span
@@ -26,7 +26,7 @@ class Resolved:
     """The interfaces of a node that exist; `is_complete` if these are all that it names."""
 
     implementations: tuple[Implementation, ...]
-    flaws: tuple[Flaw, ...]
+    problems: tuple[Problem, ...]
     is_complete: bool
 
 
@@ -39,7 +39,7 @@ def resolve_interfaces(
 ) -> Resolved:
     """Look up what a node implements; a repeated name counts once."""
     found: dict[str, Implementation] = {}
-    flaws: list[Flaw] = []
+    problems: list[Problem] = []
     is_complete = True
     for reference in references:
         interface = interfaces.get(reference.name)
@@ -50,8 +50,8 @@ def resolve_interfaces(
         if reference.name not in unread_names:
             message = f"implements unknown interface '{reference.name}'"
             hint = suggester.hint(reference.name, interfaces)
-            flaws.append(Flaw(codes.INTERFACE_UNKNOWN, message, reference.span, hint))
-    return Resolved(tuple(found.values()), tuple(flaws), is_complete)
+            problems.append(Problem(codes.INTERFACE_UNKNOWN, message, reference.span, hint))
+    return Resolved(tuple(found.values()), tuple(problems), is_complete)
 
 
 @dataclass
@@ -61,7 +61,7 @@ class _Expansion:
     properties: dict[str, ShapeProperty]
     injected_by: dict[str, str] = field(default_factory=dict)
 
-    def take(self, implementation: Implementation, offered: ShapeProperty) -> Iterator[Flaw]:
+    def take(self, implementation: Implementation, offered: ShapeProperty) -> Iterator[Problem]:
         """Add one property of an interface, or compare it with the one that is there."""
         present = self.properties.get(offered.name)
         if present is None:
@@ -71,13 +71,13 @@ class _Expansion:
         else:
             yield from self._share(implementation, offered, present)
 
-    def _inject(self, implementation: Implementation, offered: ShapeProperty) -> Iterator[Flaw]:
+    def _inject(self, implementation: Implementation, offered: ShapeProperty) -> Iterator[Problem]:
         if offered.name in RESERVED_NODE_PROPERTIES:
             message = (
                 f"property name '{offered.name}' of interface "
                 f"'{implementation.interface.name}' is reserved in nodes"
             )
-            yield Flaw(codes.PROPERTY_RESERVED, message, implementation.span)
+            yield Problem(codes.PROPERTY_RESERVED, message, implementation.span)
         self.injected_by[offered.name] = implementation.interface.name
         self.properties[offered.name] = replace(
             offered, declared_directly=False, satisfies=_link((), implementation, offered)
@@ -85,19 +85,19 @@ class _Expansion:
 
     def _satisfy(
         self, implementation: Implementation, offered: ShapeProperty, present: ShapeProperty
-    ) -> Iterator[Flaw]:
+    ) -> Iterator[Problem]:
         if present.prop_type != offered.prop_type:
             message = (
                 f"property '{offered.name}' has type {present.prop_type}, but interface "
                 f"'{implementation.interface.name}' declares {offered.prop_type}"
             )
             hint = f"write `{offered.name}: {offered.prop_type}`, or leave the property out"
-            yield Flaw(codes.INTERFACE_TYPE, message, present.span, hint)
+            yield Problem(codes.INTERFACE_TYPE, message, present.span, hint)
         self._add_link(implementation, offered, present)
 
     def _share(
         self, implementation: Implementation, offered: ShapeProperty, present: ShapeProperty
-    ) -> Iterator[Flaw]:
+    ) -> Iterator[Problem]:
         if not _means_the_same(offered, present):
             other = self.injected_by[offered.name]
             message = (
@@ -105,7 +105,7 @@ class _Expansion:
                 f"property semantics for '{offered.name}'"
             )
             hint = f"declare '{offered.name}' in the node, or give it one type and the same notes"
-            yield Flaw(codes.INTERFACE_CLASH, message, implementation.span, hint)
+            yield Problem(codes.INTERFACE_CLASH, message, implementation.span, hint)
         renamed = replace(present, rename_from=present.rename_from or offered.rename_from)
         self._add_link(implementation, offered, renamed)
 
@@ -118,17 +118,17 @@ class _Expansion:
 
 def expand(
     own: Mapping[str, ShapeProperty], implementations: Sequence[Implementation]
-) -> tuple[dict[str, ShapeProperty], list[Flaw]]:
+) -> tuple[dict[str, ShapeProperty], list[Problem]]:
     """Return the effective properties of a node by name, and what does not fit together.
 
     Interfaces are taken in name order, so the order in which a node lists them means nothing.
     """
     expansion = _Expansion(dict(own))
-    flaws: list[Flaw] = []
+    problems: list[Problem] = []
     for implementation in sorted(implementations, key=lambda item: item.interface.name):
         for offered in implementation.interface.properties:
-            flaws += expansion.take(implementation, offered)
-    return expansion.properties, flaws
+            problems += expansion.take(implementation, offered)
+    return expansion.properties, problems
 
 
 def _link(
@@ -138,7 +138,7 @@ def _link(
 
 
 def _means_the_same(one: ShapeProperty, other: ShapeProperty) -> bool:
-    """Compare type and notes; a rename hint counts only against a different one."""
+    """Compare type and annotations; a rename hint counts only against a different one."""
     hints = {one.rename_from, other.rename_from} - {None}
     return len(hints) < 2 and _meaning(one) == _meaning(other)
 

@@ -2,7 +2,7 @@
 
 The grammar reads a little more than the language has. Where a declaration can be understood but
 must not be written like that (an enum value twice, a vector of dimension zero), the tree builder
-notes a flaw beside the tree, so that all of them are reported and not just the first.
+records a problem next to the tree, so that all of them are reported and not just the first.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Final, TypeVar
 
 from omnigraph.names import nearest_name
 from omnigraph.schema.language import codes
-from omnigraph.schema.language.flaws import Flaw, diagnostics_of
+from omnigraph.schema.language.problems import Problem, diagnostics_of
 from omnigraph.schema.language.tree import (
+    AnnotationDecl,
     EdgeDecl,
     InterfaceDecl,
     NodeDecl,
-    NoteDecl,
     Number,
     PropertyDecl,
     RuleDecl,
@@ -67,13 +67,13 @@ def parse_schema(source: SourceText | str) -> SchemaTree:
 
 
 def parse_schema_tolerant(source: SourceText | str) -> ParsedSchema:
-    """Parse a `.pg` text; returns the readable declarations beside the problems."""
+    """Parse a `.pg` text; returns the readable declarations and the problems."""
     text = SourceText(source) if isinstance(source, str) else source
     parsed = _GRAMMAR.parse(text)
-    flaws = (diagnostics_of(read.flaws, text, read.part) for read in parsed.declarations)
+    problems = (diagnostics_of(read.problems, text, read.part) for read in parsed.declarations)
     return ParsedSchema(
         tree=SchemaTree(text, tuple(read.part for read in parsed.declarations)),
-        diagnostics=(*parsed.diagnostics, *chain.from_iterable(flaws)),
+        diagnostics=(*parsed.diagnostics, *chain.from_iterable(problems)),
         unread_names=frozenset(_type_names(text.text, parsed.unread)),
     )
 
@@ -88,23 +88,23 @@ def _type_names(text: str, spans: Iterable[Span]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A part of the tree and the flaws inside it."""
+    """A part of the tree and the problems inside it."""
 
     part: Any
-    flaws: tuple[Flaw, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _TypeText:
     prop_type: PropType
     span: Span
-    flaws: tuple[Flaw, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Card:
     bounds: tuple[int, int | None]
-    flaws: tuple[Flaw, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,55 +136,57 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
         _, name, *members = parts
         rules = (_interface_rule(rule) for rule in _parts_of(members, RuleDecl))
         declaration = InterfaceDecl(str(name), _parts_of(members, PropertyDecl), span_of(name))
-        return _Read(declaration, (*_flaws_of(members), *rules))
+        return _Read(declaration, (*_problems_of(members), *rules))
 
     def node(self, parts: Parts) -> _Read:
-        _, name, notes, implements, *members = parts
+        _, name, annotations, implements, *members = parts
         declaration = NodeDecl(
             name=str(name),
-            notes=notes,
+            annotations=annotations,
             implements=implements or (),
             properties=_parts_of(members, PropertyDecl),
             rules=_parts_of(members, RuleDecl),
             span=span_of(name),
         )
-        return _Read(declaration, _flaws_of(members))
+        return _Read(declaration, _problems_of(members))
 
     def implements(self, parts: Parts) -> tuple[TypeRef, ...]:
         return tuple(_type_ref(name) for name in parts)
 
     def edge(self, parts: Parts) -> _Read:
-        _, name, source, target, card, notes, *rest = parts
+        _, name, source, target, card, annotations, *rest = parts
         members = [member for member in rest if member is not None]
         declaration = EdgeDecl(
             name=str(name),
             from_type=_type_ref(source),
             to_type=_type_ref(target),
             cardinality=card.bounds if card else None,
-            notes=notes,
+            annotations=annotations,
             properties=_parts_of(members, PropertyDecl),
             rules=_parts_of(members, RuleDecl),
             span=span_of(name),
         )
-        return _Read(declaration, (*(card.flaws if card else ()), *_flaws_of(members)))
+        return _Read(declaration, (*(card.problems if card else ()), *_problems_of(members)))
 
     def card(self, parts: Parts) -> _Card:
         _, low_token, high_token = parts
-        low, low_flaws = _card_bound(low_token)
-        high, high_flaws = _card_bound(high_token) if high_token is not None else (None, ())
-        flaws = low_flaws + high_flaws
-        if high is not None and low > high and not flaws:
+        low, low_problems = _card_bound(low_token)
+        high, high_problems = _card_bound(high_token) if high_token is not None else (None, ())
+        problems = low_problems + high_problems
+        if high is not None and low > high and not problems:
             message = f"@card minimum {low} exceeds max {high}"
-            flaws = (Flaw(codes.CARD_MIN_EXCEEDS_MAX, message, span_of(low_token)),)
-        return _Card((low, high), flaws)
+            problems = (Problem(codes.CARD_MIN_EXCEEDS_MAX, message, span_of(low_token)),)
+        return _Card((low, high), problems)
 
     # -- properties -------------------------------------------------------------------------------
 
     def property(self, parts: Parts) -> _Read:
-        name, type_text, notes = parts
+        name, type_text, annotations = parts
         span = span_of(name)
-        declaration = PropertyDecl(str(name), type_text.prop_type, notes, span, type_text.span)
-        return _Read(declaration, type_text.flaws)
+        declaration = PropertyDecl(
+            str(name), type_text.prop_type, annotations, span, type_text.span
+        )
+        return _Read(declaration, type_text.problems)
 
     def scalar(self, parts: Parts) -> _TypeText:
         word, nullable = parts
@@ -198,8 +200,8 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
         if item is not Scalar.BLOB:
             return _TypeText(prop_type, _through(word, nullable))
         hint = "keep the blobs in nodes of their own and point to them with an edge"
-        flaw = Flaw(codes.LIST_OF_BLOB, "list of Blob is not supported", span_of(word), hint)
-        return _TypeText(prop_type, _through(word, nullable), (flaw,))
+        problem = Problem(codes.LIST_OF_BLOB, "list of Blob is not supported", span_of(word), hint)
+        return _TypeText(prop_type, _through(word, nullable), (problem,))
 
     def enum(self, parts: Parts) -> _TypeText:
         word, *values, nullable = parts
@@ -212,18 +214,18 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
     def vector(self, parts: Parts) -> _TypeText:
         word, size, nullable = parts
         dimension = _whole_number(size)
-        flaws: tuple[Flaw, ...] = ()
+        problems: tuple[Problem, ...] = ()
         if dimension is None or dimension > VECTOR_DIMENSION_MAX:
             message = (
                 f"Vector dimension {_cut(size)} exceeds maximum supported {VECTOR_DIMENSION_MAX}"
             )
-            flaws = (Flaw(codes.VECTOR_DIMENSION, message, span_of(size)),)
+            problems = (Problem(codes.VECTOR_DIMENSION, message, span_of(size)),)
             dimension = VECTOR_DIMENSION_MAX
         elif dimension == 0:
             message = "Vector dimension must be greater than zero"
-            flaws = (Flaw(codes.VECTOR_DIMENSION, message, span_of(size)),)
+            problems = (Problem(codes.VECTOR_DIMENSION, message, span_of(size)),)
         prop_type = PropType(Scalar.VECTOR, nullable=nullable is not None, dimension=dimension)
-        return _TypeText(prop_type, _through(word, nullable or size), flaws)
+        return _TypeText(prop_type, _through(word, nullable or size), problems)
 
     # -- rules ------------------------------------------------------------------------------------
 
@@ -233,10 +235,10 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
 
     def range_rule(self, parts: Parts) -> _Read:
         word, member, bounds = parts
-        low, low_flaws = _range_bound(bounds.min)
-        high, high_flaws = _range_bound(bounds.max)
+        low, low_problems = _range_bound(bounds.min)
+        high, high_problems = _range_bound(bounds.max)
         rule = replace(_rule(word, [member]), min=low, max=high)
-        return _Read(rule, low_flaws + high_flaws)
+        return _Read(rule, low_problems + high_problems)
 
     def check_rule(self, parts: Parts) -> _Read:
         word, member, pattern = parts
@@ -251,17 +253,17 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
     def bounds_to(self, parts: Parts) -> _Bounds:
         return _Bounds(None, parts[0])
 
-    # -- notes ------------------------------------------------------------------------------------
+    # -- annotations -------------------------------------------------------------------------------
 
-    def notes(self, parts: Parts) -> tuple[NoteDecl, ...]:
+    def annotations(self, parts: Parts) -> tuple[AnnotationDecl, ...]:
         return tuple(parts)
 
-    def note(self, parts: Parts) -> NoteDecl:
+    def annotation(self, parts: Parts) -> AnnotationDecl:
         word, value, *keywords = parts
-        # A repeated keyword keeps its first place and takes its last value.
+        # A repeated keyword keeps its first position and takes its last value.
         kwargs = {keyword.name: keyword.value for keyword in keywords}
         spans = {keyword.name: keyword.span for keyword in keywords}
-        return NoteDecl(
+        return AnnotationDecl(
             name=str(word)[1:],
             value=value.text if value else None,
             kwargs=tuple(kwargs.items()),
@@ -289,16 +291,16 @@ def _parts_of(members: Sequence[_Read], kind: type[Part]) -> tuple[Part, ...]:
     return tuple(member.part for member in members if isinstance(member.part, kind))
 
 
-def _flaws_of(members: Sequence[_Read]) -> tuple[Flaw, ...]:
-    return tuple(flaw for member in members for flaw in member.flaws)
+def _problems_of(members: Sequence[_Read]) -> tuple[Problem, ...]:
+    return tuple(problem for member in members for problem in member.problems)
 
 
-def _interface_rule(rule: RuleDecl) -> Flaw:
+def _interface_rule(rule: RuleDecl) -> Problem:
     message = f"interfaces take no rules, found @{rule.kind}"
     hint = "write the rule in the nodes that implement the interface"
     if rule.kind in ("key", "unique", "index"):
         hint += f", or the note `@{rule.kind}` behind the property"
-    return Flaw(codes.INTERFACE_RULE, message, rule.span, hint)
+    return Problem(codes.INTERFACE_RULE, message, rule.span, hint)
 
 
 def _type_ref(name: Token) -> TypeRef:
@@ -309,12 +311,12 @@ def _through(first: Token, last: Token | None) -> Span:
     return span_of(first).to(span_of(last)) if last is not None else span_of(first)
 
 
-def _repeated_values(values: Sequence[Token]) -> Iterator[Flaw]:
+def _repeated_values(values: Sequence[Token]) -> Iterator[Problem]:
     seen: set[str] = set()
     for value in values:
         if str(value) in seen:
             message = f"enum has duplicate values: '{_cut(value)}' is repeated"
-            yield Flaw(codes.ENUM_DUPLICATE, message, span_of(value))
+            yield Problem(codes.ENUM_DUPLICATE, message, span_of(value))
         seen.add(str(value))
 
 
@@ -340,15 +342,15 @@ def _whole_number(token: Token) -> int | None:
     return int(digits or "0") if len(digits) <= _I64_DIGITS_MAX else None
 
 
-def _card_bound(token: Token) -> tuple[int, tuple[Flaw, ...]]:
+def _card_bound(token: Token) -> tuple[int, tuple[Problem, ...]]:
     value = _whole_number(token)
     if value is not None and value <= I64_MAX:
         return value, ()
     message = f"@card bound {_cut(token)} exceeds maximum supported {I64_MAX}"
-    return I64_MAX, (Flaw(codes.NUMBER_TOO_LARGE, message, span_of(token)),)
+    return I64_MAX, (Problem(codes.NUMBER_TOO_LARGE, message, span_of(token)),)
 
 
-def _range_bound(token: Token | None) -> tuple[Number | None, tuple[Flaw, ...]]:
+def _range_bound(token: Token | None) -> tuple[Number | None, tuple[Problem, ...]]:
     """Read a bound; a whole number beyond 64 bits becomes a float."""
     if token is None:
         return None, ()
@@ -361,7 +363,7 @@ def _range_bound(token: Token | None) -> tuple[Number | None, tuple[Flaw, ...]]:
     if math.isfinite(number):
         return number, ()
     message = f"@range bound {_cut(token)} exceeds maximum supported by F64"
-    return None, (Flaw(codes.NUMBER_TOO_LARGE, message, span_of(token)),)
+    return None, (Problem(codes.NUMBER_TOO_LARGE, message, span_of(token)),)
 
 
 _ESCAPE: Final = re.compile(r"\\(.)")
@@ -409,12 +411,12 @@ _TYPE_WORDS: Final = (*map(str, DECLARABLE_SCALARS), "Vector", "enum")
 
 
 def _advise(text: str, at: int, expected: frozenset[str]) -> str | None:
-    """Recognize the usual slips at the place of a syntax error."""
+    """Recognize common mistakes at the position of a syntax error."""
     behind = text[max(at - _BEHIND_MAX, 0) : at].rstrip()
     found = text[at]
     word = _WORD.match(text, at)
     if found == "@":
-        return _advise_note(text, at, behind)
+        return _advise_annotation(text, at, behind)
     if word is None and not (found == "[" and "SCALAR" in expected):
         return _advise_mark(found, behind, expected)
     if "SCALAR" in expected:
@@ -422,7 +424,7 @@ def _advise(text: str, at: int, expected: frozenset[str]) -> str | None:
     return _advise_name(found, expected)
 
 
-def _advise_note(text: str, at: int, behind: str) -> str | None:
+def _advise_annotation(text: str, at: int, behind: str) -> str | None:
     if text.startswith("@card", at):
         return "`@card(min..max)` stands right after the target type of an edge"
     if _IMPLEMENTS_OPEN.search(behind):
@@ -455,7 +457,7 @@ def _advise_type(word: str, *, in_list: bool) -> str | None:
 
 
 def _advise_name(found: str, expected: frozenset[str]) -> str | None:
-    if found.isupper() and "NOTE_WORD" in expected and "STRING" in expected:
+    if found.isupper() and "ANNOTATION_WORD" in expected and "STRING" in expected:
         return "names of types need quotes here"
     if found.isupper() and ("PROPERTY_NAME" in expected or "MEMBER" in expected):
         return "names of properties start with a lower-case letter"
@@ -482,15 +484,15 @@ _GRAMMAR: Final[Grammar[_Read]] = Grammar(
         "MEMBERS_RULE": "a rule",
         "RANGE_RULE": "a rule",
         "CHECK_RULE": "a rule",
-        "PROPERTY_NOTE": "a note",
-        "TYPE_NOTE": "a note",
+        "PROPERTY_ANNOTATION": "a note",
+        "TYPE_ANNOTATION": "a note",
         "CARD": "`@card`",
         "UINT": "a whole number",
         "LITERAL_NUMBER": "a number",
         "NUMBER": "a number",
         "STRING": "a string",
         "BOOLEAN": "`true`, `false`",
-        "NOTE_WORD": "a name",
+        "ANNOTATION_WORD": "a name",
         "NULLABLE": "`?`",
         "INTERFACE": "`interface`",
         "NODE": "`node`",

@@ -9,10 +9,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.schema.compiled.canonical import canonical_constraints
 from omnigraph.schema.language import codes
-from omnigraph.schema.language.flaws import Flaw, Suggester
-from omnigraph.schema.language.notes import unsupported_shape
+from omnigraph.schema.language.annotations import unsupported_shape
+from omnigraph.schema.language.canonical import canonical_constraints
+from omnigraph.schema.language.problems import Problem, Suggester
 from omnigraph.schema.language.shape import ShapeConstraint
 from omnigraph.schema.language.tree import RuleDecl
 from omnigraph.syntax import Span
@@ -51,7 +51,7 @@ class Members:
 
 def check_node_rules(
     rules: Sequence[RuleDecl], members: Members, suggester: Suggester
-) -> Iterator[Flaw]:
+) -> Iterator[Problem]:
     """Find what is wrong with the rules of a node."""
     for rule in rules:
         yield from _check_rule(rule, members, suggester)
@@ -59,7 +59,7 @@ def check_node_rules(
 
 def check_edge_rules(
     rules: Sequence[RuleDecl], properties: Mapping[str, PropType], suggester: Suggester
-) -> Iterator[Flaw]:
+) -> Iterator[Problem]:
     """Find what is wrong with the rules of an edge."""
     members = Members({**properties, **dict.fromkeys(ENDPOINTS, _ENDPOINT_TYPE)})
     for rule in rules:
@@ -67,10 +67,10 @@ def check_edge_rules(
             yield from _check_rule(rule, members, suggester)
         else:
             message = f"@{rule.kind} is not supported on edges"
-            yield Flaw(codes.NOT_ON_EDGES, message, rule.span)
+            yield Problem(codes.NOT_ON_EDGES, message, rule.span)
 
 
-def _check_rule(rule: RuleDecl, members: Members, suggester: Suggester) -> Iterator[Flaw]:
+def _check_rule(rule: RuleDecl, members: Members, suggester: Suggester) -> Iterator[Problem]:
     for name, span in zip(rule.fields, rule.field_spans, strict=True):
         prop_type = members.types.get(name)
         if prop_type is not None:
@@ -78,31 +78,31 @@ def _check_rule(rule: RuleDecl, members: Members, suggester: Suggester) -> Itera
         elif members.is_complete:
             message = f"@{rule.kind} references unknown property '{name}'"
             hint = suggester.hint(name, members.types)
-            yield Flaw(codes.MEMBER_UNKNOWN, message, span, hint)
+            yield Problem(codes.MEMBER_UNKNOWN, message, span, hint)
     if rule.pattern is not None:
         yield from _check_pattern(rule.pattern, rule.value_span or rule.span)
 
 
-def _check_member(rule: RuleDecl, name: str, prop_type: PropType, span: Span) -> Iterator[Flaw]:
-    shape = unsupported_shape(rule.kind, prop_type, is_note=False)
+def _check_member(rule: RuleDecl, name: str, prop_type: PropType, span: Span) -> Iterator[Problem]:
+    shape = unsupported_shape(rule.kind, prop_type, is_annotation=False)
     if shape is not None:
         message = f"@{rule.kind} is not supported on {shape} property '{name}'"
-        yield Flaw(codes.NOT_ON_TYPE, message, span)
+        yield Problem(codes.NOT_ON_TYPE, message, span)
     if rule.kind == "key" and prop_type.nullable:
         message = f"@key property '{name}' cannot be nullable"
-        yield Flaw(codes.KEY_NULLABLE, message, span, "remove the `?` from its type")
+        yield Problem(codes.KEY_NULLABLE, message, span, "remove the `?` from its type")
 
 
-def _check_range(_rule: RuleDecl, name: str, prop_type: PropType, span: Span) -> Iterator[Flaw]:
+def _check_range(_rule: RuleDecl, name: str, prop_type: PropType, span: Span) -> Iterator[Problem]:
     if prop_type.is_list or not prop_type.scalar.is_numeric:
         needs = "@range requires a numeric type"
-        yield Flaw(codes.RANGE_TYPE, _wrong_type(needs, name, prop_type), span)
+        yield Problem(codes.RANGE_TYPE, _wrong_type(needs, name, prop_type), span)
 
 
-def _check_text(_rule: RuleDecl, name: str, prop_type: PropType, span: Span) -> Iterator[Flaw]:
+def _check_text(_rule: RuleDecl, name: str, prop_type: PropType, span: Span) -> Iterator[Problem]:
     if prop_type.is_list or prop_type.scalar is not Scalar.STRING:
         needs = "@check requires String type"
-        yield Flaw(codes.CHECK_TYPE, _wrong_type(needs, name, prop_type), span)
+        yield Problem(codes.CHECK_TYPE, _wrong_type(needs, name, prop_type), span)
 
 
 def _wrong_type(needs: str, name: str, prop_type: PropType) -> str:
@@ -117,7 +117,7 @@ def _shape_word(prop_type: PropType) -> str | None:
     return {Scalar.VECTOR: "vector", Scalar.BLOB: "blob"}.get(prop_type.scalar)
 
 
-_MemberCheck = Callable[[RuleDecl, str, PropType, Span], Iterator[Flaw]]
+_MemberCheck = Callable[[RuleDecl, str, PropType, Span], Iterator[Problem]]
 
 _MEMBER_CHECKS: Final[Mapping[str, _MemberCheck]] = {
     "key": _check_member,
@@ -128,7 +128,7 @@ _MEMBER_CHECKS: Final[Mapping[str, _MemberCheck]] = {
 }
 
 
-def _check_pattern(pattern: str, span: Span) -> Iterator[Flaw]:
+def _check_pattern(pattern: str, span: Span) -> Iterator[Problem]:
     """Compile a pattern with the engine that will search with it."""
     try:
         pc.match_substring_regex(_ONE_TEXT, pattern=pattern)
@@ -136,4 +136,4 @@ def _check_pattern(pattern: str, span: Span) -> Iterator[Flaw]:
         reason = str(error).removeprefix("Invalid regular expression: ")
         message = f"the pattern of @check is not a valid regular expression: {reason}"
         hint = "patterns follow RE2: no look-around, no back-references"
-        yield Flaw(codes.CHECK_PATTERN, message, span, hint)
+        yield Problem(codes.CHECK_PATTERN, message, span, hint)

@@ -8,16 +8,40 @@ duplicates; constraints are sorted by kind, then members.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-from omnigraph.schema.catalog import Cardinality, EmbedSource, Note, Number
+from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource, Number
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.language.tree import RuleKind
 from omnigraph.syntax import Span
 from omnigraph.values import PropType
 
 
+@dataclass(frozen=True)
+class Bound:
+    """One end of a range. `1` and `1.0` are different bounds, as they are spelled differently."""
+
+    kind: Literal["Integer", "Float"]
+    value: Number
+
+    @classmethod
+    def of(cls, value: Number | None) -> Bound | None:
+        """Wrap a number; an open end stays `None`."""
+        if value is None:
+            return None
+        if isinstance(value, int):
+            return cls("Integer", value)
+        # Adding zero turns -0.0 into 0.0, which would compare equal and hash differently.
+        return cls("Float", value + 0.0)
+
+    def to_json(self) -> JsonObject:
+        """Spell the bound."""
+        return {self.kind: self.value}
+
+
 @dataclass(frozen=True, order=True)
 class ShapeConstraint:
-    """A rule of a body, or of a note that stands for one.
+    """A rule of a body, or of an annotation that stands for one.
 
     `key`, `unique` and `index` use `fields`, which may name `src` and `dst` on an edge; `range` and
     `check` have exactly one.
@@ -34,16 +58,16 @@ class ShapeConstraint:
 class ShapeProperty:
     """An effective property of a type.
 
-    `property_constraints` holds the note forms (`key`, `unique`, `index`), sorted. `annotations`
-    holds every other note except `rename_from` and `embed`. `satisfies` lists the interface
-    properties that this one fulfils as (interface, property) pairs, sorted; `declared_directly` is
-    false where an interface injected it. `rename_from` is a hint for planning, not part of the
-    meaning.
+    `property_constraints` holds the annotation forms (`key`, `unique`, `index`), sorted.
+    `annotations` holds every other annotation except `rename_from` and `embed`. `satisfies` lists
+    the interface properties that this one fulfils as (interface, property) pairs, sorted;
+    `declared_directly` is false where an interface injected it. `rename_from` is a hint for
+    planning, not part of the meaning.
     """
 
     name: str
     prop_type: PropType
-    annotations: tuple[Note, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     property_constraints: tuple[RuleKind, ...] = ()
     embed: EmbedSource | None = None
     declared_directly: bool = True
@@ -66,7 +90,7 @@ class ShapeNode:
     """A node type. `constraints` holds the rule forms only."""
 
     name: str
-    annotations: tuple[Note, ...]
+    annotations: tuple[Annotation, ...]
     implements: tuple[str, ...]
     properties: tuple[ShapeProperty, ...]
     constraints: tuple[ShapeConstraint, ...]
@@ -82,7 +106,7 @@ class ShapeEdge:
     from_type: str
     to_type: str
     cardinality: Cardinality
-    annotations: tuple[Note, ...]
+    annotations: tuple[Annotation, ...]
     properties: tuple[ShapeProperty, ...]
     constraints: tuple[ShapeConstraint, ...]
     rename_from: str | None = field(default=None, compare=False)

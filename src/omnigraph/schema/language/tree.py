@@ -16,7 +16,7 @@ Number = int | float
 
 
 @dataclass(frozen=True)
-class NoteDecl:
+class AnnotationDecl:
     """`@name(value, key=value, …)`; all values are strings already.
 
     `span` covers `@name`; `kwarg_spans` covers the names of the keywords.
@@ -49,11 +49,11 @@ class RuleDecl:
 
 @dataclass(frozen=True)
 class PropertyDecl:
-    """`name: type @note …`. `span` covers the name; enum values are sorted."""
+    """`name: type @annotation …`. `span` covers the name; enum values are sorted."""
 
     name: str
     prop_type: PropType
-    notes: tuple[NoteDecl, ...]
+    annotations: tuple[AnnotationDecl, ...]
     span: Span = field(compare=False)
     type_span: Span = field(compare=False)
 
@@ -77,10 +77,10 @@ class InterfaceDecl:
 
 @dataclass(frozen=True)
 class NodeDecl:
-    """`node Name @note … implements A, B { … }`. `span` covers the name."""
+    """`node Name @annotation … implements A, B { … }`. `span` covers the name."""
 
     name: str
-    notes: tuple[NoteDecl, ...]
+    annotations: tuple[AnnotationDecl, ...]
     implements: tuple[TypeRef, ...]
     properties: tuple[PropertyDecl, ...]
     rules: tuple[RuleDecl, ...]
@@ -89,13 +89,13 @@ class NodeDecl:
 
 @dataclass(frozen=True)
 class EdgeDecl:
-    """`edge Name: From -> To @card(min..max) @note … { … }`. `span` covers the name."""
+    """`edge Name: From -> To @card(min..max) @annotation … { … }`. `span` covers the name."""
 
     name: str
     from_type: TypeRef
     to_type: TypeRef
     cardinality: tuple[int, int | None] | None
-    notes: tuple[NoteDecl, ...]
+    annotations: tuple[AnnotationDecl, ...]
     properties: tuple[PropertyDecl, ...]
     rules: tuple[RuleDecl, ...]
     span: Span = field(compare=False)

@@ -1,8 +1,8 @@
 """The constraint part of a migration plan.
 
 A constraint is the same one as long as its kind, its members' numbers and its arguments are, no
-matter whether it is written as a note or as a rule. Changed arguments are one constraint less and
-one more; the tier of the new one tells whether stored rows have to be read.
+matter whether it is written as an annotation or as a rule. Changed arguments are one constraint
+less and one more; the tier of the new one tells whether stored rows have to be read.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from omnigraph.schema.compiled.ir import ConstraintIdentity, IrConstraint, IrPropertyRef, IrType
+from omnigraph.schema.ir.model import ConstraintIdentity, IrConstraint, IrPropertyRef, IrType
 from omnigraph.schema.language.shape import ShapeConstraint
+from omnigraph.schema.migration.cost import Price, Tier, is_implied
 from omnigraph.schema.migration.steps import (
     AddConstraint,
     DropConstraint,
@@ -21,7 +22,6 @@ from omnigraph.schema.migration.steps import (
     UpdateConstraintForm,
     constraint_text,
 )
-from omnigraph.schema.migration.tiers import Price, Tier, is_implied
 
 Pricing = Callable[[Tier], Price]
 
@@ -72,7 +72,7 @@ def key_members(declared: IrType) -> frozenset[int | str]:
 
 
 def _added(
-    owner: IrType,
+    entity_type: IrType,
     wanted: _Declared,
     before: Mapping[ConstraintIdentity, _Declared],
     *,
@@ -80,15 +80,19 @@ def _added(
     empty_columns: frozenset[int],
 ) -> Step:
     named = _named(wanted.rule, {})
-    if named.kind == "key" and owner.kind != "interface":
+    if named.kind == "key" and entity_type.kind != "interface":
         reason = (
-            f"adding constraint {constraint_text(named)} to the existing {owner.kind} type "
-            f"'{owner.name}' would replace the ids of its stored rows; "
+            f"adding constraint {constraint_text(named)} to the existing {entity_type.kind} type "
+            f"'{entity_type.name}' would replace the ids of its stored rows; "
             f"declare a new type with this key and load the rows into it"
         )
-        return UnsupportedChange(price("destructive"), f"{owner.kind}:{owner.name}", reason)
+        return UnsupportedChange(
+            price("destructive"), f"{entity_type.kind}:{entity_type.name}", reason
+        )
     tier = _addition_tier(wanted.rule.identity, before, empty_columns)
-    return AddConstraint(price(tier), owner.kind, owner.name, named, wanted.forms, wanted.rule)
+    return AddConstraint(
+        price(tier), entity_type.kind, entity_type.name, named, wanted.forms, wanted.rule
+    )
 
 
 def _addition_tier(
@@ -102,14 +106,14 @@ def _addition_tier(
     return "validated"
 
 
-def _declared(owner: IrType) -> dict[ConstraintIdentity, _Declared]:
+def _declared(entity_type: IrType) -> dict[ConstraintIdentity, _Declared]:
     found: dict[ConstraintIdentity, _Declared] = {}
-    for prop in owner.properties:
-        member = IrPropertyRef(owner.type_id, owner.name, prop.property_id, prop.name)
+    for prop in entity_type.properties:
+        member = IrPropertyRef(entity_type.type_id, entity_type.name, prop.property_id, prop.name)
         for kind in prop.property_constraints:
             rule = IrConstraint(kind, (member,))
             found[rule.identity] = _Declared(rule, ("note",))
-    for rule in owner.constraints:
+    for rule in entity_type.constraints:
         known = found.get(rule.identity)
         forms: tuple[Form, ...] = ("note", "rule") if known else ("rule",)
         found[rule.identity] = _Declared(rule, forms)

@@ -1,8 +1,8 @@
 """Planning a migration: the difference of two compiled schemas as a list of steps.
 
 Planning never touches data. Steps come in the order in which people read a schema: interfaces,
-nodes, edges, each by name; within a type its rename, notes, interfaces and endpoints, properties
-by name with drops last, then constraints; dropped types end their kind.
+nodes, edges, each by name; within a type its rename, annotations, interfaces and endpoints,
+properties by name with drops last, then constraints; dropped types end their kind.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import ClassVar
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TYPE_KINDS, TableKey, TypeKind
-from omnigraph.schema.compiled.ir import IrEdge, IrNode, IrType, SchemaIR
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.ir.model import IrEdge, IrNode, IrType, SchemaIR
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.migration.constraints import constraint_steps
+from omnigraph.schema.migration.cost import TIERS, Price, Tier, is_loosened
 from omnigraph.schema.migration.properties import PropertyPlanner
 from omnigraph.schema.migration.steps import (
     AddType,
@@ -28,7 +29,6 @@ from omnigraph.schema.migration.steps import (
     UpdateImplements,
     UpdateTypeMetadata,
 )
-from omnigraph.schema.migration.tiers import TIERS, Price, Tier, is_loosened
 
 
 class UnsupportedMigrationError(InvalidInputError):
@@ -185,8 +185,8 @@ def _refused_properties(
     """Find a property of the interfaces that come or go which cannot follow."""
     contested = {
         prop.property_id
-        for owner in (old, new)
-        for prop in owner.properties
+        for version in (old, new)
+        for prop in version.properties
         for ref in prop.satisfies_interface_properties
         if ref.owner_type_id in interfaces
     }

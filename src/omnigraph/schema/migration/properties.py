@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omnigraph.schema.catalog import EmbedSource
-from omnigraph.schema.compiled.defaults import DefaultValue, default_text, read_default
-from omnigraph.schema.compiled.ir import IrEmbed, IrProperty, IrType
+from omnigraph.schema.defaults import DefaultValue, default_text, read_default
+from omnigraph.schema.ir.model import IrEmbed, IrProperty, IrType
 from omnigraph.schema.migration.constraints import Pricing, key_members
+from omnigraph.schema.migration.cost import changes_spelling, is_widening
 from omnigraph.schema.migration.steps import (
     AddProperty,
     DropMode,
@@ -27,7 +28,6 @@ from omnigraph.schema.migration.steps import (
     UpdatePropertyMetadata,
     WidenProperty,
 )
-from omnigraph.schema.migration.tiers import changes_spelling, is_widening
 from omnigraph.values import PropType
 
 
@@ -82,7 +82,7 @@ class PropertyPlanner:
             prop.name,
             prop.prop_type,
             default,
-            _without_note_constraints(prop),
+            _without_annotation_constraints(prop),
         )
 
     def _unsupported_addition(self, prop: IrProperty) -> Step:
@@ -99,17 +99,19 @@ class PropertyPlanner:
     # -- changes ---------------------------------------------------------------------------------
 
     def _changed(self, old: IrProperty, new: IrProperty) -> Iterator[Step]:
-        kind, owner, name = self.new.kind, self.new.name, new.name
+        kind, type_name, name = self.new.kind, self.new.name, new.name
         if old.name != name:
-            yield RenameProperty(self.price("rewrite"), kind, owner, old.name, name)
+            yield RenameProperty(self.price("rewrite"), kind, type_name, old.name, name)
         if old.prop_type != new.prop_type:
             yield from self._retyped(old.prop_type, new)
         if old.annotations != new.annotations:
-            yield UpdatePropertyMetadata(self.price("metadata"), kind, owner, name, new.annotations)
+            yield UpdatePropertyMetadata(
+                self.price("metadata"), kind, type_name, name, new.annotations
+            )
         if _embed_identity(old.embed_source) != _embed_identity(new.embed_source):
             yield self._embedded_differently(new)
         if old.declared_directly != new.declared_directly:
-            yield MoveProperty(self.price("metadata"), kind, owner, name, new.declared_directly)
+            yield MoveProperty(self.price("metadata"), kind, type_name, name, new.declared_directly)
 
     def _retyped(self, old: PropType, prop: IrProperty) -> Iterator[Step]:
         new = prop.prop_type
@@ -138,19 +140,19 @@ class PropertyPlanner:
         return self.new.kind == "node" and prop.property_id in key_members(self.new)
 
     def _enum_changed(self, old: PropType, prop: IrProperty) -> Iterator[Step]:
-        kind, owner, name = self.new.kind, self.new.name, prop.name
+        kind, type_name, name = self.new.kind, self.new.name, prop.name
         before, after = old.enum_values, prop.prop_type.enum_values
         if before is None and after is not None:
-            yield RequireEnum(self.price("validated"), kind, owner, name, after)
+            yield RequireEnum(self.price("validated"), kind, type_name, name, after)
         elif before is not None and after is None:
-            yield OpenEnum(self.price("metadata"), kind, owner, name)
+            yield OpenEnum(self.price("metadata"), kind, type_name, name)
         elif before is not None and after is not None:
             added = tuple(value for value in after if value not in before)
             removed = tuple(value for value in before if value not in after)
             if added:
-                yield ExtendEnum(self.price("metadata"), kind, owner, name, added)
+                yield ExtendEnum(self.price("metadata"), kind, type_name, name, added)
             if removed:
-                yield NarrowEnum(self.price("validated"), kind, owner, name, removed)
+                yield NarrowEnum(self.price("validated"), kind, type_name, name, removed)
 
     def _nullability_changed(self, old: PropType, prop: IrProperty) -> Iterator[Step]:
         if old.nullable and not prop.prop_type.nullable:
@@ -198,7 +200,7 @@ def _embed_identity(embed: IrEmbed | None) -> tuple[int | str, str | None] | Non
     return None if embed is None else (embed.source.identity, embed.model)
 
 
-def _without_note_constraints(prop: IrProperty) -> IrProperty:
+def _without_annotation_constraints(prop: IrProperty) -> IrProperty:
     """Constraints are steps of their own, also where the property is new."""
     return IrProperty(
         name=prop.name,

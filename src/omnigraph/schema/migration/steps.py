@@ -2,8 +2,9 @@
 
 Each class is one `kind`. Its public fields are the members of the step's JSON, in that order,
 followed by the price: `tier`, and where they are known `table_key` and `row_count`. Members that
-are `None` and marked *optional* are left out. Hidden fields carry the numbers that
-`omnigraph.schema.migration.fold` needs to lock the accepted schema into the desired one.
+are `None` and marked *optional* are left out. Hidden fields carry the declarations and numbers with
+which a step can be applied: the tests apply every plan to the accepted schema, and compare the
+result with the desired one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Literal
 
 from omnigraph.names import TypeKind
-from omnigraph.schema.catalog import Cardinality, EmbedSource, Note
-from omnigraph.schema.compiled.defaults import DefaultValue
-from omnigraph.schema.compiled.ir import (
-    Bound,
+from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource
+from omnigraph.schema.defaults import DefaultValue
+from omnigraph.schema.ir.model import (
     ConstraintIdentity,
     IrConstraint,
     IrEmbed,
@@ -25,16 +25,16 @@ from omnigraph.schema.compiled.ir import (
     IrType,
     IrTypeRef,
 )
-from omnigraph.schema.compiled.jsonform import (
+from omnigraph.schema.json_form import (
     Json,
     JsonObject,
+    annotation_json,
     cardinality_json,
-    note_json,
     prop_type_json,
 )
-from omnigraph.schema.language.print import quote
-from omnigraph.schema.language.shape import ShapeConstraint
-from omnigraph.schema.migration.tiers import Price, Tier
+from omnigraph.schema.language.quote import quote
+from omnigraph.schema.language.shape import Bound, ShapeConstraint
+from omnigraph.schema.migration.cost import Price, Tier
 from omnigraph.values import PropType
 
 DropMode = Literal["soft", "hard"]
@@ -54,6 +54,10 @@ class Step(ABC):
 
     kind: ClassVar[str]
 
+    def __init_subclass__(cls, kind: str = "") -> None:
+        super().__init_subclass__()
+        cls.kind = kind
+
     @property
     def tier(self) -> Tier:
         """What the step costs."""
@@ -66,7 +70,7 @@ class Step(ABC):
 
     @property
     def row_count(self) -> int | None:
-        """How many rows that dataset has, if the planner was told."""
+        """How many rows that dataset has, if the planner knows."""
         return self.price.row_count
 
     def to_json(self) -> JsonObject:
@@ -84,12 +88,12 @@ class Step(ABC):
             form["row_count"] = self.row_count
         return form
 
-    @abstractmethod
     def describe(self) -> str:
-        """Say on one line what changes."""
+        """Return one line that says what changes."""
+        return self._text()
 
     def render(self) -> str:
-        """Say on one line what changes and what it costs."""
+        """Return one line that says what changes and what it costs."""
         return f"{self.describe()} [{', '.join(self._costs())}]"
 
     def _costs(self) -> list[str]:
@@ -100,72 +104,63 @@ class Step(ABC):
             costs.append("1 row" if self.row_count == 1 else f"{self.row_count} rows")
         return costs
 
+    @abstractmethod
+    def _text(self) -> str: ...
+
 
 # -- types ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class AddType(Step):
+class AddType(Step, kind="add_type"):
     """A new declaration: an empty dataset, or nothing for an interface."""
 
     type_kind: TypeKind
     name: str
     declaration: IrType = field(metadata=_HIDDEN)
 
-    kind: ClassVar[str] = "add_type"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"add {self.type_kind} type {self.name}"
 
 
 @dataclass(frozen=True)
-class RenameType(Step):
+class RenameType(Step, kind="rename_type"):
     """A type keeps its dataset, versions and history under another name."""
 
     type_kind: TypeKind
     from_name: str = field(metadata=_FROM)
     to_name: str = field(metadata=_TO)
 
-    kind: ClassVar[str] = "rename_type"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"rename {self.type_kind} type {self.from_name} to {self.to_name}"
 
 
 @dataclass(frozen=True)
-class DropType(Step):
+class DropType(Step, kind="drop_type"):
     """A type is gone; older snapshots keep its rows unless the mode is hard."""
 
     type_kind: TypeKind
     name: str
     mode: DropMode
 
-    kind: ClassVar[str] = "drop_type"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"drop {self.type_kind} type {self.name} ({self.mode})"
 
 
 @dataclass(frozen=True)
-class UpdateTypeMetadata(Step):
-    """The notes of a type change; `annotations` is the whole new list."""
+class UpdateTypeMetadata(Step, kind="update_type_metadata"):
+    """The annotations of a type change; `annotations` is the whole new list."""
 
     type_kind: TypeKind
     name: str
-    annotations: tuple[Note, ...]
+    annotations: tuple[Annotation, ...]
 
-    kind: ClassVar[str] = "update_type_metadata"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
-        return f"set notes of {self.type_kind}:{self.name} to {_notes_text(self.annotations)}"
+    def _text(self) -> str:
+        return f"set notes of {self.type_kind}:{self.name} to {_annotations_text(self.annotations)}"
 
 
 @dataclass(frozen=True)
-class UpdateImplements(Step):
+class UpdateImplements(Step, kind="update_implements"):
     """A node implements other interfaces; `implements` is the whole new list."""
 
     type_kind: TypeKind
@@ -173,16 +168,13 @@ class UpdateImplements(Step):
     implements: tuple[str, ...]
     interfaces: tuple[IrTypeRef, ...] = field(metadata=_HIDDEN)
 
-    kind: ClassVar[str] = "update_implements"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         names = ", ".join(self.implements) or "no interface"
         return f"{self.type_kind}:{self.type_name} now implements {names}"
 
 
 @dataclass(frozen=True)
-class UpdateCardinality(Step):
+class UpdateCardinality(Step, kind="update_cardinality"):
     """Other numbers of edges per source node are legal."""
 
     type_kind: TypeKind
@@ -190,10 +182,7 @@ class UpdateCardinality(Step):
     previous: Cardinality
     cardinality: Cardinality
 
-    kind: ClassVar[str] = "update_cardinality"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return (
             f"change @card of {self.type_kind}:{self.type_name} "
             f"from {_card_text(self.previous)} to {_card_text(self.cardinality)}"
@@ -218,23 +207,20 @@ class PropertyStep(Step):
 
 
 @dataclass(frozen=True)
-class AddProperty(PropertyStep):
+class AddProperty(PropertyStep, kind="add_property"):
     """A new property: all null, or `default` in every row where it is required."""
 
     property_type: PropType
     default: DefaultValue | None = field(metadata=_OPTIONAL)
     declaration: IrProperty = field(metadata=_HIDDEN)
 
-    kind: ClassVar[str] = "add_property"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         filled = "" if self.default is None else f", filled with {_literal(self.default)}"
         return f"add property {self.entity}: {self.property_type}{filled}"
 
 
 @dataclass(frozen=True)
-class RenameProperty(Step):
+class RenameProperty(Step, kind="rename_property"):
     """A property keeps its values under another name."""
 
     type_kind: TypeKind
@@ -242,140 +228,107 @@ class RenameProperty(Step):
     from_name: str = field(metadata=_FROM)
     to_name: str = field(metadata=_TO)
 
-    kind: ClassVar[str] = "rename_property"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
-        owner = f"{self.type_kind}:{self.type_name}"
-        return f"rename property {owner}.{self.from_name} to {self.to_name}"
+    def _text(self) -> str:
+        renamed = f"{self.type_kind}:{self.type_name}.{self.from_name}"
+        return f"rename property {renamed} to {self.to_name}"
 
 
 @dataclass(frozen=True)
-class DropProperty(PropertyStep):
+class DropProperty(PropertyStep, kind="drop_property"):
     """A property is gone; older snapshots keep its values unless the mode is hard."""
 
     mode: DropMode
 
-    kind: ClassVar[str] = "drop_property"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"drop property {self.entity} ({self.mode})"
 
 
 @dataclass(frozen=True)
-class ExtendEnum(PropertyStep):
+class ExtendEnum(PropertyStep, kind="extend_enum"):
     """More values are legal, at once."""
 
     added_values: tuple[str, ...]
 
-    kind: ClassVar[str] = "extend_enum"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"extend enum {self.entity} by {', '.join(self.added_values)}"
 
 
 @dataclass(frozen=True)
-class NarrowEnum(PropertyStep):
+class NarrowEnum(PropertyStep, kind="narrow_enum"):
     """Fewer values are legal; no stored row may hold one of the removed ones."""
 
     removed_values: tuple[str, ...]
 
-    kind: ClassVar[str] = "narrow_enum"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"narrow enum {self.entity} by {', '.join(self.removed_values)}"
 
 
 @dataclass(frozen=True)
-class OpenEnum(PropertyStep):
+class OpenEnum(PropertyStep, kind="open_enum"):
     """An enum becomes a String."""
 
-    kind: ClassVar[str] = "open_enum"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"open enum {self.entity} to String"
 
 
 @dataclass(frozen=True)
-class RequireEnum(PropertyStep):
+class RequireEnum(PropertyStep, kind="require_enum"):
     """A String becomes an enum; every stored value must be one of the listed ones."""
 
     enum_values: tuple[str, ...]
 
-    kind: ClassVar[str] = "require_enum"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"restrict {self.entity} to enum({', '.join(self.enum_values)})"
 
 
 @dataclass(frozen=True)
-class WidenProperty(PropertyStep):
+class WidenProperty(PropertyStep, kind="widen_property"):
     """Values move to a wider type, each exactly."""
 
     previous_type: PropType
     property_type: PropType
 
-    kind: ClassVar[str] = "widen_property"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"widen property {self.entity} from {self.previous_type} to {self.property_type}"
 
 
 @dataclass(frozen=True)
-class RelaxProperty(PropertyStep):
+class RelaxProperty(PropertyStep, kind="relax_property"):
     """A required property becomes nullable."""
 
-    kind: ClassVar[str] = "relax_property"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"make property {self.entity} nullable"
 
 
 @dataclass(frozen=True)
-class RequireProperty(PropertyStep):
+class RequireProperty(PropertyStep, kind="require_property"):
     """A nullable property becomes required; `code` is what apply reports for stored nulls."""
 
     code: str | None = field(metadata=_OPTIONAL)
 
-    kind: ClassVar[str] = "require_property"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"make property {self.entity} required"
 
 
 @dataclass(frozen=True)
-class UpdatePropertyMetadata(PropertyStep):
-    """The notes of a property change; `annotations` is the whole new list."""
+class UpdatePropertyMetadata(PropertyStep, kind="update_property_metadata"):
+    """The annotations of a property change; `annotations` is the whole new list."""
 
-    annotations: tuple[Note, ...]
+    annotations: tuple[Annotation, ...]
 
-    kind: ClassVar[str] = "update_property_metadata"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
-        return f"set notes of {self.entity} to {_notes_text(self.annotations)}"
+    def _text(self) -> str:
+        return f"set notes of {self.entity} to {_annotations_text(self.annotations)}"
 
 
 @dataclass(frozen=True)
-class UpdateEmbed(PropertyStep):
+class UpdateEmbed(PropertyStep, kind="update_embed"):
     """Another text or model fills a vector; `pending`: stored vectors are stale until embedded."""
 
     embed_source: EmbedSource | None
     pending: bool
     embed: IrEmbed | None = field(metadata=_HIDDEN)
 
-    kind: ClassVar[str] = "update_embed"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         if self.embed_source is None:
             return f"stop embedding into {self.entity}"
         model = f" by {self.embed_source.model}" if self.embed_source.model else ""
@@ -384,15 +337,12 @@ class UpdateEmbed(PropertyStep):
 
 
 @dataclass(frozen=True)
-class MoveProperty(PropertyStep):
+class MoveProperty(PropertyStep, kind="move_property"):
     """A property moves between the body of its node and an interface."""
 
     declared_directly: bool
 
-    kind: ClassVar[str] = "move_property"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         place = "the node's body" if self.declared_directly else "an interface"
         return f"declare property {self.entity} in {place}"
 
@@ -409,54 +359,45 @@ class ConstraintStep(Step):
     constraint: ShapeConstraint
 
     @property
-    def owner(self) -> str:
+    def entity(self) -> str:
         """The type as messages name it."""
         return f"{self.type_kind}:{self.type_name}"
 
 
 @dataclass(frozen=True)
-class AddConstraint(ConstraintStep):
-    """A new constraint, as note, as rule, or as both."""
+class AddConstraint(ConstraintStep, kind="add_constraint"):
+    """A new constraint, as annotation, as rule, or as both."""
 
     forms: tuple[Form, ...]
     rule: IrConstraint = field(metadata=_HIDDEN)
 
-    kind: ClassVar[str] = "add_constraint"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
-        return f"add {constraint_text(self.constraint)} to {self.owner}"
+    def _text(self) -> str:
+        return f"add {constraint_text(self.constraint)} to {self.entity}"
 
 
 @dataclass(frozen=True)
-class DropConstraint(ConstraintStep):
+class DropConstraint(ConstraintStep, kind="drop_constraint"):
     """A constraint is gone."""
 
     identity: ConstraintIdentity = field(metadata=_HIDDEN)
 
-    kind: ClassVar[str] = "drop_constraint"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         # Ids of stored rows could not be derived again, so a key never comes back.
         warning = " (cannot be undone)" if self.constraint.kind == "key" else ""
-        return f"drop {constraint_text(self.constraint)} of {self.owner}{warning}"
+        return f"drop {constraint_text(self.constraint)} of {self.entity}{warning}"
 
 
 @dataclass(frozen=True)
-class UpdateConstraintForm(ConstraintStep):
-    """A constraint moves between note form and rule form; its meaning stays."""
+class UpdateConstraintForm(ConstraintStep, kind="update_constraint_form"):
+    """A constraint moves between annotation form and rule form; its meaning stays."""
 
     from_forms: tuple[Form, ...] = field(metadata=_FROM)
     to_forms: tuple[Form, ...] = field(metadata=_TO)
     rule: IrConstraint = field(metadata=_HIDDEN)
 
-    kind: ClassVar[str] = "update_constraint_form"
-
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return (
-            f"write {constraint_text(self.constraint)} of {self.owner} "
+            f"write {constraint_text(self.constraint)} of {self.entity} "
             f"as {' and '.join(self.to_forms)}"
         )
 
@@ -465,22 +406,19 @@ class UpdateConstraintForm(ConstraintStep):
 
 
 @dataclass(frozen=True)
-class UnsupportedChange(Step):
+class UnsupportedChange(Step, kind="unsupported_change"):
     """A change that no apply can make; one of them makes the whole plan unsupported."""
 
     entity: str
     reason: str
     code: str | None = field(default=None, metadata=_OPTIONAL)
 
-    kind: ClassVar[str] = "unsupported_change"
-
     @property
     def message(self) -> str:
         """The reason with its code in front, as apply reports it."""
         return f"[{self.code}] {self.reason}" if self.code else self.reason
 
-    def describe(self) -> str:
-        """Say on one line what changes."""
+    def _text(self) -> str:
         return f"unsupported change of {self.entity}: {self.message}"
 
 
@@ -553,15 +491,18 @@ def _constraint_json(constraint: ShapeConstraint) -> JsonObject:
     return {constraint.kind.capitalize(): [*constraint.fields]}
 
 
-def _notes_text(notes: tuple[Note, ...]) -> str:
-    return " ".join(_note_text(note) for note in notes) or "none"
+def _annotations_text(annotations: tuple[Annotation, ...]) -> str:
+    return " ".join(_annotation_text(annotation) for annotation in annotations) or "none"
 
 
-def _note_text(note: Note) -> str:
-    if note.value is None:
-        return f"@{note.name}"
-    arguments = [quote(note.value), *(f"{name}={quote(text)}" for name, text in note.kwargs)]
-    return f"@{note.name}({', '.join(arguments)})"
+def _annotation_text(annotation: Annotation) -> str:
+    if annotation.value is None:
+        return f"@{annotation.name}"
+    arguments = [
+        quote(annotation.value),
+        *(f"{name}={quote(text)}" for name, text in annotation.kwargs),
+    ]
+    return f"@{annotation.name}({', '.join(arguments)})"
 
 
 def _literal(value: DefaultValue) -> str:
@@ -580,7 +521,7 @@ def _embed_json(embed: EmbedSource) -> JsonObject:
 
 _SPELLINGS: Final[dict[type, Callable[[Any], JsonObject]]] = {
     PropType: prop_type_json,
-    Note: note_json,
+    Annotation: annotation_json,
     Cardinality: cardinality_json,
     EmbedSource: _embed_json,
     ShapeConstraint: _constraint_json,

@@ -100,7 +100,7 @@ class _Work:
         self.truncated_count = 0
 
     def refuse_column(self, column: pa.Array, expected: str) -> None:
-        """Note that the whole column is of another kind, if this mode refuses that."""
+        """Record that the whole column is of another kind, if this mode refuses that."""
         if not self.subject.is_strict:
             return
         if self.subject.is_item:
@@ -147,7 +147,7 @@ def _scalars(column: pa.Array, scalar: Scalar, work: _Work) -> pa.Array:
 def _to_integers(column: pa.Array, scalar: Scalar, work: _Work) -> pa.Array:
     valid = valid_mask(column)
     numbers, broken = _whole_numbers(column)
-    # A number with a fraction may also be too large; the fraction is the first thing to mend.
+    # A number with a fraction may also be too large; the message names the fraction first.
     work.log.add_mask(
         broken & valid,
         codes.LOSSY,

@@ -45,9 +45,9 @@ def blobs_of_texts(texts: pa.Array, name: str, log: ErrorLog) -> pa.Array:
     log.add(
         inline_rows[broken], codes.INVALID_BASE64, f"property '{name}' has invalid base64 blob data"
     )
-    places = np.full(len(texts), -1, np.int64)
-    places[inline_rows] = np.arange(len(inline_rows))
-    spread = pa.array(data, pa.large_binary()).take(pa.array(places, mask=places < 0))
+    positions = np.full(len(texts), -1, np.int64)
+    positions[inline_rows] = np.arange(len(inline_rows))
+    spread = pa.array(data, pa.large_binary()).take(pa.array(positions, mask=positions < 0))
     uris = pc.if_else(is_inline, pa.scalar(None, pa.utf8()), texts)
     return blob_column(spread, uris, valid_mask(texts) & ~log.bad)
 

@@ -1,7 +1,7 @@
 """Codes of the problems that values can have.
 
 `V1xx` reading a value, `V2xx` rules of the schema, `V3xx` identity. A code never changes its
-meaning; the message beside it may get better.
+meaning; the message may get better.
 """
 
 from __future__ import annotations

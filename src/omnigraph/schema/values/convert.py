@@ -1,4 +1,4 @@
-"""JSON values become a typed column, and problems a column beside it.
+"""Turns JSON values into a typed column, and their problems into a second one.
 
 Numbers without fraction or exponent from -2^63 to 2^64-1 are integers, all other numbers doubles;
 booleans are never numbers. What a property accepts:

@@ -53,7 +53,7 @@ class Converted:
 
 
 def refuse_nulls(column: pa.Array, prop: PropType, name: str, log: ErrorLog) -> None:
-    """Note the rows of a non-nullable property that have no value and no other problem."""
+    """Record the rows of a non-nullable property that have no value and no other problem."""
     if not column.null_count:
         return
     missing = ~valid_mask(column) & ~log.bad

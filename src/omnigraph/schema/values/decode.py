@@ -18,24 +18,24 @@ from typing import BinaryIO, Final
 import orjson
 
 BATCH_BYTES: Final = 512 << 10
-"""Text that is decoded at once: enough to hide the calls, few enough objects for the caches."""
+"""Text that is decoded at once: large enough to amortise the calls, small enough for CPU caches."""
 
 _TWO_OBJECTS: Final = re.compile(rb"\}[ \t\r]*,[ \t\r]*\{")
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """The values of a text, where they stood, and which places hold no JSON.
+    """The values of a text, their positions, and which positions hold no JSON.
 
     `positions` is parallel to `values`; `invalid` pairs a position with the parser's words. With
-    `is_cut` the last of these places is also where reading had to end.
+    `is_cut` the last of these positions is also where reading had to end.
     """
 
     values: list[object]
     positions: Sequence[int]
     invalid: tuple[tuple[int, str], ...] = ()
     invalid_texts: tuple[bytes, ...] = ()
-    """What stood at the invalid places of a stream, except where it was cut."""
+    """The bytes at the invalid positions of a stream, except where it was cut."""
     is_cut: bool = False
 
 
@@ -111,7 +111,7 @@ def _decode_together(text: bytes, line_count: int) -> list[object] | None:
     """
     if not line_count or _TWO_OBJECTS.search(text):
         return None
-    # A last line that ends like the others leaves a comma, which needs something behind it.
+    # A newline at the end leaves a trailing comma, which needs a value after it.
     is_ended = text.endswith(b"\n")
     array = b"".join((b"[", text.replace(b"\n", b","), b"null]" if is_ended else b"]"))
     try:
@@ -146,9 +146,9 @@ def _decode_stream(text: bytes) -> Decoded:
     positions: list[int] = []
     invalid: list[tuple[int, str]] = []
     texts: list[bytes] = []
-    # Bytes that are no text are found again in the value that has them.
+    # Bytes that are not UTF-8 become surrogates, and are reported with the value that has them.
     characters = text.decode(errors="surrogateescape")
-    # This parser only finds where a value ends; what the value is, `orjson` says.
+    # This parser only finds where a value ends; `orjson` reads the value.
     scanner = json.JSONDecoder(parse_int=str, parse_float=str)
     blanks = re.compile(r"[ \t\r\n]*")
     place = _end(blanks, characters, 0)
@@ -177,7 +177,7 @@ _BOM_WORDS: Final = "UTF-8 byte order mark (BOM) is not supported"
 
 
 def _words(error: orjson.JSONDecodeError, text: bytes) -> str:
-    """Say what is wrong with a text that is no JSON."""
+    """Return what is wrong with a text that is not JSON."""
     try:
         text.decode()
     except UnicodeDecodeError as found:

@@ -280,17 +280,17 @@ class EndpointRemap:
         """Rewrite endpoints; one that uses an ambiguous spelling is an error."""
         log = ErrorLog(len(endpoints))
         if len(self.ambiguous):
-            places = pc.index_in(endpoints, value_set=self.ambiguous)
+            positions = pc.index_in(endpoints, value_set=self.ambiguous)
             log.add_mask(
-                valid_mask(places),
+                valid_mask(positions),
                 codes.AMBIGUOUS_ENDPOINT,
-                lambda row: str(self.sentences[places[row].as_py()]),
+                lambda row: str(self.sentences[positions[row].as_py()]),
             )
         if not len(self.spellings):
             rewritten = endpoints
         else:
-            places = pc.index_in(endpoints, value_set=self.spellings)
-            rewritten = pc.coalesce(self.ids.take(places), endpoints)
+            positions = pc.index_in(endpoints, value_set=self.spellings)
+            rewritten = pc.coalesce(self.ids.take(positions), endpoints)
         if not log.is_clean:
             bad = pa.array(log.bad)
             rewritten = pc.if_else(bad, pa.scalar(None, pa.utf8()), rewritten)

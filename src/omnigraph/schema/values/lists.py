@@ -57,7 +57,7 @@ def convert_vectors(batch: JsonBatch, prop: PropType, subject: Subject, log: Err
 def refuse_dimensions(
     rows: Rows, lengths: Offsets, dimension: int, name: str, log: ErrorLog
 ) -> None:
-    """Note vectors with too many or too few elements."""
+    """Record vectors with too many or too few elements."""
     found = dict(zip(rows.tolist(), lengths.tolist(), strict=True))
     log.add(
         rows,
@@ -67,7 +67,7 @@ def refuse_dimensions(
 
 
 def not_numeric(name: str) -> str:
-    """Say that a vector holds something else than numbers."""
+    """Record that a vector holds something other than numbers."""
     return f"property '{name}' vector elements must be numeric"
 
 

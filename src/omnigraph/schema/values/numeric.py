@@ -56,7 +56,7 @@ class Integers:
         return bad if self.is_above is None else bad | self.is_above
 
     def cast(self, scalar: Scalar) -> npt.NDArray[np.generic]:
-        """Return the numbers in the type of the column; what is outside becomes anything."""
+        """Return the numbers in the type of the column; others are undefined."""
         return self.bits.astype(_NUMPY[scalar])
 
     def rounded(self, dtype: type[np.float32] | type[np.float64]) -> npt.NDArray[np.floating]:

@@ -1,4 +1,4 @@
-"""Problems of single rows, beside a column instead of thrown.
+"""Problems of single rows, returned next to a column instead of raised.
 
 A batch of a million rows with three bad ones is not an exception: every step over values returns
 its column and, row by row, a message and a code or null.
@@ -64,7 +64,7 @@ class ErrorLog:
         self._codes: npt.NDArray[np.int8] | None = None
 
     def add(self, rows: Rows, code: str, message: str | Callable[[int], str]) -> None:
-        """Note one problem in `rows`; `message` may be made per row, for bad rows only."""
+        """Record one problem in `rows`; `message` may be made per row, for bad rows only."""
         if not len(rows):
             return
         messages, codes = self._open()
@@ -76,7 +76,7 @@ class ErrorLog:
             messages[fresh] = np.fromiter(map(message, fresh.tolist()), object, len(fresh))
 
     def add_mask(self, mask: Mask, code: str, message: str | Callable[[int], str]) -> None:
-        """Note one problem in the rows where `mask` is true."""
+        """Record one problem in the rows where `mask` is true."""
         if mask.any():
             self.add(np.flatnonzero(mask), code, message)
 

@@ -27,26 +27,26 @@ from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog, Mask, RowErrors, cut, first_errors
 
 
-def check_rules(owner: EntityType, columns: Mapping[str, pa.Array]) -> RowErrors:
+def check_rules(entity_type: EntityType, columns: Mapping[str, pa.Array]) -> RowErrors:
     """Check all value rules of a type over typed columns; a row keeps its first violation.
 
     Properties without a column are not checked. The order is: enums by property name, then
     ranges, then patterns, as the type lists them.
     """
     parts: list[RowErrors] = []
-    for name, prop in owner.properties.items():
+    for name, prop in entity_type.properties.items():
         if prop.prop_type.enum_values is not None and name in columns:
             values = prop.prop_type.enum_values
-            parts.append(check_enum(columns[name], values, type_name=owner.name, name=name))
-    if isinstance(owner, NodeType):
-        for range_rule in owner.range_constraints:
+            parts.append(check_enum(columns[name], values, type_name=entity_type.name, name=name))
+    if isinstance(entity_type, NodeType):
+        for range_rule in entity_type.range_constraints:
             if range_rule.property in columns:
                 column = columns[range_rule.property]
-                parts.append(check_range(column, range_rule, type_name=owner.name))
-        for check_rule in owner.check_constraints:
+                parts.append(check_range(column, range_rule, type_name=entity_type.name))
+        for check_rule in entity_type.check_constraints:
             if check_rule.property in columns:
                 column = columns[check_rule.property]
-                parts.append(check_pattern(column, check_rule, type_name=owner.name))
+                parts.append(check_pattern(column, check_rule, type_name=entity_type.name))
     row_count = len(next(iter(columns.values()))) if columns else 0
     return first_errors(parts, row_count=row_count)
 

@@ -70,7 +70,7 @@ class Subject:
     def refuse_kinds(
         self, batch: JsonBatch, accepted: tuple[Kind, ...], expected: str, log: ErrorLog
     ) -> None:
-        """Note the values of other kinds, if this mode refuses them."""
+        """Record the values of other kinds, if this mode refuses them."""
         if not self.is_strict:
             return
         if self.is_item:
@@ -87,7 +87,7 @@ class Subject:
     def refuse_range(
         self, outside: Mask, expected: str, values: Sequence[object], log: ErrorLog
     ) -> None:
-        """Note numbers that the type cannot hold."""
+        """Record numbers that the type cannot hold."""
         log.add_mask(
             outside,
             codes.OUT_OF_RANGE,
@@ -260,7 +260,7 @@ def moment_column(
     values: Sequence[object],
     name: str,
 ) -> pa.Array:
-    """Build a date32 or date64 column, and note what is too far away or no such thing."""
+    """Build a date32 or date64 column, and record texts that are out of range or not a date."""
     kind = TYPE_NAMES[scalar]
     log.add_mask(
         parsed.is_out_of_range & present,

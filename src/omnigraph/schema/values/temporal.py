@@ -14,6 +14,8 @@ proleptic Gregorian calendar with a year 0. Accepted texts:
 A zone is nothing (UTC), `Z`, `z`, or `±HH:MM`, `±HHMM`, `±HH` after optional blanks. A second of 60
 is the first second of the next minute, as in POSIX time. Decimals below a millisecond are dropped.
 Both types read all of these: a date takes the day in UTC, a moment starts its day at midnight.
+
+Arrow's own cast reads only some of these texts, and fails a whole column for one bad row.
 """
 
 from __future__ import annotations
@@ -163,7 +165,7 @@ class _Moments:
 
 @dataclass(frozen=True)
 class _Layout:
-    """A spelling whose characters stand at fixed places: the usual ones are read as bytes."""
+    """A spelling with characters at fixed positions; the usual ones are read as bytes."""
 
     fraction_digits: int | None
     zone: str
@@ -234,7 +236,7 @@ def _parse_layout(
 
 
 class _Columns:
-    """The bytes at each place of equally long texts."""
+    """The bytes at each position of equally long texts."""
 
     def __init__(self, matrix: Bytes) -> None:
         self.places = np.ascontiguousarray(matrix.T)
@@ -411,7 +413,7 @@ def _shift(days: Ints, ms: Ints, offset: Ints) -> tuple[Ints, Ints]:
 
 
 def _join_days(days: Ints, ms: Ints) -> tuple[Ints, Mask]:
-    """Combine days and milliseconds (up to a day and a second); false where 64 bits do not do."""
+    """Combine days and milliseconds (up to a day and a second); false where 64 bits overflow."""
     if len(days) and days.min() > -_WHOLE_DAYS_MAX and days.max() < _WHOLE_DAYS_MAX:
         return days * DAY_MS + ms, np.ones(len(days), np.bool_)
     # Towards zero, so that the product alone never leaves the range that the sum may still fit.

@@ -1,4 +1,4 @@
-"""Stored columns become JSON values again.
+"""Turns stored columns back into JSON values.
 
 | type | in results | in exports and changes |
 |---|---|---|
@@ -28,7 +28,7 @@ from omnigraph.values import PropType, Scalar
 
 
 class JsonForm(StrEnum):
-    """Whom the JSON is for: readers of results, or a later load."""
+    """What the JSON is for: a result that people read, or a later load."""
 
     RESULT = "result"
     EXPORT = "export"

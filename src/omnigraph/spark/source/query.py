@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from omnigraph.graph import Graph, OpenMode, ReadTarget
 from omnigraph.query import ReadPlan, compile_query, parse_queries
-from omnigraph.query.stored import require_kind, select_query
+from omnigraph.query.select import require_kind, select_query
 from omnigraph.spark.source.options import SourceOptionError, SourceOptions, refuse_options
 from omnigraph.spark.source.pin import open_pinned
 from omnigraph.spark.source.scan import Pin

@@ -30,17 +30,11 @@ from omnigraph.manifest.requirements import (
 )
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import TableKey
-from omnigraph.query import (
-    MutationPlan,
-    QueryDecl,
-    QueryFile,
-    QueryText,
-    compile_query,
-    parse_queries,
-)
+from omnigraph.query import MutationPlan, QueryDecl, QueryText, cached_queries
 from omnigraph.query.bindings import Bindings
+from omnigraph.query.compile import CachedQueries
 from omnigraph.query.params import coerce_params
-from omnigraph.query.stored import QueryKindError, require_kind, select_query
+from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog
 from omnigraph.store.errors import StagedFilesLostError
@@ -110,8 +104,8 @@ class Mutations:
 
     def run(self, request: MutationRequest) -> MutationResult:
         """Run one query as one commit, or raise and change nothing."""
-        file = parse_queries(request.query_text)
-        query = select_query(file, request.name)
+        queries = cached_queries(request.query_text)
+        query = select_query(queries.file, request.name)
         require_kind(query, expect_mutation=True)
         clock = self._repository.clock
         params = coerce_params(query.parameters, request.params)
@@ -125,7 +119,7 @@ class Mutations:
                 snapshot = self._repository.history.snapshot(request.incarnation)
                 _require_unmoved(snapshot.state, decided)
                 Requirements(expected_head=request.expected_head).require(snapshot.state)
-                plan = _plan(file, query, snapshot)
+                plan = _plan(queries, query, snapshot)
                 change = self._change(plan, bindings, snapshot, external_blobs)
                 if change.delta.is_empty:
                     return self._result(request, plan, change, commit=None)
@@ -243,8 +237,8 @@ class _Change:
         return {key: snapshot.entry(key) for key in sorted({*self.decisive, *self.delta.tables})}
 
 
-def _plan(file: QueryFile, query: QueryDecl, snapshot: Snapshot) -> MutationPlan:
-    plan = compile_query(query, snapshot.catalog, file.source)
+def _plan(queries: CachedQueries, query: QueryDecl, snapshot: Snapshot) -> MutationPlan:
+    plan = queries.plan(query, snapshot.catalog)
     if not isinstance(plan, MutationPlan):
         raise QueryKindError(query.name, is_mutation=False)
     return plan

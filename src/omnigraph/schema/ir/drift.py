@@ -1,7 +1,7 @@
 """The drift check: whether a stored schema agrees with itself and with the live tables.
 
-Runs at open and on refresh, over values that somebody else has read. All findings are reported at
-once, because each of them alone may mislead whoever has to repair a graph.
+Runs at open and on refresh, over values that the caller has read. All findings are reported at
+once, because each of them alone may mislead the person who repairs the graph.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from itertools import islice
 from typing import ClassVar, Final
 
 from omnigraph.errors import ConflictError
-from omnigraph.schema.compiled.canonical import shape_hash, shape_of
-from omnigraph.schema.compiled.ir import SchemaIR, TableIdentity
-from omnigraph.schema.compiled.jsonform import JsonObject
-from omnigraph.schema.compiled.read_ir import MalformedSchemaError, read_ir
-from omnigraph.schema.compiled.state import SchemaState, read_state
+from omnigraph.schema.ir.model import SchemaIR, TableIdentity
+from omnigraph.schema.ir.read import MalformedSchemaError, read_ir
+from omnigraph.schema.ir.state import SchemaState, read_state
+from omnigraph.schema.ir.to_shape import shape_of
+from omnigraph.schema.json_form import JsonObject
+from omnigraph.schema.language.canonical import shape_hash
 
 SCHEMA_FILE: Final = "_schema.pg"
 REJECTED_FILE: Final = "_schema.pg.rejected"

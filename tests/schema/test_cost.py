@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.schema.catalog import Cardinality
-from omnigraph.schema.compiled.ir import Bound, ConstraintIdentity
+from omnigraph.schema.ir.model import ConstraintIdentity
+from omnigraph.schema.language.shape import Bound
 from omnigraph.schema.language.tree import Number
-from omnigraph.schema.migration.tiers import changes_spelling, is_implied, is_loosened, is_widening
+from omnigraph.schema.migration.cost import changes_spelling, is_implied, is_loosened, is_widening
 from omnigraph.values import PropType, Scalar
 
 numbers = st.none() | st.integers(-3, 3) | st.sampled_from([-1.5, 0.0, 0.5, 2.0])

@@ -8,21 +8,18 @@ import pickle
 import pytest
 
 from omnigraph.query.language.parse import parse_queries
-from omnigraph.query.language.print import print_column
 from omnigraph.query.language.tree import ReadBody
-from omnigraph.query.stored import (
-    LoadedRegistry,
+from omnigraph.query.registry import LoadedRegistry, RegistryEntry, RegistryError, load_registry
+from omnigraph.query.select import (
     QueryKindError,
     QuerySelectionError,
-    RegistryEntry,
-    RegistryError,
-    load_registry,
     repeated_queries,
     require_kind,
     select_query,
 )
 from omnigraph.syntax import SourceText
 from support.cases import Case, check_case, load_cases
+from support.print_queries import print_column
 
 CASES = load_cases("stored")
 READ = "query r() { match { $c: Crew } return { $c } }"

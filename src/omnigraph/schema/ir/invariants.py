@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from omnigraph.names import EDGE_COLUMNS, NODE_COLUMNS, TypeKind
-from omnigraph.schema.compiled.defaults import default_text, read_default
-from omnigraph.schema.compiled.ir import (
+from omnigraph.schema.defaults import default_text, read_default
+from omnigraph.schema.ir.model import (
     IrConstraint,
     IrEdge,
     IrInterface,
@@ -21,15 +21,15 @@ from omnigraph.schema.compiled.ir import (
     IrTypeRef,
     SchemaIR,
 )
-from omnigraph.schema.compiled.jsonform import sorted_notes
+from omnigraph.schema.json_form import sorted_annotations
 
 _Ordered = TypeVar("_Ordered", int, str, tuple[str, tuple[str, ...], str])
 
 Problem = tuple[str, str]
-"""A place and what is wrong there."""
+"""A path in the JSON and what is wrong there."""
 
-TYPED_NOTES: Final = frozenset({"rename_from", "embed", "key", "unique", "index"})
-"""Notes that have members of their own, and therefore never stand among the annotations."""
+TYPED_ANNOTATIONS: Final = frozenset({"rename_from", "embed", "key", "unique", "index"})
+"""Annotations with JSON members of their own; they never appear in `annotations`."""
 
 
 def problems_of(ir: SchemaIR) -> Iterator[Problem]:
@@ -79,10 +79,14 @@ class _Known:
             yield path, f"{kind} {ref.type_id} is not called '{ref.type_name}'"
 
     def property_problems(
-        self, path: str, ref: IrPropertyRef, *, owner: IrType | None = None
+        self, path: str, ref: IrPropertyRef, *, entity_type: IrType | None = None
     ) -> Iterator[Problem]:
         target = self.types.get(ref.owner_type_id)
-        if target is None or target.name != ref.owner_type_name or (owner and target is not owner):
+        if (
+            target is None
+            or target.name != ref.owner_type_name
+            or (entity_type and target is not entity_type)
+        ):
             yield path, f"type {ref.owner_type_id} is not '{ref.owner_type_name}'"
             return
         names = {p.property_id: p.name for p in target.properties}
@@ -101,7 +105,7 @@ def _type_problems(path: str, found: IrType, known: _Known) -> Iterator[Problem]
         yield from _property_problems(f"{path}.{prop.name}", found, prop, known)
     if isinstance(found, IrInterface):
         return
-    yield from _note_problems(path, found)
+    yield from _annotation_problems(path, found)
     yield from _constraint_problems(f"{path}.constraints", found, known)
     if isinstance(found, IrNode):
         yield from _order_problems(f"{path}.implements", [r.type_id for r in found.implements])
@@ -113,19 +117,19 @@ def _type_problems(path: str, found: IrType, known: _Known) -> Iterator[Problem]
 
 
 def _property_problems(
-    path: str, owner: IrType, prop: IrProperty, known: _Known
+    path: str, entity_type: IrType, prop: IrProperty, known: _Known
 ) -> Iterator[Problem]:
-    yield from _note_problems(path, prop)
+    yield from _annotation_problems(path, prop)
     yield from _order_problems(f"{path}.property_constraints", prop.property_constraints)
     yield from _order_problems(f"{path}.enum_values", prop.prop_type.enum_values or ())
     if prop.embed_source is not None:
         source = prop.embed_source.source
-        yield from known.property_problems(f"{path}.embed_source", source, owner=owner)
+        yield from known.property_problems(f"{path}.embed_source", source, entity_type=entity_type)
     satisfied = prop.satisfies_interface_properties
-    place = f"{path}.satisfies_interface_properties"
-    yield from _order_problems(place, [ref.property_id or 0 for ref in satisfied])
+    where = f"{path}.satisfies_interface_properties"
+    yield from _order_problems(where, [ref.property_id or 0 for ref in satisfied])
     for ref in satisfied:
-        yield from known.property_problems(place, ref)
+        yield from known.property_problems(where, ref)
     text = default_text(prop.annotations)
     if text is not None:
         try:
@@ -134,35 +138,35 @@ def _property_problems(
             yield f"{path}.annotations", f"@default does not fit: {error}"
 
 
-def _note_problems(path: str, bearer: IrTable | IrProperty) -> Iterator[Problem]:
-    notes = bearer.annotations
-    if notes != sorted_notes(notes):
+def _annotation_problems(path: str, bearer: IrTable | IrProperty) -> Iterator[Problem]:
+    annotations = bearer.annotations
+    if annotations != sorted_annotations(annotations):
         yield f"{path}.annotations", "out of order"
-    for note in notes:
-        if note.name in TYPED_NOTES:
-            yield f"{path}.annotations", f"@{note.name} is no annotation"
+    for annotation in annotations:
+        if annotation.name in TYPED_ANNOTATIONS:
+            yield f"{path}.annotations", f"@{annotation.name} is no annotation"
 
 
-def _constraint_problems(path: str, owner: IrTable, known: _Known) -> Iterator[Problem]:
-    yield from _order_problems(path, [c.order for c in owner.constraints])
-    for constraint in owner.constraints:
+def _constraint_problems(path: str, entity_type: IrTable, known: _Known) -> Iterator[Problem]:
+    yield from _order_problems(path, [c.order for c in entity_type.constraints])
+    for constraint in entity_type.constraints:
         yield from _order_problems(path, [field.name for field in constraint.fields])
-        yield from _field_problems(path, owner, constraint, known)
+        yield from _field_problems(path, entity_type, constraint, known)
 
 
 def _field_problems(
-    path: str, owner: IrTable, constraint: IrConstraint, known: _Known
+    path: str, entity_type: IrTable, constraint: IrConstraint, known: _Known
 ) -> Iterator[Problem]:
-    columns = EDGE_COLUMNS if isinstance(owner, IrEdge) else NODE_COLUMNS
+    columns = EDGE_COLUMNS if isinstance(entity_type, IrEdge) else NODE_COLUMNS
     for field in constraint.fields:
         if isinstance(field, IrPropertyRef):
-            yield from known.property_problems(path, field, owner=owner)
+            yield from known.property_problems(path, field, entity_type=entity_type)
             continue
         expected = IrSystemField(
-            owner.type_id, owner.name, owner.table_incarnation_id, role=field.role
+            entity_type.type_id, entity_type.name, entity_type.table_incarnation_id, role=field.role
         )
         if field != expected or field.role not in columns:
-            yield path, f"'{field.role}' is no column of {owner.kind}:{owner.name}"
+            yield path, f"'{field.role}' is no column of {entity_type.kind}:{entity_type.name}"
 
 
 def _order_problems(path: str, values: Iterable[_Ordered]) -> Iterator[Problem]:

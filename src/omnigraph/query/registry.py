@@ -1,7 +1,7 @@
-"""Queries by name: choosing one of a file, and registries of stored queries.
+"""The registry of stored queries: queries that a server runs by name.
 
-Everything here is a function from texts to values. Who reads the texts, and from where, is up to
-the caller; so is the type check of a registered query against a live catalog.
+Everything here is a function from texts to values. The caller reads the texts, and checks the types
+of a registered query against a live catalog.
 """
 
 from __future__ import annotations
@@ -9,90 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
-from omnigraph.query.kinds import described
+from omnigraph.query.json_kinds import described
 from omnigraph.query.language import codes
 from omnigraph.query.language.parse import TolerantQueries, parse_queries_tolerant
 from omnigraph.query.language.tree import QueryDecl, QueryFile
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.query.select import QuerySelectionError, listed, select_query
+from omnigraph.schema.json_form import JsonObject
 from omnigraph.syntax import Diagnostic, SourceText
-
-_NAMES_SHOWN_MAX: Final = 10
-
-
-# -- choosing one query of a file ---------------------------------------------------------------
-
-
-class QuerySelectionError(InvalidInputError):
-    """A file has no query of the wanted name, or no name was given and one is needed."""
-
-    code: ClassVar[str] = "OG-QUERY-SELECTION"
-
-    def __init__(self, wanted: str | None, known: tuple[str, ...]) -> None:
-        self.wanted = wanted
-        self.known = known
-        self.hint = self._advice()
-        super().__init__(self._sentence())
-
-    def _sentence(self) -> str:
-        if self.wanted is not None:
-            return f"query '{self.wanted}' not found"
-        if not self.known:
-            return "the text has no query: name one, and give the text that has it"
-        return f"the text has {len(self.known)} queries, so the name of one is needed"
-
-    def _advice(self) -> str | None:
-        if not self.known:
-            return None
-        typo = nearest_name(self.wanted, self.known) if self.wanted else None
-        return f"did you mean '{typo}'?" if typo else f"it has {_listed(self.known)}"
-
-
-def select_query(file: QueryFile, name: str | None = None) -> QueryDecl:
-    """Return the query called `name`, or without a name the only query of the file.
-
-    Of several queries with one name the first is meant; `repeated_queries` finds the others.
-    """
-    for query in file.queries:
-        if query.name == name or (name is None and len(file.queries) == 1):
-            return query
-    raise QuerySelectionError(name, tuple(query.name for query in file.queries))
-
-
-def repeated_queries(file: QueryFile) -> tuple[QueryDecl, ...]:
-    """Return each query whose name an earlier query of the file already has."""
-    seen: set[str] = set()
-    repeated: list[QueryDecl] = []
-    for query in file.queries:
-        if query.name in seen:
-            repeated.append(query)
-        seen.add(query.name)
-    return tuple(repeated)
-
-
-class QueryKindError(InvalidInputError):
-    """A read was asked for and the query writes, or the reverse."""
-
-    code: ClassVar[str] = "OG-QUERY-KIND"
-
-    def __init__(self, name: str, is_mutation: bool) -> None:
-        self.name = name
-        self.is_mutation = is_mutation
-        kind, verb = ("mutation", "mutate") if is_mutation else ("read", "query")
-        super().__init__(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
-        self.hint = f"`omnigraph {verb} {name}`"
-
-
-def require_kind(query: QueryDecl, *, expect_mutation: bool | None) -> None:
-    """Raise `QueryKindError` unless the query is of the expected kind; None expects nothing."""
-    if expect_mutation is not None and expect_mutation != query.is_mutation:
-        raise QueryKindError(query.name, query.is_mutation)
-
-
-# -- registries ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -121,7 +48,7 @@ class StoredQuery:
 
     @cached_property
     def catalog_entry(self) -> JsonObject:
-        """The JSON form in a list of queries; absent notes are left out."""
+        """The JSON form in a list of queries; absent annotations are left out."""
         entry: JsonObject = {"name": self.name, "tool_name": self.tool_name}
         if self.query.description is not None:
             entry["description"] = self.query.description
@@ -155,7 +82,7 @@ class RegistryError(InvalidInputError):
     def __init__(self, problems: Iterable[RegistryProblem]) -> None:
         self.problems: tuple[RegistryProblem, ...] = tuple(problems)
         hints = (problem.hint for problem in self.problems if problem.hint)
-        self.hint = next(hints, "mend the registry, then try again")
+        self.hint = next(hints, "fix the registry, then try again")
         lines = (f"stored query '{problem.key}': {problem.message}" for problem in self.problems)
         super().__init__("\n".join(lines))
 
@@ -242,7 +169,7 @@ def _entry_problem(
         return RegistryProblem(codes.REGISTRY_KEY_REPEATED, key, message, "keep one of the two")
     if key not in names:
         typo = nearest_name(key, names)
-        hint = f"did you mean '{typo}'?" if typo else f"the text has {_listed(names)}"
+        hint = f"did you mean '{typo}'?" if typo else f"the text has {listed(names)}"
         message = f"'{text}' has no query called '{key}'"
         return RegistryProblem(codes.REGISTRY_KEY_UNKNOWN, key, message, hint)
     if names.count(key) > 1:
@@ -252,13 +179,13 @@ def _entry_problem(
 
 
 def _tool_name_problems(queries: Iterable[StoredQuery]) -> Iterator[RegistryProblem]:
-    owners: dict[str, str] = {}
+    taken: dict[str, str] = {}
     for stored in queries:
         if not stored.expose:
             continue
-        owner = owners.setdefault(stored.tool_name, stored.name)
-        if owner != stored.name:
-            message = f"tool name '{stored.tool_name}' is already taken by query '{owner}'"
+        first = taken.setdefault(stored.tool_name, stored.name)
+        if first != stored.name:
+            message = f"tool name '{stored.tool_name}' is already taken by query '{first}'"
             hint = "give one of the two another `tool_name`, or set `expose: false`"
             yield RegistryProblem(codes.TOOL_NAME_REPEATED, stored.name, message, hint)
 
@@ -270,13 +197,3 @@ def _warnings(queries: Iterable[StoredQuery]) -> Iterator[RegistryProblem]:
             message = f"parameter `${vectors[0]}` is a vector, which few callers of a tool have"
             hint = "take a String instead: `nearest` embeds it, or set `expose: false`"
             yield RegistryProblem(codes.VECTOR_PARAMETER_EXPOSED, stored.name, message, hint)
-
-
-def _listed(names: Iterable[str]) -> str:
-    known = sorted(set(names))
-    if not known:
-        return "no query"
-    shown = ", ".join(f"'{name}'" for name in known[:_NAMES_SHOWN_MAX])
-    return shown + (
-        f" and {len(known) - _NAMES_SHOWN_MAX} more" if known[_NAMES_SHOWN_MAX:] else ""
-    )

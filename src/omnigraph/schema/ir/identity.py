@@ -1,11 +1,12 @@
-"""Giving numbers to a checked schema, so that names can change.
+"""Gives numbers to a checked schema, so that names can change.
 
 Invariants:
 
-1. One counter per graph, from 1. A number is never given twice, not even after its bearer is gone.
+1. One counter per graph, from 1. A number is never given twice, not even after the type or property
+   is gone.
 2. New numbers go to new types (interfaces, nodes, edges, each by name), then to new properties by
-   (number of the owner, name), then to one table incarnation per new node or edge by type number.
-3. A declaration keeps the numbers of the accepted one with the same kind, name and owner. Only
+   (number of the type, name), then to one table incarnation per new node or edge by type number.
+3. A declaration keeps the numbers of the accepted one with the same kind, name and type. Only
    without such a match does `@rename_from` count.
 """
 
@@ -18,8 +19,8 @@ from itertools import count
 from typing import ClassVar, Final
 
 from omnigraph.names import TYPE_KINDS, TypeKind, nearest_name
-from omnigraph.schema.compiled.ir import IrProperty, SchemaIR
-from omnigraph.schema.compiled.ir_build import Numbers, TypeKey, build_ir
+from omnigraph.schema.ir.build import Numbers, TypeKey, build_ir
+from omnigraph.schema.ir.model import IrProperty, SchemaIR
 from omnigraph.schema.language.shape import (
     SchemaShape,
     ShapeEdge,
@@ -109,7 +110,7 @@ class _Accepted:
             properties={t.type_id: {p.name: p for p in t.properties} for t in ir.types()},
         )
 
-    def owners(self, property_name: str) -> list[TypeKey]:
+    def types_with(self, property_name: str) -> list[TypeKey]:
         """Return the types that have a property of that name."""
         return [
             self.names[number]
@@ -187,25 +188,25 @@ class _Matcher:
                 # Otherwise the type's own hint has failed, and that is reported already.
                 self._report_hints_in_a_new_type(key, declared)
 
-    def _match_properties_of(self, owner: TypeKey, declared: ShapeType) -> None:
-        known = self.accepted.properties[self.numbers.types[owner]]
+    def _match_properties_of(self, type_key: TypeKey, declared: ShapeType) -> None:
+        known = self.accepted.properties[self.numbers.types[type_key]]
         claims = {known[p.name].property_id: p.name for p in declared.properties if p.name in known}
         for prop in sorted(declared.properties, key=lambda p: p.name):
             if prop.name in known:
                 continue
             if prop.declared_directly:
-                old = self._renamed_by_hint(prop, owner, known, claims)
+                old = self._renamed_by_hint(prop, type_key, known, claims)
             else:
                 old = self._renamed_by_interface(prop, known, claims)
             if old is not None:
                 claims[old.property_id] = prop.name
         for number, name in claims.items():
-            self.numbers.properties[owner, name] = number
+            self.numbers.properties[type_key, name] = number
 
     def _renamed_by_hint(
         self,
         prop: ShapeProperty,
-        owner: TypeKey,
+        type_key: TypeKey,
         known: Mapping[str, IrProperty],
         claims: Mapping[int, str],
     ) -> IrProperty | None:
@@ -213,13 +214,13 @@ class _Matcher:
             return None
         old = known.get(prop.rename_from)
         if old is None:
-            self._report_unknown_property(prop, prop.rename_from, owner, known)
+            self._report_unknown_property(prop, prop.rename_from, type_key, known)
             return None
         if old.property_id in claims:
             both = f"'{claims[old.property_id]}' and '{prop.name}'"
             self.report(
                 "S305",
-                f"properties {both} of {owner} both claim the accepted property '{old.name}'",
+                f"properties {both} of {type_key} both claim the accepted property '{old.name}'",
                 hint=_CLAIMED_TWICE,
                 span=prop.span,
             )
@@ -268,21 +269,21 @@ class _Matcher:
             )
 
     def _likely_former_name(self, property_name: str, kind: TypeKind) -> str | None:
-        """Find a type of that kind which had the property and is about to go."""
+        """Find a type of that kind which had the property and is about to be dropped."""
         return next(
             (
-                owner.name
-                for owner in self.accepted.owners(property_name)
-                if owner.kind == kind and owner not in self.numbers.types
+                type_key.name
+                for type_key in self.accepted.types_with(property_name)
+                if type_key.kind == kind and type_key not in self.numbers.types
             ),
             None,
         )
 
     def _report_unknown_property(
-        self, prop: ShapeProperty, old_name: str, owner: TypeKey, known: Mapping[str, IrProperty]
+        self, prop: ShapeProperty, old_name: str, type_key: TypeKey, known: Mapping[str, IrProperty]
     ) -> None:
-        what = f"property '{prop.name}' of {owner} cannot be renamed from '{old_name}'"
-        elsewhere = self.accepted.owners(old_name)
+        what = f"property '{prop.name}' of {type_key} cannot be renamed from '{old_name}'"
+        elsewhere = self.accepted.types_with(old_name)
         if elsewhere:
             self.report(
                 "S303",
@@ -293,7 +294,7 @@ class _Matcher:
             return
         self.report(
             "S301",
-            f"{what}: the accepted {owner.kind} type has no such property",
+            f"{what}: the accepted {type_key.kind} type has no such property",
             hint=_suggestion(old_name, known),
             span=prop.span,
         )

@@ -1,4 +1,4 @@
-"""Problems as values: found deep in a pass, given their source and subject at its top."""
+"""Problems as values: a pass collects them, its caller adds source and subject."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUGGESTIONS_MAX: Final = 50
 
 
 @dataclass(frozen=True)
-class Flaw:
+class Problem:
     """One problem of a declaration."""
 
     code: str
@@ -25,13 +25,15 @@ class Flaw:
 
 
 def diagnostics_of(
-    flaws: Iterable[Flaw], source: SourceText, declaration: Declaration
+    problems: Iterable[Problem], source: SourceText, declaration: Declaration
 ) -> Iterator[Diagnostic]:
-    """Place the flaws of one declaration in its source."""
+    """Turn the problems of one declaration into diagnostics of its source."""
     subject = subject_of(declaration)
-    for flaw in flaws:
-        phase = Phase.PARSE if flaw.code < _FIRST_CATALOG_CODE else Phase.CATALOG
-        yield Diagnostic(flaw.code, phase, flaw.message, source, flaw.span, flaw.hint, subject)
+    for problem in problems:
+        phase = Phase.PARSE if problem.code < _FIRST_CATALOG_CODE else Phase.CATALOG
+        yield Diagnostic(
+            problem.code, phase, problem.message, source, problem.span, problem.hint, subject
+        )
 
 
 def subject_of(declaration: Declaration) -> str:
@@ -48,7 +50,7 @@ def kind_of(declaration: Declaration) -> str:
 
 @dataclass
 class Suggester:
-    """Hints for mistyped names, at a bounded price.
+    """Hints for mistyped names, at a bounded cost.
 
     Comparing a name with all others is slow, so a text with very many unknown names gets hints
     for the first ones only.

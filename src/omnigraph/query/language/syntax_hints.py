@@ -1,7 +1,7 @@
 """Known mistakes: what the parser calls unexpected, said in the words of the language.
 
 The parser knows what could follow, not what was meant. Each row of `MISTAKES` recognizes one
-mistake by the text on both sides of the place where the parser stopped, and says what is missing
+mistake by the text before and after the point where the parser stopped, and says what is missing
 or what to write instead. A text that no row recognizes keeps the parser's own message.
 """
 
@@ -28,7 +28,7 @@ _LOOK_AHEAD: Final = 80
 class Mistake:
     """One known mistake.
 
-    `before` must match the end of the text in front of the place (comments left out, blanks
+    `before` must match the end of the text before that point (comments left out, blanks
     reduced to one, strings emptied), `found` the start of the text behind it, and `expecting` must
     stand in the parser's message. Message and hint may mention the groups of both patterns.
     """
@@ -435,7 +435,7 @@ _CALL: Final = re.compile(r"(?<![$\w.@])(?P<name>[a-z_]\w*) ?\Z")
 
 
 def explain(diagnostic: Diagnostic) -> Diagnostic:
-    """Return the same place with a message of its own, if the mistake is a known one."""
+    """Return the diagnostic with a message of its own, if the mistake is a known one."""
     if not diagnostic.code.endswith("001"):
         return diagnostic
     before, behind = _surroundings(diagnostic)

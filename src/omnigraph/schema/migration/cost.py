@@ -4,7 +4,7 @@
 |---|---|
 | `metadata` | stores the new schema; datasets stay as they are |
 | `rewrite` | writes one new version of the dataset |
-| `validated` | reads the stored rows first, and refuses when one of them breaks the new rule |
+| `validated` | reads the stored rows first, and fails when one of them breaks the new rule |
 | `destructive` | takes data out of the current version |
 """
 
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from omnigraph.schema.catalog import Cardinality
-from omnigraph.schema.compiled.ir import Bound, ConstraintIdentity
+from omnigraph.schema.ir.model import ConstraintIdentity
+from omnigraph.schema.language.shape import Bound
 from omnigraph.values import PropType, Scalar
 
 Tier = Literal["metadata", "rewrite", "validated", "destructive"]

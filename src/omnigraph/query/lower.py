@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from omnigraph.query.check.checked import CheckedBlock, CheckedHop, CheckedRead
-from omnigraph.query.check.components import connected
+from omnigraph.query.check.connected import connected
 from omnigraph.query.plan.plan import (
     AllOf,
     AntiJoin,
@@ -33,17 +33,17 @@ from omnigraph.query.plan.plan import (
     ReadPlan,
     SameId,
 )
-from omnigraph.query.plan.prune import outer_variables, prune
+from omnigraph.query.plan.prune import outer_variables
 from omnigraph.query.plan.walk import predicate_variables
 
 _REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
 
 def lower_read(checked: CheckedRead) -> ReadPlan:
-    """Return the plan of a read."""
+    """Return the plan of a read; its operators do not know yet which columns they fetch."""
     ranked = checked.ranking.variable if checked.ranking else None
     pipeline = _BlockLowering(checked.block, frozenset(), _Temporaries(), ranked).lower()
-    plan = ReadPlan(
+    return ReadPlan(
         name=checked.name,
         parameters=checked.parameters,
         pipeline=tuple(pipeline),
@@ -56,7 +56,6 @@ def lower_read(checked: CheckedRead) -> ReadPlan:
         limit=checked.limit,
         offset=checked.offset,
     )
-    return prune(plan)
 
 
 @dataclass

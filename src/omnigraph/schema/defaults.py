@@ -1,7 +1,7 @@
 """`@default(<literal>)`: what fills a property that a record leaves out.
 
-The literal arrives as text, because all values of notes do; the property's type decides how it is
-read. A negative number is written as a string, `@default("-1")`, since literals take no sign.
+The literal arrives as text, because all values of annotations do; the property's type decides how
+it is read. A negative number is written as a string, `@default("-1")`, since literals take no sign.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from omnigraph.schema.catalog import Note
+from omnigraph.schema.catalog import Annotation
 from omnigraph.values import PropType, Scalar
 
 DefaultValue = str | int | float | bool
 
-DEFAULT_NOTE: Final = "default"
+DEFAULT_ANNOTATION: Final = "default"
 
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -33,9 +33,12 @@ _INTEGER_RANGE: Final[dict[Scalar, tuple[int, int]]] = {
 }
 
 
-def default_text(notes: Iterable[Note]) -> str | None:
-    """Return the literal of the `@default` note, if there is one with a value."""
-    return next((note.value for note in notes if note.name == DEFAULT_NOTE), None)
+def default_text(annotations: Iterable[Annotation]) -> str | None:
+    """Return the literal of the `@default` annotation, if there is one with a value."""
+    return next(
+        (annotation.value for annotation in annotations if annotation.name == DEFAULT_ANNOTATION),
+        None,
+    )
 
 
 def read_default(prop_type: PropType, text: str) -> DefaultValue:

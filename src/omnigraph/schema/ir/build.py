@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from omnigraph.names import EDGE_COLUMNS, NODE_COLUMNS, TypeKind
-from omnigraph.schema.compiled.canonical import canonical_constraints
-from omnigraph.schema.compiled.ir import (
-    Bound,
+from omnigraph.schema.ir.model import (
     IrConstraint,
     IrEdge,
     IrEmbed,
@@ -23,8 +21,10 @@ from omnigraph.schema.compiled.ir import (
     SchemaIR,
     SystemRole,
 )
-from omnigraph.schema.compiled.jsonform import sorted_notes
+from omnigraph.schema.json_form import sorted_annotations
+from omnigraph.schema.language.canonical import canonical_constraints
 from omnigraph.schema.language.shape import (
+    Bound,
     SchemaShape,
     ShapeConstraint,
     ShapeEdge,
@@ -96,7 +96,7 @@ class _Builder:
             name=node.name,
             type_id=self.numbers.types[key],
             table_incarnation_id=self.numbers.incarnations[key],
-            annotations=sorted_notes(node.annotations),
+            annotations=sorted_annotations(node.annotations),
             implements=tuple(sorted(links, key=lambda ref: ref.type_id)),
             properties=self._properties(key, node.properties),
             constraints=self._constraints(key, node.constraints),
@@ -111,28 +111,28 @@ class _Builder:
             from_type=self._type_ref(TypeKey("node", edge.from_type)),
             to_type=self._type_ref(TypeKey("node", edge.to_type)),
             cardinality=edge.cardinality,
-            annotations=sorted_notes(edge.annotations),
+            annotations=sorted_annotations(edge.annotations),
             properties=self._properties(key, edge.properties),
             constraints=self._constraints(key, edge.constraints),
         )
 
     def _properties(
-        self, owner: TypeKey, properties: Iterable[ShapeProperty]
+        self, type_key: TypeKey, properties: Iterable[ShapeProperty]
     ) -> tuple[IrProperty, ...]:
-        return _by_name(self._property(owner, p) for p in properties)
+        return _by_name(self._property(type_key, p) for p in properties)
 
-    def _property(self, owner: TypeKey, prop: ShapeProperty) -> IrProperty:
+    def _property(self, type_key: TypeKey, prop: ShapeProperty) -> IrProperty:
         fulfilled = [
             self._property_ref(TypeKey("interface", interface), name)
             for interface, name in set(prop.satisfies)
         ]
         return IrProperty(
             name=prop.name,
-            property_id=self.numbers.properties[owner, prop.name],
+            property_id=self.numbers.properties[type_key, prop.name],
             prop_type=prop.prop_type,
-            annotations=sorted_notes(prop.annotations) if prop.annotations else (),
+            annotations=sorted_annotations(prop.annotations) if prop.annotations else (),
             property_constraints=tuple(sorted(set(prop.property_constraints))),
-            embed_source=IrEmbed(self._property_ref(owner, prop.embed.source), prop.embed.model)
+            embed_source=IrEmbed(self._property_ref(type_key, prop.embed.source), prop.embed.model)
             if prop.embed
             else None,
             declared_directly=prop.declared_directly,
@@ -142,12 +142,12 @@ class _Builder:
         )
 
     def _constraints(
-        self, owner: TypeKey, constraints: Iterable[ShapeConstraint]
+        self, type_key: TypeKey, constraints: Iterable[ShapeConstraint]
     ) -> tuple[IrConstraint, ...]:
         return tuple(
             IrConstraint(
                 kind=c.kind,
-                fields=tuple(self._field(owner, name) for name in c.fields),
+                fields=tuple(self._field(type_key, name) for name in c.fields),
                 min=Bound.of(c.min),
                 max=Bound.of(c.max),
                 pattern=c.pattern,
@@ -155,23 +155,23 @@ class _Builder:
             for c in canonical_constraints(constraints)
         )
 
-    def _field(self, owner: TypeKey, name: str) -> IrField:
-        columns = EDGE_COLUMNS if owner.kind == "edge" else NODE_COLUMNS
+    def _field(self, type_key: TypeKey, name: str) -> IrField:
+        columns = EDGE_COLUMNS if type_key.kind == "edge" else NODE_COLUMNS
         if name not in columns:
-            return self._property_ref(owner, name)
+            return self._property_ref(type_key, name)
         return IrSystemField(
-            stable_table_id=self.numbers.types[owner],
-            table_type_name=owner.name,
-            table_incarnation_id=self.numbers.incarnations[owner],
+            stable_table_id=self.numbers.types[type_key],
+            table_type_name=type_key.name,
+            table_incarnation_id=self.numbers.incarnations[type_key],
             role=_ROLES[name],
         )
 
     def _type_ref(self, key: TypeKey) -> IrTypeRef:
         return IrTypeRef(self.numbers.types[key], key.name)
 
-    def _property_ref(self, owner: TypeKey, name: str) -> IrPropertyRef:
-        number = self.numbers.properties.get((owner, name))
-        return IrPropertyRef(self.numbers.types[owner], owner.name, number, name)
+    def _property_ref(self, type_key: TypeKey, name: str) -> IrPropertyRef:
+        number = self.numbers.properties.get((type_key, name))
+        return IrPropertyRef(self.numbers.types[type_key], type_key.name, number, name)
 
 
 def _by_name(declared: Iterable[_Named]) -> tuple[_Named, ...]:

@@ -1,18 +1,5 @@
 """Writes trees back as `.gq` text in one canonical layout.
 
-    >>> from omnigraph.query.language.parse import parse_queries
-    >>> file = parse_queries('query q($t:String){match{$c:Crew{tag:$t}}return{$c.tag as t}limit 5}')
-    >>> print(print_queries(file), end="")
-    query q($t: String) {
-      match {
-        $c: Crew { tag: $t }
-      }
-      return {
-        $c.tag as t
-      }
-      limit 5
-    }
-
 Parsing what was printed gives the same tree, apart from spans. That holds for every tree that a
 text can have; a tree built by hand must keep to the same rules (no infinite number, no bare
 variable as the only operand of a one-part `and`).
@@ -76,7 +63,7 @@ def print_query(query: QueryDecl) -> str:
     """Return the canonical text of one query, without a newline at its end."""
     parameters = ", ".join(print_parameter(parameter) for parameter in query.parameters)
     head = f"query {query.name}({parameters})"
-    notes = [
+    annotations = [
         f"{_INDENT}@{name}({print_string(text)})"
         for name, text in (("description", query.description), ("instruction", query.instruction))
         if text is not None
@@ -85,7 +72,7 @@ def print_query(query: QueryDecl) -> str:
         body = list(_read_lines(query.body))
     else:
         body = [line for statement in query.body for line in _statement_lines(statement)]
-    opening = [f"{head} {{"] if not notes else [head, *notes, "{"]
+    opening = [f"{head} {{"] if not annotations else [head, *annotations, "{"]
     return "\n".join([*opening, *_indented(body), "}"])
 
 

@@ -1,6 +1,6 @@
 """The compiled schema: every declaration with the number that outlives its name.
 
-Facts that hold for every `SchemaIR` (`wellformed.py` checks them on stored ones):
+Facts that hold for every `SchemaIR` (`invariants.py` checks them on stored ones):
 
 1. Numbers of types, properties and table incarnations come from one counter; no two things share
    one, and all are below `next_identity_id`.
@@ -8,8 +8,8 @@ Facts that hold for every `SchemaIR` (`wellformed.py` checks them on stored ones
    number; members of key, unique and index lists by name; constraints by kind, then members;
    annotations by their JSON.
 3. A reference carries the number and the current name of what it points at.
-4. `key`, `unique`, `index` notes are in `property_constraints`, `embed` is in `embed_source`, and
-   `rename_from` is nowhere.
+4. `key`, `unique`, `index` annotations are in `property_constraints`, `embed` is in `embed_source`,
+   and `rename_from` is nowhere.
 
 `to_json` has exactly the members, in exactly the order, that the stored form has; the hash depends
 on both.
@@ -23,14 +23,15 @@ from functools import cached_property
 from typing import ClassVar, Final, Literal
 
 from omnigraph.names import TableKey, TypeKind
-from omnigraph.schema.catalog import Cardinality, Note, Number
-from omnigraph.schema.compiled.jsonform import (
+from omnigraph.schema.catalog import Annotation, Cardinality
+from omnigraph.schema.json_form import (
     JsonObject,
+    annotations_json,
     cardinality_json,
     digest,
-    notes_json,
     prop_type_json,
 )
+from omnigraph.schema.language.shape import Bound
 from omnigraph.schema.language.tree import RuleKind
 from omnigraph.values import PropType
 
@@ -119,28 +120,6 @@ IrField = IrPropertyRef | IrSystemField
 
 
 @dataclass(frozen=True)
-class Bound:
-    """One end of a range. `1` and `1.0` are different bounds, as they are spelled differently."""
-
-    kind: Literal["Integer", "Float"]
-    value: Number
-
-    @classmethod
-    def of(cls, value: Number | None) -> Bound | None:
-        """Wrap a number; an open end stays `None`."""
-        if value is None:
-            return None
-        if isinstance(value, int):
-            return cls("Integer", value)
-        # Adding zero turns -0.0 into 0.0, which would compare equal and hash differently.
-        return cls("Float", value + 0.0)
-
-    def to_json(self) -> JsonObject:
-        """Spell the bound."""
-        return {self.kind: self.value}
-
-
-@dataclass(frozen=True)
 class ConstraintIdentity:
     """What makes two constraints the same one, whatever their members are called today."""
 
@@ -210,7 +189,7 @@ class IrProperty:
     name: str
     property_id: int
     prop_type: PropType
-    annotations: tuple[Note, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     property_constraints: tuple[RuleKind, ...] = ()
     embed_source: IrEmbed | None = None
     declared_directly: bool = True
@@ -222,7 +201,7 @@ class IrProperty:
             "name": self.name,
             "property_id": self.property_id,
             "prop_type": prop_type_json(self.prop_type),
-            "annotations": notes_json(self.annotations),
+            "annotations": annotations_json(self.annotations),
             "property_constraints": [*self.property_constraints],
             "embed_source": self.embed_source.to_json() if self.embed_source else None,
             "declared_directly": self.declared_directly,
@@ -234,14 +213,14 @@ class IrProperty:
 
 @dataclass(frozen=True)
 class IrInterface:
-    """An interface; it has neither a dataset nor notes or rules of its own."""
+    """An interface; it has neither a dataset nor annotations or rules of its own."""
 
     name: str
     type_id: int
     properties: tuple[IrProperty, ...] = ()
 
     kind: ClassVar[TypeKind] = "interface"
-    annotations: ClassVar[tuple[Note, ...]] = ()
+    annotations: ClassVar[tuple[Annotation, ...]] = ()
     constraints: ClassVar[tuple[IrConstraint, ...]] = ()
 
     def to_json(self) -> JsonObject:
@@ -260,7 +239,7 @@ class IrNode:
     name: str
     type_id: int
     table_incarnation_id: int
-    annotations: tuple[Note, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     implements: tuple[IrTypeRef, ...] = ()
     properties: tuple[IrProperty, ...] = ()
     constraints: tuple[IrConstraint, ...] = ()
@@ -273,7 +252,7 @@ class IrNode:
             "name": self.name,
             "type_id": self.type_id,
             "table_incarnation_id": self.table_incarnation_id,
-            "annotations": notes_json(self.annotations),
+            "annotations": annotations_json(self.annotations),
             "implements": [ref.to_json() for ref in self.implements],
             "properties": [p.to_json() for p in self.properties],
             "constraints": [c.to_json() for c in self.constraints],
@@ -290,7 +269,7 @@ class IrEdge:
     from_type: IrTypeRef
     to_type: IrTypeRef
     cardinality: Cardinality = UNLIMITED
-    annotations: tuple[Note, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     properties: tuple[IrProperty, ...] = ()
     constraints: tuple[IrConstraint, ...] = ()
 
@@ -305,7 +284,7 @@ class IrEdge:
             "from_type": self.from_type.to_json(),
             "to_type": self.to_type.to_json(),
             "cardinality": cardinality_json(self.cardinality),
-            "annotations": notes_json(self.annotations),
+            "annotations": annotations_json(self.annotations),
             "properties": [p.to_json() for p in self.properties],
             "constraints": [c.to_json() for c in self.constraints],
         }

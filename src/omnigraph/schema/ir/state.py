@@ -1,4 +1,4 @@
-"""The small record beside a stored schema that says what it must hash to.
+"""The small record next to a stored schema: the hashes that it must have.
 
 {"format_version": 2, "schema_shape_hash": "sha256:…", "schema_ir_hash": "sha256:…",
  "schema_identity_version": 2, "schema_identity_domain": "<ULID>"}
@@ -12,9 +12,10 @@ from typing import Final
 
 import orjson
 
-from omnigraph.schema.compiled.canonical import shape_hash, shape_of
-from omnigraph.schema.compiled.ir import SchemaIR
-from omnigraph.schema.compiled.jsonform import JsonObject
+from omnigraph.schema.ir.model import SchemaIR
+from omnigraph.schema.ir.to_shape import shape_of
+from omnigraph.schema.json_form import JsonObject
+from omnigraph.schema.language.canonical import shape_hash
 
 FORMAT_VERSION: Final = 2
 IDENTITY_VERSION: Final = 2

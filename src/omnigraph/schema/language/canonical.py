@@ -1,7 +1,6 @@
 """The canonical form: one spelling for all texts that mean the same.
 
-Sorts what a checked schema leaves unordered, spells the shape without identities for the shape
-hash, and recovers the shape from a compiled schema.
+Sorts what a checked schema leaves unordered, and spells the shape for the shape hash.
 """
 
 from __future__ import annotations
@@ -9,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.schema.catalog import EmbedSource
-from omnigraph.schema.compiled.ir import Bound, IrConstraint, IrProperty, SchemaIR
-from omnigraph.schema.compiled.jsonform import (
+from omnigraph.schema.json_form import (
     Json,
     JsonObject,
+    annotations_json,
     cardinality_json,
     digest,
-    notes_json,
     prop_type_json,
-    sorted_notes,
+    sorted_annotations,
 )
 from omnigraph.schema.language.shape import (
+    Bound,
     SchemaShape,
     ShapeConstraint,
     ShapeEdge,
@@ -47,35 +45,6 @@ def shape_json(shape: SchemaShape) -> JsonObject:
     }
 
 
-def shape_of(ir: SchemaIR) -> SchemaShape:
-    """Forget the numbers of a compiled schema."""
-    return SchemaShape(
-        interfaces=tuple(ShapeInterface(t.name, _shapes(t.properties)) for t in ir.interfaces),
-        nodes=tuple(
-            ShapeNode(
-                name=t.name,
-                annotations=t.annotations,
-                implements=tuple(sorted(ref.type_name for ref in t.implements)),
-                properties=_shapes(t.properties),
-                constraints=tuple(_shape_constraint(c) for c in t.constraints),
-            )
-            for t in ir.nodes
-        ),
-        edges=tuple(
-            ShapeEdge(
-                name=t.name,
-                from_type=t.from_type.type_name,
-                to_type=t.to_type.type_name,
-                cardinality=t.cardinality,
-                annotations=t.annotations,
-                properties=_shapes(t.properties),
-                constraints=tuple(_shape_constraint(c) for c in t.constraints),
-            )
-            for t in ir.edges
-        ),
-    )
-
-
 def _name(declared: ShapeInterface | ShapeNode | ShapeEdge | ShapeProperty) -> str:
     return declared.name
 
@@ -87,7 +56,7 @@ def _interface(interface: ShapeInterface) -> JsonObject:
 def _node(node: ShapeNode) -> JsonObject:
     return {
         "name": node.name,
-        "annotations": notes_json(sorted_notes(node.annotations)),
+        "annotations": annotations_json(sorted_annotations(node.annotations)),
         "implements": [*sorted(set(node.implements))],
         "properties": _properties(node.properties),
         "constraints": _constraints(node.constraints),
@@ -100,7 +69,7 @@ def _edge(edge: ShapeEdge) -> JsonObject:
         "from_type": edge.from_type,
         "to_type": edge.to_type,
         "cardinality": cardinality_json(edge.cardinality),
-        "annotations": notes_json(sorted_notes(edge.annotations)),
+        "annotations": annotations_json(sorted_annotations(edge.annotations)),
         "properties": _properties(edge.properties),
         "constraints": _constraints(edge.constraints),
     }
@@ -117,13 +86,13 @@ def _property(prop: ShapeProperty) -> JsonObject:
     return {
         "name": prop.name,
         "prop_type": prop_type_json(prop.prop_type),
-        "annotations": notes_json(sorted_notes(prop.annotations)),
+        "annotations": annotations_json(sorted_annotations(prop.annotations)),
         "property_constraints": [*sorted(set(prop.property_constraints))],
         "embed_source": embed,
         "declared_directly": prop.declared_directly,
         "satisfies_interface_properties": [
-            {"owner_type_name": owner, "property_name": name}
-            for owner, name in sorted(set(prop.satisfies))
+            {"owner_type_name": type_name, "property_name": name}
+            for type_name, name in sorted(set(prop.satisfies))
         ],
     }
 
@@ -134,9 +103,9 @@ def _constraints(constraints: Iterable[ShapeConstraint]) -> list[Json]:
 
 def canonical_constraints(constraints: Iterable[ShapeConstraint]) -> list[ShapeConstraint]:
     """Sort constraints by kind, then members; sort the members; drop what is repeated."""
-    compact_manifest = [replace(c, fields=tuple(sorted(set(c.fields)))) for c in constraints]
+    sorted_members = [replace(c, fields=tuple(sorted(set(c.fields)))) for c in constraints]
     # Keyed by spelling, not by value: bounds 1 and 1.0 are equal numbers and different bounds.
-    distinct = {_constraint_order(c): c for c in compact_manifest}
+    distinct = {_constraint_order(c): c for c in sorted_members}
     return [distinct[order] for order in sorted(distinct)]
 
 
@@ -161,35 +130,3 @@ def _constraint(constraint: ShapeConstraint) -> JsonObject:
             "pattern": constraint.pattern,
         }
     return {"kind": constraint.kind, "fields": [*constraint.fields]}
-
-
-def _shapes(properties: Iterable[IrProperty]) -> tuple[ShapeProperty, ...]:
-    return tuple(_shape_property(p) for p in properties)
-
-
-def _shape_property(prop: IrProperty) -> ShapeProperty:
-    embed = prop.embed_source
-    return ShapeProperty(
-        name=prop.name,
-        prop_type=prop.prop_type,
-        annotations=prop.annotations,
-        property_constraints=prop.property_constraints,
-        embed=EmbedSource(embed.source.property_name, embed.model) if embed else None,
-        declared_directly=prop.declared_directly,
-        satisfies=tuple(
-            sorted(
-                (ref.owner_type_name, ref.property_name)
-                for ref in prop.satisfies_interface_properties
-            )
-        ),
-    )
-
-
-def _shape_constraint(constraint: IrConstraint) -> ShapeConstraint:
-    return ShapeConstraint(
-        kind=constraint.kind,
-        fields=tuple(field.name for field in constraint.fields),
-        min=constraint.min.value if constraint.min else None,
-        max=constraint.max.value if constraint.max else None,
-        pattern=constraint.pattern,
-    )

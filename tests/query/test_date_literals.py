@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.query.moments import parse_date, parse_datetime, parse_moments
+from omnigraph.query.date_literals import parse_date, parse_datetime, parse_moments
 from omnigraph.values import Scalar
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,7 +14,8 @@ from functools import singledispatch
 from typing import TypeVar
 
 from omnigraph.names import TypeKind
-from omnigraph.schema.compiled.ir import (
+from omnigraph.schema.ir.build import TypeKey
+from omnigraph.schema.ir.model import (
     ConstraintIdentity,
     IrConstraint,
     IrEdge,
@@ -30,7 +31,6 @@ from omnigraph.schema.compiled.ir import (
     IrTypeRef,
     SchemaIR,
 )
-from omnigraph.schema.compiled.ir_build import TypeKey
 from omnigraph.schema.migration.plan import MigrationPlan
 from omnigraph.schema.migration.steps import (
     AddConstraint,
@@ -336,19 +336,19 @@ class _Linker:
         return max((*self.types, *self.properties, *incarnations), default=0)
 
     def _linked(self, declared: IrType) -> IrType:
-        owner = self._with_linked_properties(declared)
-        if isinstance(owner, IrInterface):
-            return owner
-        rules = [replace(c, fields=self._fields(c.fields)) for c in owner.constraints]
+        entity_type = self._with_linked_properties(declared)
+        if isinstance(entity_type, IrInterface):
+            return entity_type
+        rules = [replace(c, fields=self._fields(c.fields)) for c in entity_type.constraints]
         rules.sort(key=lambda rule: rule.order)
-        if isinstance(owner, IrNode):
-            links = [self._type_ref(ref) for ref in owner.implements]
+        if isinstance(entity_type, IrNode):
+            links = [self._type_ref(ref) for ref in entity_type.implements]
             links.sort(key=lambda ref: ref.type_id)
-            return replace(owner, implements=tuple(links), constraints=tuple(rules))
+            return replace(entity_type, implements=tuple(links), constraints=tuple(rules))
         return replace(
-            owner,
-            from_type=self._type_ref(owner.from_type),
-            to_type=self._type_ref(owner.to_type),
+            entity_type,
+            from_type=self._type_ref(entity_type.from_type),
+            to_type=self._type_ref(entity_type.to_type),
             constraints=tuple(rules),
         )
 
@@ -382,8 +382,8 @@ class _Linker:
 
     def _field(self, field: IrField) -> IrField:
         if isinstance(field, IrSystemField):
-            owner = self.types[field.stable_table_id]
-            return replace(field, table_type_name=owner.name)
+            entity_type = self.types[field.stable_table_id]
+            return replace(field, table_type_name=entity_type.name)
         return self._property_ref(field)
 
     def _type_ref(self, ref: IrTypeRef) -> IrTypeRef:
@@ -393,5 +393,5 @@ class _Linker:
         name = ref.property_name
         if ref.property_id is not None:
             name = self.properties[ref.property_id].name
-        owner = self.types[ref.owner_type_id]
-        return IrPropertyRef(owner.type_id, owner.name, ref.property_id, name)
+        entity_type = self.types[ref.owner_type_id]
+        return IrPropertyRef(entity_type.type_id, entity_type.name, ref.property_id, name)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
 
+from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.tree import (
+    AnnotationDecl,
     Declaration,
     EdgeDecl,
     InterfaceDecl,
     NodeDecl,
-    NoteDecl,
     Number,
     PropertyDecl,
     RuleDecl,
@@ -19,7 +20,6 @@ from omnigraph.schema.language.tree import (
 )
 
 _INDENT: Final = "    "
-_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
 
 
 def print_schema(tree: SchemaTree) -> str:
@@ -43,7 +43,7 @@ def _declaration(declaration: Declaration) -> str:
 def _node_header(node: NodeDecl) -> str:
     names = ", ".join(ref.name for ref in node.implements)
     implements = f" implements {names}" if names else ""
-    return f"node {node.name}{_notes(node.notes)}{implements}"
+    return f"node {node.name}{_annotations(node.annotations)}{implements}"
 
 
 def _edge_header(edge: EdgeDecl) -> str:
@@ -52,7 +52,7 @@ def _edge_header(edge: EdgeDecl) -> str:
         low, high = edge.cardinality
         card = f" @card({low}..{'' if high is None else high})"
     ends = f"{edge.from_type.name} -> {edge.to_type.name}"
-    return f"edge {edge.name}: {ends}{card}{_notes(edge.notes)}"
+    return f"edge {edge.name}: {ends}{card}{_annotations(edge.annotations)}"
 
 
 def _body(properties: tuple[PropertyDecl, ...], rules: tuple[RuleDecl, ...]) -> str:
@@ -64,18 +64,18 @@ def _body(properties: tuple[PropertyDecl, ...], rules: tuple[RuleDecl, ...]) -> 
 
 def _property_lines(properties: tuple[PropertyDecl, ...]) -> Iterator[str]:
     for item in properties:
-        yield f"{item.name}: {item.prop_type}{_notes(item.notes)}"
+        yield f"{item.name}: {item.prop_type}{_annotations(item.annotations)}"
 
 
-def _notes(notes: tuple[NoteDecl, ...]) -> str:
-    return "".join(f" {_note(note)}" for note in notes)
+def _annotations(annotations: tuple[AnnotationDecl, ...]) -> str:
+    return "".join(f" {_annotation(annotation)}" for annotation in annotations)
 
 
-def _note(note: NoteDecl) -> str:
-    if note.value is None:
-        return f"@{note.name}"
-    keywords = "".join(f", {name}={quote(value)}" for name, value in note.kwargs)
-    return f"@{note.name}({quote(note.value)}{keywords})"
+def _annotation(annotation: AnnotationDecl) -> str:
+    if annotation.value is None:
+        return f"@{annotation.name}"
+    keywords = "".join(f", {name}={quote(value)}" for name, value in annotation.kwargs)
+    return f"@{annotation.name}({quote(annotation.value)}{keywords})"
 
 
 def _rule(rule: RuleDecl) -> str:
@@ -85,15 +85,6 @@ def _rule(rule: RuleDecl) -> str:
     if rule.pattern is not None:
         return f"@check({members}, {quote(rule.pattern)})"
     return f"@{rule.kind}({members})"
-
-
-def quote(text: str) -> str:
-    r"""Write a string literal.
-
-    >>> print(quote('a "b"'))
-    "a \"b\""
-    """
-    return f'"{text.translate(_ESCAPES)}"'
 
 
 def _number(value: Number | None) -> str:

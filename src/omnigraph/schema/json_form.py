@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import orjson
 
-from omnigraph.schema.catalog import Cardinality, Note
+from omnigraph.schema.catalog import Annotation, Cardinality
 from omnigraph.values import PropType
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -28,23 +28,23 @@ def digest(value: Json) -> str:
     return f"sha256:{sha256(compact(value)).hexdigest()}"
 
 
-def note_json(note: Note) -> JsonObject:
+def annotation_json(annotation: Annotation) -> JsonObject:
     """Spell an annotation; `kwargs` is absent if empty and sorted by name otherwise."""
-    form: JsonObject = {"name": note.name, "value": note.value}
-    if note.kwargs:
-        form["kwargs"] = dict(sorted(note.kwargs))
+    form: JsonObject = {"name": annotation.name, "value": annotation.value}
+    if annotation.kwargs:
+        form["kwargs"] = dict(sorted(annotation.kwargs))
     return form
 
 
-def sorted_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
+def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
     """Put annotations, and the keywords within each, into canonical order."""
-    compact_manifest = [Note(n.name, n.value, tuple(sorted(n.kwargs))) for n in notes]
-    return tuple(sorted(compact_manifest, key=_note_order))
+    canonical = [Annotation(n.name, n.value, tuple(sorted(n.kwargs))) for n in annotations]
+    return tuple(sorted(canonical, key=_annotation_order))
 
 
-def notes_json(notes: Iterable[Note]) -> list[Json]:
+def annotations_json(annotations: Iterable[Annotation]) -> list[Json]:
     """Spell a list of annotations in the given order."""
-    return [note_json(note) for note in notes]
+    return [annotation_json(annotation) for annotation in annotations]
 
 
 def prop_type_json(prop_type: PropType) -> JsonObject:
@@ -68,5 +68,5 @@ def cardinality_json(cardinality: Cardinality) -> JsonObject:
     return {"min": cardinality.min, "max": cardinality.max}
 
 
-def _note_order(note: Note) -> bytes:
-    return compact(note_json(note))
+def _annotation_order(annotation: Annotation) -> bytes:
+    return compact(annotation_json(annotation))

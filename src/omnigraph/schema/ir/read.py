@@ -13,10 +13,10 @@ import orjson
 
 from omnigraph.errors import CorruptError
 from omnigraph.names import PROPERTY_NAME, TYPE_NAME
-from omnigraph.schema.catalog import Cardinality, Note
-from omnigraph.schema.compiled.ir import (
+from omnigraph.schema.catalog import Annotation, Cardinality
+from omnigraph.schema.ir.invariants import problems_of
+from omnigraph.schema.ir.model import (
     IR_VERSION,
-    Bound,
     IrConstraint,
     IrEdge,
     IrEmbed,
@@ -30,8 +30,8 @@ from omnigraph.schema.compiled.ir import (
     SchemaIR,
     SystemRole,
 )
-from omnigraph.schema.compiled.jsonform import Json, JsonObject
-from omnigraph.schema.compiled.wellformed import problems_of
+from omnigraph.schema.json_form import Json, JsonObject
+from omnigraph.schema.language.shape import Bound
 from omnigraph.schema.language.tree import RuleKind
 from omnigraph.values import VECTOR_DIMENSION_MAX, PropType, Scalar
 
@@ -70,7 +70,7 @@ def _parsed(stored: str | bytes | JsonObject) -> Json:
 
 
 class _Reader:
-    """A JSON value and its place."""
+    """A JSON value and its path."""
 
     def __init__(self, value: Json, path: str) -> None:
         self.value = value
@@ -163,7 +163,7 @@ def _node(reader: _Reader) -> IrNode:
         name=_type_name(at["name"]),
         type_id=at["type_id"].integer(1),
         table_incarnation_id=at["table_incarnation_id"].integer(1),
-        annotations=at["annotations"].items(_note),
+        annotations=at["annotations"].items(_annotation),
         implements=at["implements"].items(_type_ref),
         properties=at["properties"].items(_property),
         constraints=at["constraints"].items(_constraint),
@@ -189,7 +189,7 @@ def _edge(reader: _Reader) -> IrEdge:
         from_type=_type_ref(at["from_type"]),
         to_type=_type_ref(at["to_type"]),
         cardinality=_cardinality(at["cardinality"]),
-        annotations=at["annotations"].items(_note),
+        annotations=at["annotations"].items(_annotation),
         properties=at["properties"].items(_property),
         constraints=at["constraints"].items(_constraint),
     )
@@ -221,8 +221,8 @@ def _property(reader: _Reader) -> IrProperty:
         name=_property_name(at["name"]),
         property_id=at["property_id"].integer(1),
         prop_type=_prop_type(at["prop_type"]),
-        annotations=at["annotations"].items(_note),
-        property_constraints=at["property_constraints"].items(_note_constraint),
+        annotations=at["annotations"].items(_annotation),
+        property_constraints=at["property_constraints"].items(_annotation_constraint),
         embed_source=at["embed_source"].optional(_embed),
         declared_directly=at["declared_directly"].boolean(),
         satisfies_interface_properties=at["satisfies_interface_properties"].items(_property_ref),
@@ -256,7 +256,7 @@ def _scalar(reader: _Reader) -> tuple[Scalar, int | None]:
     return Scalar(reader.one_of(names)), None
 
 
-def _note(reader: _Reader) -> Note:
+def _annotation(reader: _Reader) -> Annotation:
     has_keywords = isinstance(reader.value, dict) and "kwargs" in reader.value
     at = reader.members("name", "value", *(["kwargs"] if has_keywords else []))
     kwargs: tuple[tuple[str, str], ...] = ()
@@ -264,7 +264,7 @@ def _note(reader: _Reader) -> Note:
         kwargs = tuple(_keywords(at["kwargs"]))
         if not kwargs:
             raise at["kwargs"].fail("at least one keyword, or no member at all")
-    return Note(at["name"].text(), at["value"].optional(_Reader.text), kwargs)
+    return Annotation(at["name"].text(), at["value"].optional(_Reader.text), kwargs)
 
 
 def _keywords(reader: _Reader) -> Iterator[tuple[str, str]]:
@@ -274,7 +274,7 @@ def _keywords(reader: _Reader) -> Iterator[tuple[str, str]]:
         yield name, _Reader(value, f"{reader.path}.{name}").text()
 
 
-def _note_constraint(reader: _Reader) -> RuleKind:
+def _annotation_constraint(reader: _Reader) -> RuleKind:
     return cast("RuleKind", reader.one_of(_LIST_RULES))
 
 

@@ -14,9 +14,8 @@ from omnigraph.schema.catalog import (
     Property,
     RangeRule,
 )
-from omnigraph.schema.compiled.defaults import default_text, read_default
-from omnigraph.schema.compiled.ir import (
-    Bound,
+from omnigraph.schema.defaults import default_text, read_default
+from omnigraph.schema.ir.model import (
     IrConstraint,
     IrEdge,
     IrInterface,
@@ -25,13 +24,14 @@ from omnigraph.schema.compiled.ir import (
     IrTable,
     SchemaIR,
 )
+from omnigraph.schema.language.shape import Bound
 from omnigraph.schema.language.tree import Number, RuleKind
 
 Members = tuple[str, ...]
 
 
 def derive_catalog(ir: SchemaIR) -> Catalog:
-    """Say by name what the compiled schema says by number.
+    """Return the catalog of a compiled schema: names in place of numbers.
 
     The mappings are plain dictionaries, because catalogs travel to workers by pickling.
     """
@@ -65,7 +65,7 @@ def _node(node: IrNode) -> NodeType:
             for p in node.properties
             if p.embed_source
         },
-        notes=node.annotations,
+        annotations=node.annotations,
         type_id=node.type_id,
         table_incarnation_id=node.table_incarnation_id,
     )
@@ -80,7 +80,7 @@ def _edge(edge: IrEdge) -> EdgeType:
         properties=_properties(edge.properties),
         unique_constraints=_tuples(edge, "unique"),
         indices=_tuples(edge, "index"),
-        notes=edge.annotations,
+        annotations=edge.annotations,
         type_id=edge.type_id,
         table_incarnation_id=edge.table_incarnation_id,
     )
@@ -95,7 +95,7 @@ def _property(prop: IrProperty) -> Property:
     return Property(
         name=prop.name,
         prop_type=prop.prop_type,
-        notes=prop.annotations,
+        annotations=prop.annotations,
         default=None if text is None else read_default(prop.prop_type, text),
         property_id=prop.property_id,
     )
@@ -112,10 +112,10 @@ def _number(prop: IrProperty) -> int:
 
 
 def _tuples(table: IrTable, kind: RuleKind) -> tuple[Members, ...]:
-    """Collect the member tuples of one kind, from notes and from rules."""
-    notes = [(p.name,) for p in table.properties if kind in p.property_constraints]
+    """Collect the member tuples of one kind, from annotations and from rules."""
+    annotations = [(p.name,) for p in table.properties if kind in p.property_constraints]
     rules = [_names(c) for c in table.constraints if c.kind == kind]
-    return _distinct([*notes, *rules])
+    return _distinct([*annotations, *rules])
 
 
 def _names(constraint: IrConstraint) -> Members:

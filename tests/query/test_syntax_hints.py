@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.query.language import mistakes
-from omnigraph.query.language.mistakes import FUNCTIONS, MISTAKES, Mistake, explain, recognize
+from omnigraph.query.language import syntax_hints
 from omnigraph.query.language.parse import GRAMMAR
+from omnigraph.query.language.syntax_hints import FUNCTIONS, MISTAKES, Mistake, explain, recognize
 from omnigraph.syntax import SourceText
 from support.cases import load_cases
 
@@ -21,7 +21,7 @@ def test_every_known_mistake_is_the_first_to_fit_some_case(
         seen.update([] if found is None else [found[0]])
         return found
 
-    monkeypatch.setattr(mistakes, "recognize", remember)
+    monkeypatch.setattr(syntax_hints, "recognize", remember)
     for case in load_cases("query_syntax_errors"):
         for diagnostic in GRAMMAR.parse(SourceText(case.sections["query"])).diagnostics:
             explain(diagnostic)
