@@ -64,7 +64,7 @@ def cities(*names: str) -> pa.Table:
 
 
 def repository_at(root: str, mode: OpenMode = OpenMode.READ_WRITE) -> Repository:
-    return Graph.open(root, mode=mode, durability="process")._repository
+    return Graph.open(root, mode=mode, durability="process")._session.repository
 
 
 def write_both(repository: Repository, branch: str = "main") -> None:
@@ -245,12 +245,12 @@ def test_a_record_of_a_deleted_branch_is_discarded(root: str) -> None:
     graph.branch_create("draft")
     failpoints.arm("write.after_first_table")
     with pytest.raises(FailpointError):
-        write_both(graph._repository, "draft")
+        write_both(graph._session.repository, "draft")
     failpoints.disarm()
-    intent_path = graph._repository.store.objects.list(FOLDER)[0].path
-    record = graph._repository.store.objects.get(intent_path).data
+    intent_path = graph._session.repository.store.objects.list(FOLDER)[0].path
+    record = graph._session.repository.store.objects.get(intent_path).data
     graph.branch_delete("draft")
-    graph._repository.store.objects.put(intent_path, record)
+    graph._session.repository.store.objects.put(intent_path, record)
     reopened = repository_at(root)
     kinds = [row.recovery_kind for row in Recovery(reopened).log.rows()]
     assert RecoveryKind.ORPHANED_BRANCH_DISCARDED in kinds
@@ -262,7 +262,7 @@ def test_a_published_table_that_is_gone_stops_its_branch(
 ) -> None:
     graph = Graph.open(root, durability="process")
     graph.branch_create("other")
-    repository = graph._repository
+    repository = graph._session.repository
     failpoints.arm("recovery.sidecar_write")
     with pytest.raises(FailpointError):
         write_both(repository)
@@ -299,8 +299,8 @@ def test_what_blocks_one_branch_leaves_the_others_writable_through_every_handle(
 ) -> None:
     graph = Graph.open(root, durability="process")
     graph.branch_create("draft")
-    write_both(graph._repository, "draft")
-    repository = graph._repository
+    write_both(graph._session.repository, "draft")
+    repository = graph._session.repository
     failpoints.arm("recovery.sidecar_write")
     with pytest.raises(FailpointError):
         write_both(repository, "draft")
@@ -317,13 +317,13 @@ def test_what_blocks_one_branch_leaves_the_others_writable_through_every_handle(
     repository.store.objects.put(path, record)
 
     reopened = Graph.open(root, durability="process")
-    write_both(reopened._repository)
+    write_both(reopened._session.repository)
     reopened.refresh()
-    assert stored(reopened._repository) == FULL
+    assert stored(reopened._session.repository) == FULL
     reopened.ensure_indices()
     for refused in (reopened, Graph.open(root, branch="draft", durability="process")):
         with pytest.raises((RecoveryStoppedError, UnreadableIntentError)) as caught:
-            write_city(refused._repository, "draft")
+            write_city(refused._session.repository, "draft")
         assert caught.value.branch == "draft"
         operation_id = Path(path).stem
         assert f"omnigraph recovery quarantine {operation_id} --confirm" in str(caught.value.hint)
@@ -424,7 +424,7 @@ def test_a_record_of_the_first_version_is_settled_as_it_always_was(
         for name in ("Person", "City"):
             graph.mutate(f'query q() {{ insert {name} {{ name: "x" }} }}', branch=branch)
             graph.mutate(f'query q() {{ delete {name} where name = "x" }}', branch=branch)
-    repository = graph._repository
+    repository = graph._session.repository
     failpoints.arm(crash)
     with pytest.raises(FailpointError):
         write_both(repository, branch)

@@ -109,14 +109,14 @@ def inline_load(
             if is_strict
             else SparkSource(lambda _: plan_values([str(data)]), "record", True)
         )
-    repository = graph._repository
+    repository = graph._session.repository
     options.setdefault("target", BranchName(graph.branch))
     loader = SparkLoader(
         repository,
-        graph._committer,
+        graph._session.committer,
         jobs or InlineJobs(),
         operation_id=repository.clock.ulid(),
         tuning=tuning,
-        embedder=graph._embedder(embed),
+        embedder=graph._session.embedder(embed),
     )
     return loader.load(source, LoadOptions(**options))

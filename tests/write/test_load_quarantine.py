@@ -247,7 +247,7 @@ def test_rows_with_blobs_are_left_out_merged_and_compared_wherever_they_wait(
         {"type": "Pic", "data": {"name": f"p{n}", "code": n // 2, "bytes": blobs[n % 3]}}
         for n in range(1_200)
     ]
-    loader = Loader(graph._repository, graph._committer)
+    loader = Loader(graph._session.repository, graph._session.committer)
 
     def load(name: str) -> LoadResult:
         options = LoadOptions(

@@ -174,11 +174,11 @@ MOVES: dict[str, tuple[Callable[[Graph], None], ...]] = {
     "append, optimize and cleanup": (_insert, _optimize, _clean),
 }
 RUNS: dict[str, Callable[[Graph, MaintenanceWorkers | None], MaintenanceReport]] = {
-    "optimize": lambda graph, workers: graph._maintenance.optimize(workers),
-    "compact_tail": lambda graph, _: graph._maintenance.compact_tail(
+    "optimize": lambda graph, workers: graph._session.maintenance.optimize(workers),
+    "compact_tail": lambda graph, _: graph._session.maintenance.compact_tail(
         MAIN_INCARNATION, {PERSON: CompactionOptions()}
     ),
-    "compact_tail without indexes": lambda graph, _: graph._maintenance.compact_tail(
+    "compact_tail without indexes": lambda graph, _: graph._session.maintenance.compact_tail(
         MAIN_INCARNATION, {PERSON: CompactionOptions()}, with_indexes=False
     ),
     "ensure_indices": lambda graph, _: graph.ensure_indices(),

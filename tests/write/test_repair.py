@@ -222,7 +222,7 @@ def test_versions_of_a_voided_operation_are_refused_and_put_back_by_the_next_wri
     graph = place.init()
     add(graph, "ann")
     staged = outside_append(graph)
-    graph._recovery.log.record(
+    graph._session.recovery.log.record(
         RecoveryAuditRow(
             operation_id="OP",
             graph_commit_id=None,

@@ -127,7 +127,9 @@ def test_applying_a_plan_on_random_rows_equals_the_model(
             )
             for declared in types_of(graph)
         }
-        append(graph._repository, {key: table for key, table in rows.items() if table.num_rows})
+        append(
+            graph._session.repository, {key: table for key, table in rows.items() if table.num_rows}
+        )
         before = stored_rows(graph)
         old = graph.snapshot()
         try:
