@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from omnigraph.cli.capabilities import Capability, rule_of
-from omnigraph.cli.flags import flags, words_of
-from omnigraph.cli.operator_config import OperatorConfig, ScopeKind, read_operator_config
-from omnigraph.cli.streams import say
+from omnigraph.cli.config.operator_config import OperatorConfig, ScopeKind, read_operator_config
+from omnigraph.cli.options.flags import flags, words_of
+from omnigraph.cli.output.streams import say
 from omnigraph.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from click.shell_completion import CompletionItem
 
 from omnigraph.cli.capabilities import RULES
 from omnigraph.cli.completion import completion_options
-from omnigraph.cli.flags import GlobalFlags, global_options
 from omnigraph.cli.local_files import local_failure
-from omnigraph.cli.output import Output
+from omnigraph.cli.options.flags import GlobalFlags, global_options
+from omnigraph.cli.output.output import Output
+from omnigraph.cli.output.streams import prepare_streams, say
 from omnigraph.cli.planned import planned_command
-from omnigraph.cli.streams import prepare_streams, say
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.names import nearest_name
 from omnigraph.texts import shown

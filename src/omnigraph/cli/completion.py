@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import get_completion_class
 
-from omnigraph.cli.operator_config import operator_home
+from omnigraph.cli.config.operator_config import operator_home
 
 PROGRAM: Final = "omnigraph"
 SHELLS: Final = ("bash", "zsh", "fish")

@@ -12,7 +12,7 @@ from omnigraph.cli.capabilities import (
     AliasOwnsAddressError,
     require_applicable,
 )
-from omnigraph.cli.flags import GlobalFlags, ScopedCommand, scope_flags_in
+from omnigraph.cli.options.flags import GlobalFlags, ScopedCommand, scope_flags_in
 from omnigraph.errors import UnavailableError
 
 INSTEAD: Final = {

@@ -11,8 +11,8 @@ from typing import Final
 import click
 
 from omnigraph.cli.demo.terminal import Stage
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output
 
 SCHEMA: Final = """\
 // The packages of a Python environment, who wrote them and what they need.

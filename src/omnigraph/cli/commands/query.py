@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from omnigraph.cli.address import open_graph, operator
-from omnigraph.cli.flags import ScopedCommand, flags
-from omnigraph.cli.formats import FILE_FORMATS, READ_FORMATS, TableStyle, read_lines
-from omnigraph.cli.output import Output
-from omnigraph.cli.query_input import QueryInput, query_input
-from omnigraph.cli.read_target import read_target, target_options
-from omnigraph.cli.streams import say, terminal_width
+from omnigraph.cli.options.flags import ScopedCommand, flags
+from omnigraph.cli.options.query_input import QueryInput, query_input
+from omnigraph.cli.options.read_target import read_target, target_options
+from omnigraph.cli.output.formats import FILE_FORMATS, READ_FORMATS, TableStyle, read_lines
+from omnigraph.cli.output.output import Output
+from omnigraph.cli.output.streams import say, terminal_width
 from omnigraph.clock import SystemClock
 
 if TYPE_CHECKING:
-    from omnigraph.cli.formats import CellLayout, FileFormat, ReadFormat
+    from omnigraph.cli.output.formats import CellLayout, FileFormat, ReadFormat
     from omnigraph.graph import Graph, QueryResult
 
 _BYTES_PER_MIB: Final = 1024**2

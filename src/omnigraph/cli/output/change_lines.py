@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from omnigraph.cli.json_writer import json_text
+from omnigraph.cli.output.json_writer import json_text
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:

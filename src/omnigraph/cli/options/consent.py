@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from omnigraph.cli.flags import flags
+from omnigraph.cli.options.flags import flags
 from omnigraph.errors import InvalidInputError
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from omnigraph.cli.json_writer import json_text
+from omnigraph.cli.output.json_writer import json_text
 from omnigraph.texts import on_one_line
 
 ReadFormat: TypeAlias = Literal["table", "kv", "csv", "jsonl", "json"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.cli.formats import READ_FORMATS, ReadFormat, TableStyle, read_lines
-from omnigraph.cli.json_writer import JsonWriter
-from omnigraph.cli.output import Output
-from omnigraph.cli.statements import Statements
-from omnigraph.cli.streams import say, terminal_width
+from omnigraph.cli.output.formats import READ_FORMATS, ReadFormat, TableStyle, read_lines
+from omnigraph.cli.output.json_writer import JsonWriter
+from omnigraph.cli.output.output import Output
+from omnigraph.cli.output.streams import say, terminal_width
+from omnigraph.cli.shell.statements import Statements
 from omnigraph.errors import InvalidInputError, OmnigraphError
 
 if TYPE_CHECKING:

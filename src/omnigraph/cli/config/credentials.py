@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from omnigraph.cli.operator_config import operator_home
+from omnigraph.cli.config.operator_config import operator_home
 from omnigraph.errors import DeniedError, InvalidInputError
 
 _HEADER: Final = re.compile(r"\s*\[(?P<name>[^\]]*)\]\s*")

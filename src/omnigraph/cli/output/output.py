@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.flags import flags
-from omnigraph.cli.json_writer import json_text
-from omnigraph.cli.streams import say
+from omnigraph.cli.options.flags import flags
+from omnigraph.cli.output.json_writer import json_text
+from omnigraph.cli.output.streams import say
 from omnigraph.wire import error_json
 
 if TYPE_CHECKING:
