@@ -16,8 +16,8 @@ from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.graph import CleanupResult, DatasetCleanup, Graph, OpenMode, ReadTarget
-from omnigraph.maintenance.cleanup import TEMPORARY_FILES
-from omnigraph.maintenance.cleanup_plan import (
+from omnigraph.maintenance.cleanup.report import TEMPORARY_FILES
+from omnigraph.maintenance.cleanup.rules import (
     CleanupPolicy,
     Needs,
     need_published,

@@ -15,7 +15,7 @@ from omnigraph.graph.schema import GraphSchema
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.graph.standalone import embed_records, init_from_file, lint_files, scrub_graph
 from omnigraph.graph.tags import GraphTags
-from omnigraph.maintenance.cleanup import CleanupResult, DatasetCleanup
+from omnigraph.maintenance.cleanup.report import CleanupResult, DatasetCleanup
 from omnigraph.maintenance.health import Finding, Health
 from omnigraph.maintenance.optimize import MaintenanceReport, TableReport
 from omnigraph.maintenance.repair import RepairReport, TableRepair

@@ -409,13 +409,14 @@ class Graph(FlatNames):
         With `on_error="quarantine"` rows that break a rule are left out and written to the
         directory `quarantine`; a load with more than `max_errors` of them fails. In a merge,
         `on_duplicate="last"` lets the last of several records of one id win. An overwrite with
-        `cascade` takes stored edges along with the nodes that go, instead of refusing. `embed` says
-        which vectors of `@embed` properties are made, if a provider is configured: `missing`, `all`
-        or `off`. A `dry_run` checks and counts everything, in this process, and writes nothing.
+        `cascade` removes stored edges together with their nodes, instead of refusing. `embed`
+        chooses which vectors of `@embed` properties are made, if a provider is configured:
+        `missing`, `all` or `off`. A `dry_run` checks and counts everything, in this process, and
+        writes nothing.
 
         `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
-        where one is configured, and for large inputs. `order_by` names columns of DataFrames that
-        say which row is the last; `progress` shows what Spark does on stderr.
+        where one is configured, and for large inputs. `order_by` names the columns of DataFrames
+        by which the last row of an id is found; `progress` shows what Spark does on stderr.
         """
         session = self._session
         if not dry_run:
@@ -517,7 +518,7 @@ class Graph(FlatNames):
         """Run a mutation query as one commit; `name` picks one of several in the text.
 
         `expected_head` makes it conditional: when the branch has another head, nothing happens.
-        `embed` says which vectors of `@embed` properties are made, if a provider is configured:
+        `embed` chooses which vectors of `@embed` properties are made, if a provider is configured:
         `missing`, `all` or `off`. Blobs that are given by URI are read from below
         `external_blob_bases` only, and copied in.
         """

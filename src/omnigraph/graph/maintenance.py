@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.graph.session import Session
-from omnigraph.maintenance.cleanup import Cleanup, CleanupResult
-from omnigraph.maintenance.cleanup_plan import ORPHAN_AGE_S, CleanupPolicy
+from omnigraph.maintenance.cleanup.cleanup import Cleanup
+from omnigraph.maintenance.cleanup.report import CleanupResult
+from omnigraph.maintenance.cleanup.rules import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.maintenance.health import Finding, examine
 from omnigraph.maintenance.optimize import MaintenanceReport
 from omnigraph.maintenance.repair import Repair, RepairReport
@@ -56,7 +57,7 @@ class GraphMaintenance:
             return self._session.maintenance.optimize(workers)
 
     def examine(self, *, try_writing: bool = True) -> list[Finding]:
-        """Look for what is wrong or slow, and say what helps; see `omnigraph doctor`."""
+        """Return what is wrong or slow, and what helps; see `omnigraph doctor`."""
         return examine(
             self._session.repository,
             self._session.recovery,

@@ -151,7 +151,7 @@ def start_session(
     committer = Committer(repository, recovery, owner_id=repository.clock.ulid())
     maintenance = Maintenance(repository, recovery, committer)
     background = BackgroundMaintenance(repository, maintenance, enabled=auto_optimize)
-    committer.on_commit = background.note
+    committer.on_commit = background.remember
     committer.on_published = background.record
     is_writable = mode is OpenMode.READ_WRITE
     topologies = Topologies(TopologyStore(repository.store, is_writable=is_writable))

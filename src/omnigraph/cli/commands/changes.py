@@ -130,7 +130,7 @@ def _write_pages(pages: Iterator[FeedPage]) -> None:
         with out.in_list("blocks"):
             for _, parts in groupby(_blocks(pages, last), key=_commit_of):
                 _write_block(out, parts)
-        # A cursor behind changes that nobody has seen would lose them.
+        # A cursor after changes that were not printed would lose them.
         out.value(last[0].cursor, "cursor")
         out.value(last[0].caught_up, "caught_up")
 

@@ -80,7 +80,7 @@ def command(
 def _counted(
     changes: Iterator[dict[str, Any]], tally: Counter[tuple[str, str]]
 ) -> Iterator[dict[str, Any]]:
-    """Pass changes on one by one: there may be more than fit into memory."""
+    """Yield changes one by one: there may be more than fit into memory."""
     for change in changes:
         tally[change["type"]["name"], change["op"]] += 1
         yield change

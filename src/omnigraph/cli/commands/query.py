@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BYTES_PER_MIB: Final = 1024**2
 _LOOKS_S: Final = 0.5
-"""How often a watched branch is looked at: one small read each time."""
+"""How often a watched branch is polled: one small read each time."""
 
 
 @click.command("query", cls=ScopedCommand)
@@ -128,7 +128,7 @@ def command(
 
 
 def _watch(graph: Graph, branch: str, show: Callable[[], str]) -> None:
-    """Show the answer now, and again after each commit; `show` returns the commit it has read."""
+    """Show the result now, and again after each commit; `show` returns the commit it has read."""
     clock = SystemClock()
     try:
         while True:
@@ -138,7 +138,7 @@ def _watch(graph: Graph, branch: str, show: Callable[[], str]) -> None:
                 clock.sleep(_LOOKS_S)
             click.echo()
     except KeyboardInterrupt:
-        # That is how watching ends; nothing was left half done.
+        # The usual way to end watching; nothing is left unfinished.
         return
 
 
@@ -180,5 +180,5 @@ def _print(result: QueryResult, form: ReadFormat, *, explain: bool, analyze: boo
         if form == "csv" and sys.stdout.isatty():
             say(line)
         else:
-            # Without the flag, what looks like a colour would be taken out of the values.
+            # Without the flag, click removes from the values what looks like a colour.
             click.echo(line, color=True)

@@ -1,4 +1,4 @@
-"""The tokens of servers: `credentials` in the operator's directory, for nobody else to read.
+"""The tokens of servers: `credentials` in the operator's directory, readable by its owner only.
 
     [lab]
     token = s3cret
@@ -26,14 +26,14 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class CredentialsExposedError(DeniedError):
-    """Others than their owner may read the stored tokens."""
+    """The file of tokens is readable by others than its owner."""
 
     code = "OG-CREDENTIALS"
 
     def __init__(self, path: Path) -> None:
         self.path = path
         super().__init__(f"{path} may be read by others, so its tokens are not used")
-        self.hint = f"`chmod 600 {path}`, and replace the tokens if somebody may have seen them"
+        self.hint = f"`chmod 600 {path}`, and replace the tokens if someone may have seen them"
 
 
 class WrongCredentialError(InvalidInputError):
@@ -49,7 +49,7 @@ def credentials_path() -> Path:
 
 
 def store_token(server: str, token: str) -> None:
-    """Keep the token of a server, in place of an earlier one."""
+    """Store the token of a server, instead of an earlier one."""
     token = token.strip()
     if not token or not token.isprintable():
         raise WrongCredentialError("the token is blank, or not one line of text")

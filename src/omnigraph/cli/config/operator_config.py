@@ -55,7 +55,7 @@ class OperatorConfigError(InvalidInputError):
     """The operator's file cannot be used."""
 
     code = "OG-OPERATOR-CONFIG"
-    hint = "mend the file, or name another directory with OMNIGRAPH_HOME"
+    hint = "fix the file, or name another directory with OMNIGRAPH_HOME"
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class UnknownProfileError(InvalidInputError):
 
 
 class InvalidProfileError(InvalidInputError):
-    """A profile does not say exactly where it points."""
+    """A profile names no address, or more than one."""
 
     code = "OG-PROFILE"
 
@@ -143,7 +143,7 @@ def operator_home() -> Path:
 
 
 def read_operator_config(warn: Callable[[str], None]) -> OperatorConfig:
-    """Read the operator's file; `warn` hears of keys that mean nothing."""
+    """Read the operator's file; `warn` is called for unknown keys."""
     path = operator_home() / "config.yaml"
     sections = _sections(path)
     _warn_of_unknown(sections, warn)
@@ -178,7 +178,7 @@ def _sections(path: Path) -> dict[str, _Section]:
         return empty
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorConfigError(path, f"it cannot be read ({error})") from None
-    import yaml  # noqa: PLC0415 - most runs have no such file, and do not pay for the parser
+    import yaml  # noqa: PLC0415 - slow, and most runs have no such file
 
     try:
         found = yaml.safe_load(text)

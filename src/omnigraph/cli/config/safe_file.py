@@ -24,10 +24,10 @@ class FileBusyError(ConflictError):
 
 
 def write_whole(path: Path, lines: Iterable[bytes]) -> None:
-    """Write lines beside a file, make them durable, and put them in its place.
+    """Write lines to a new file next to the old one, make them durable, and replace the old one.
 
-    A lock file beside it keeps two writers apart and stays behind. Whatever fails, an old file is
-    as it was and nothing else is left.
+    A lock file in the same folder excludes a second writer and is not removed. Whatever fails, an
+    old file is unchanged and nothing else is left.
     """
     with Path(f"{path}.lock").open("a") as lock:
         try:

@@ -20,7 +20,7 @@ _FIELDS: Final[dict[str, Callable[[GraphCommit], str | None]]] = {
 
 
 def commit_filter(texts: Sequence[str]) -> Callable[[GraphCommit], bool]:
-    """Return what tells whether a commit passes; no value after the `=` means that it has none."""
+    """Return a test for commits; nothing after the `=` means that the commit has no value."""
     wanted = [_parsed(text) for text in texts]
     return lambda commit: all((read(commit) or "") == value for read, value in wanted)
 

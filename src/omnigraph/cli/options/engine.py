@@ -35,17 +35,17 @@ def engine_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 def wants_spark(engine: str, *, spark_master: str | None, spark_remote: str | None) -> bool:
-    """Whether the options ask for Spark; those that contradict each other are a mistake."""
-    places = [place for place in (spark_master, spark_remote) if place is not None]
-    if len(places) > 1:
+    """Whether the options ask for Spark; those that contradict each other are an error."""
+    sparks = [one for one in (spark_master, spark_remote) if one is not None]
+    if len(sparks) > 1:
         raise click.UsageError("--spark-master and --spark-remote are mutually exclusive")
-    if places and engine == "local":
+    if sparks and engine == "local":
         raise click.UsageError("--engine local uses no Spark: leave the address of one out")
-    return engine == "spark" or bool(places)
+    return engine == "spark" or bool(sparks)
 
 
 def spark_session(*, spark_master: str | None, spark_remote: str | None) -> object | None:
-    """Return a session at the named place; None where no place is named."""
+    """Return a session on the named Spark; None where none is named."""
     if spark_master is None and spark_remote is None:
         return None
     from omnigraph.spark import get_spark  # noqa: PLC0415 an optional library

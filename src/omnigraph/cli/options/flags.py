@@ -14,7 +14,7 @@ from omnigraph.cli.capabilities import SCOPE_FLAGS, require_applicable
 
 @dataclass
 class GlobalFlags:
-    """What the flags of one run say; the last spelling wins."""
+    """The flags of one run; of several spellings the last one wins."""
 
     scope: dict[str, str] = field(default_factory=dict)
     """The values of scope flags by name, without the dashes."""

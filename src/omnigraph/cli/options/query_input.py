@@ -23,7 +23,7 @@ class QueryInputError(InvalidInputError):
     """The text or the parameters of a query cannot be read."""
 
     code = "OG-QUERY-INPUT"
-    hint = "mend it, then run the command again"
+    hint = "fix it, then run the command again"
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         self.problem = problem
@@ -34,7 +34,7 @@ class QueryInputError(InvalidInputError):
 
 @dataclass(frozen=True)
 class QueryInput:
-    """What was given of a query, not read yet."""
+    """The arguments that name a query, not read yet."""
 
     name: str | None
     path: Path | None

@@ -1,4 +1,4 @@
-"""The state that a read looks at: the head of a branch, or what a commit left."""
+"""The state that a read is run on: the head of a branch, or a commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_target(branch: str | None, snapshot: str | None) -> ReadTarget:
-    """Return what the options name; both at once are a mistake."""
+    """Return what the options name; both at once are an error."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
     if branch is not None and snapshot is not None:

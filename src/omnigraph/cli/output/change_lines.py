@@ -91,7 +91,7 @@ def _shown(values: Mapping[str, Any], name: str, kind: str | None) -> str:
 
 
 def _spelled(value: object, kind: str | None) -> object:
-    """Return what people read in place of a stored value.
+    """Return a stored value as people read it.
 
     >>> _spelled(18262, "Date"), _spelled(86_400_500, "DateTime")
     ('2020-01-01', '1970-01-02T00:00:00.500Z')
@@ -107,7 +107,7 @@ def _spelled(value: object, kind: str | None) -> object:
             moment = _MOMENT_ZERO + timedelta(milliseconds=value)
             return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
-        # A day that Python's calendar does not have; the number says more than nothing.
+        # Python has no such date; the number is shown instead.
         return value
     return value
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit as far as drawing it goes."""
+    """What is drawn of a commit."""
 
     commit_id: str
     parents: tuple[str, ...]
@@ -31,30 +31,30 @@ def draw(commits: Iterable[Commit]) -> Iterator[str]:
     for commit in commits:
         if commit.commit_id not in rails:
             rails.append(commit.commit_id)
-        place = rails.index(commit.commit_id)
-        marks = ["*" if rail == place else "|" for rail in range(len(rails))]
+        own = rails.index(commit.commit_id)
+        marks = ["*" if rail == own else "|" for rail in range(len(rails))]
         is_merge = len(commit.parents) > 1
         yield f"{' '.join(marks)}{'  ' if is_merge else ''} {commit.label}"
-        yield from _go_on(rails, place, commit.parents)
+        yield from _to_parents(rails, own, commit.parents)
 
 
-def _go_on(rails: list[str], place: int, parents: tuple[str, ...]) -> Iterator[str]:
+def _to_parents(rails: list[str], own: int, parents: tuple[str, ...]) -> Iterator[str]:
     """Move the rail of a commit on to its parents, and yield the lines that this takes."""
     if not parents:
-        del rails[place]
-        if place < len(rails):
-            yield _rails(place) + " /" * (len(rails) - place)
+        del rails[own]
+        if own < len(rails):
+            yield _rails(own) + " /" * (len(rails) - own)
         return
     first, *others = parents
     for other in others:
         if other not in rails:
-            rails.insert(place + 1, other)
-            yield _rails(place + 1) + "\\" + " \\" * (len(rails) - place - 2)
-    if first not in rails or rails.index(first) == place:
-        rails[place] = first
+            rails.insert(own + 1, other)
+            yield _rails(own + 1) + "\\" + " \\" * (len(rails) - own - 2)
+    if first not in rails or rails.index(first) == own:
+        rails[own] = first
         return
     # Two rails lead to one commit: the right one bends into the left one and ends.
-    left, right = sorted((place, rails.index(first)))
+    left, right = sorted((own, rails.index(first)))
     rails[left] = first
     del rails[right]
     yield _rails(right) + "/" + " /" * (len(rails) - right)

@@ -10,7 +10,8 @@
 | | narrow, the columns come in several tables below each other |
 
 Cells: null is `null`, text stands as it is, everything else is compact JSON. In `kv` and `table`
-line ends and other control characters are escaped: a value is one line and steers no terminal.
+line ends and other control characters are escaped: a value is one line and cannot control a
+terminal.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class TableStyle:
     column_width_max: int = COLUMN_WIDTH_DEFAULT
     layout: CellLayout = "truncate"
     line_width_max: int | None = None
-    """How many characters fit beside each other; None where lines may have any length."""
+    """How many characters fit on a line; None where lines may have any length."""
 
     @property
     def width_max(self) -> int:
@@ -71,7 +72,7 @@ def read_lines(
 
 
 def summary(result: Mapping[str, Any]) -> str:
-    """Return the line that says what was read.
+    """Return the line that describes what was read.
 
     >>> target = {"branch": "main", "snapshot": None}
     >>> summary({"row_count": 2, "target": target, "query_name": "all"})

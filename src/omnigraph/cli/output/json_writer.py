@@ -1,4 +1,4 @@
-"""Pretty JSON whose lists are longer than what one wants to hold: written value by value."""
+"""Pretty JSON whose lists may not fit into memory: written value by value."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import click
 
 _STEP: Final = "  "
 _STEERING: Final = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON need not escape and a terminal would obey."""
+"""Characters that JSON may leave as they are, and that control a terminal."""
 
 
 def json_text(value: object, *, indent: int | None = None, is_compact: bool = False) -> str:
-    r"""Return a value as JSON: the same value, spelled without anything that steers a terminal.
+    r"""Return a value as JSON: the same value, spelled without characters that control a terminal.
 
     >>> json_text(["é", "\x9b31m"])
     '["é", "\\u009b31m"]'
@@ -53,7 +53,7 @@ class JsonWriter:
         """Write one value: with its key in an object, without one in a list."""
         text = json_text(value, indent=2)
         self._begin(key)
-        # Only line feeds: other marks that Python takes for line ends stand inside of strings.
+        # Only line feeds: other characters that Python takes for line ends are inside strings.
         click.echo(text.replace("\n", f"\n{self._margin}"), nl=False)
 
     @property

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def load_text(result: LoadResult) -> str:
-    """Say what was loaded, type by type."""
+    """Return what was loaded, type by type."""
     verb = "would load" if result.is_dry_run else "loaded"
     lines = [f"{verb} {result.total_entities} entities into {result.branch} ({result.mode})"]
     if result.branch_created:

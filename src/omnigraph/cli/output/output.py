@@ -1,4 +1,4 @@
-"""The one object through which commands speak: results on stdout, everything else on stderr."""
+"""The one object through which commands print: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-"""The form of `Output` that most commands let choose."""
+"""The option by which most commands choose the form of their output."""
 
 
 def type_label(type_key: str) -> str:
@@ -50,7 +50,7 @@ class Output:
             say(text + "\n", err=True)
 
     def write_target(self, command: str, uri: str) -> None:
-        """Say on stderr what is about to be written to, unless that is unwanted."""
+        """Print on stderr what is about to be written to, unless `--quiet` is given."""
         if flags().quiet:
             return
         access = (
@@ -59,17 +59,17 @@ class Output:
         say(f"omnigraph {command} → {uri} ({access})", err=True)
 
     def engine(self, name: str) -> None:
-        """Say on stderr that another engine than this process has done the work."""
+        """Print on stderr that another engine than this process has done the work."""
         if name != "local" and not flags().quiet:
             say(f"engine: {name}", err=True)
 
     def error(self, error: OmnigraphError) -> None:
-        """Print an error: its places and hint for people, one JSON object for programs."""
+        """Print an error: its positions and hint for people, one JSON object for programs."""
         if self._as_json:
             click.echo(json_text(error_json(error), indent=2), err=True)
             return
         render = getattr(error, "render", None)
-        told = render() if render else f"error: {error}"
-        say(told, err=True)
-        if error.hint and error.hint not in told:
+        text = render() if render else f"error: {error}"
+        say(text, err=True)
+        if error.hint and error.hint not in text:
             say(f"hint: {error.hint}", err=True)

@@ -2,9 +2,9 @@ r"""What surrounds a run: its three streams, the encoding of a locale, the width
 
 1. No character ends a run: what the encoding of a stream lacks is written as `\uXXXX`, which
    people can read and which means the same character inside JSON.
-2. Nothing that is stored or given by others steers the terminal, or forges a line.
-3. A stream that the caller closed is an empty one. Its number must not go to a dataset's file, or
-   whatever a library prints would be written into data.
+2. No stored value and no argument can control the terminal, or add a line of its own.
+3. A stream that the caller closed is replaced by an empty one. Otherwise the next file that is
+   opened gets its number, and what a library prints would be written into data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return how many characters fit beside each other on stdout, or None if it is no terminal."""
+    """Return how many characters fit on a line of stdout, or None if it is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

@@ -6,10 +6,10 @@ A version of a dataset is needed when
 2. it is among the newest `keep_versions` entries that a live branch has published of the table, or
    was published or replaced after the moment that `older_than` names (with both options, a version
    goes only if neither keeps it);
-3. it was a branch's published entry until less than `orphan_age` ago: a branch may be cut from it
-   at this moment;
-4. a fork was cut from it, a tag pins it, it belongs to the merge base of two live branches, or a
-   pending intent record or a running job names it.
+3. it was a branch's published entry until less than `orphan_age` ago: a branch may be
+   created from it at this moment;
+4. a fork was created from it, a tag pins it, it belongs to the merge base of two live branches, or
+   a pending intent record or a running job names it.
 
 Versions of `__manifest` obey the same rules, and what a kept one shows is needed too: a snapshot
 that can still be found can be read.
@@ -36,8 +36,8 @@ ORPHAN_AGE_WARNED_S: Final = 3600
 LEASED_ORPHAN_AGE_MIN_S: Final = 3600
 """The lowest age of leftovers where locks are leases.
 
-A cleanup that is paused can lose its locks and go on with what it has found. Whatever a write that
-came in between has made is younger than this, by any clock that an object store accepts.
+A cleanup that is paused can lose its locks and continue with what it has found. Files of a write
+that happened in between are younger than this, by any clock that an object store accepts.
 """
 """Writes may take this long to prepare their files."""
 _FAR_FUTURE: Final = 1 << 62
@@ -77,7 +77,7 @@ class CleanupPolicy:
 
     @property
     def warning(self) -> str | None:
-        """What a caller should know before it is too late."""
+        """What the caller should know before confirming."""
         warnings = []
         if self.keep_versions is not None and self.keep_versions < KEEP_WARNED:
             warnings.append(
@@ -92,7 +92,7 @@ class CleanupPolicy:
         return "; ".join(warnings) or None
 
     def describe(self) -> str:
-        """Say on one line what goes."""
+        """Return on one line what is removed."""
         parts = []
         if self.keep_versions is not None:
             parts.append(f"beyond the newest {self.keep_versions}")
@@ -239,7 +239,7 @@ def removable_manifest_versions(
 ) -> tuple[int, ...]:
     """Return the versions of one lineage of `__manifest` that nothing needs.
 
-    `committed_at` says when commits were made, by manifest version; storage has a clock of its own,
+    `committed_at` is when commits were made, by manifest version; storage has a clock of its own,
     and the later of the two counts. Commits are what is counted: a version without one (a tag, a
     void, compaction) shows what the commit before it shows.
     """
