@@ -33,7 +33,7 @@ from omnigraph.store.faults import (
 from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.records import OperationKind, StagedTransaction, TransactionInfo
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError
-from support.places import PERSON, Place, add, ids, repository_of
+from support.places import PERSON, Place, add, ids, repository_of, session_of
 from support.sweeps import broken, check_heads
 from support.writer import people
 
@@ -60,7 +60,7 @@ def commit_late(graph: Graph, name: str) -> StagedTransaction:
 
 def settle(graph: Graph, *uuids: str) -> None:
     """Write the audit row of an operation that recovery has voided."""
-    graph._session.recovery.log.record(
+    session_of(graph).recovery.log.record(
         RecoveryAuditRow("OP", None, RecoveryKind.ROLLED_BACK, None, "Load", (), uuids, 1)
     )
 

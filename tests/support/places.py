@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.graph import Graph
-from omnigraph.graph.session import start_session
+from omnigraph.graph.session import Session, start_session
 from omnigraph.manifest import (
     OpenMode,
     Published,
@@ -115,9 +115,14 @@ class Place:
         return repository
 
 
+def session_of(graph: Graph) -> Session:
+    """Return what the parts of a graph share, for tests of what lies below."""
+    return graph._session
+
+
 def repository_of(graph: Graph) -> Repository:
     """Return what a graph stands on, for tests that write without the write room."""
-    return graph._session.repository
+    return session_of(graph).repository
 
 
 def graph_on(

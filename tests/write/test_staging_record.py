@@ -25,7 +25,7 @@ from omnigraph.write.stage.staging_record import (
     StagingRecords,
 )
 from support.clocks import DAY_S, ManualClock, WrongClock
-from support.places import PERSON, Place, add, repository_of
+from support.places import PERSON, Place, add, repository_of, session_of
 from support.writer import people
 
 BASE = DatasetBase("nodes/a", "dev.01J", 3)
@@ -171,7 +171,7 @@ def with_young_records(graph: Graph) -> Graph:
     """Return a graph to which every staging record is one of a job that is alive."""
     objects = repository_of(graph).store.objects
     records = YoungRecords(objects, WrongClock(2 * DAY_S))
-    return Graph(replace(graph._session, staging=records))
+    return Graph(replace(session_of(graph), staging=records))
 
 
 @pytest.mark.parametrize("is_alive", [True, False])
