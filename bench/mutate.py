@@ -215,7 +215,7 @@ class Phases:
 def watch_all(phases: Phases, graph: Graph) -> None:
     """Watch the steps of a mutation."""
     repository = repository_of(graph)
-    committer, recovery = graph._committer, graph._recovery
+    committer, recovery = graph._session.committer, graph._session.recovery
     phases.watch(repository.history, "snapshot", "snapshot: probe and read the manifest")
     phases.watch(mutate_module.Mutations, "_change", "statements in memory")
     phases.watch(mutate_module, "validate", "validate: endpoints, keys, rules")

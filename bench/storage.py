@@ -130,7 +130,7 @@ def main() -> None:
         for commits in (10, COMMITS_MANY):
             root = Path(scratch) / f"commits-{commits}"
             graph = Graph.init(str(root), schema(10), durability="process")
-            grow(graph._repository, commits)
+            grow(graph._session.repository, commits)
             measure_branches(f"{commits} commits", root, server)
         measure_publishes(Path(scratch))
 
@@ -142,7 +142,7 @@ def measure_publishes(scratch: Path) -> None:
     for name, tidied in (("with tidying", True), ("without", False)):
         root = scratch / f"publish-{tidied}"
         graph = Graph.init(str(root), schema(10), durability="full")
-        repository = graph._repository
+        repository = graph._session.repository
         for label, commits in (("fresh", 0), ("after 1,000 commits", 1_000)):
             if tidied:
                 grow(repository, commits)

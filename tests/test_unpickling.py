@@ -28,7 +28,7 @@ ALLOWED: Final = {
 """Modules that unpickle bytes which never came from storage, and where those come from."""
 
 USES_YAML: Final = {
-    "cli/operator_config.py": "the operator's own settings",
+    "cli/config/operator_config.py": "the operator's own settings",
     "cli/commands/embed.py": "a file that the caller names",
 }
 

@@ -133,7 +133,7 @@ def opened(data: Data, root: Path) -> Engine:
     def facts() -> dict[str, float]:
         # Only the edges that the works walk over are in memory.
         edges = graph.snapshot().entry("edge:Knows").row_count
-        found = {BYTES_PER_STEP: graph._topologies.nbytes / edges / 2}
+        found = {BYTES_PER_STEP: graph._session.topologies.nbytes / edges / 2}
         if data.has_vectors:
             search = works["vector"].ask
             found[RECALL] = recall(data, lambda i: search(i).arrays[0].to_pylist())

@@ -4,7 +4,7 @@
 from omnigraph import Graph
 
 with Graph.init("brain.omni", "node Person { name: String @key }") as graph:
-    graph.branch_create("draft")
+    graph.branches.create("draft")
 ```
 
 Names are loaded when they are first used, so importing the package costs next to nothing.

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.cli.app import COMMANDS, root
 from omnigraph.cli.capabilities import RULES, rule_of
-from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.options.flags import ScopedCommand
 from support.terminal import Terminal
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.cli.dag import Commit, draw
+from omnigraph.cli.output.dag import Commit, draw
 from omnigraph.graph import Graph
 from support.terminal import Terminal
 

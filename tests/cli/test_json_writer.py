@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cli.json_writer import JsonWriter, json_text
+from omnigraph.cli.output.json_writer import JsonWriter, json_text
 from omnigraph.texts import has_control
 
 TEXTS = st.text(max_size=6) | st.sampled_from(["\u2028", "a\x85b", "\n", '"', "→"])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from omnigraph.cli.app import run
-from omnigraph.cli.formats import TableStyle, read_lines
+from omnigraph.cli.output.formats import TableStyle, read_lines
 from omnigraph.graph import Graph
 
 SCHEMA = "node Crew { tag: String @key   rank: I32?   skills: [String]? }\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cli.statements import Statements
+from omnigraph.cli.shell.statements import Statements
 from support.terminal import Terminal
 
 OMNIGRAPH = str(Path(sys.executable).parent / "omnigraph")

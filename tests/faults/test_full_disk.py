@@ -21,7 +21,7 @@ from omnigraph import failpoints
 from omnigraph.cli.app import run
 from omnigraph.errors import DeniedError, OmnigraphError, OutcomeUnknownError
 from omnigraph.graph import Graph
-from omnigraph.maintenance.cleanup import DatasetCleanup
+from omnigraph.maintenance.cleanup.report import DatasetCleanup
 from omnigraph.manifest import OpenMode
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.store.errors import StorageFullError, StoragePermissionError

@@ -18,7 +18,8 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest import OpenMode, open_repository
+from omnigraph.graph.opening import open_for_writing
+from omnigraph.manifest import open_read_only
 from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery
 from omnigraph.recovery.intent import FOLDER
@@ -190,7 +191,7 @@ def check_point(archives: Archives, job: Job, point: str) -> None:
 def settle_elsewhere(place: Place, branch: str) -> list[str]:
     """Let another process take the lock over and settle what it finds; return what that was."""
     found = pending_operations(place)
-    other = open_repository(place.store(), SystemClock(), mode=OpenMode.READ_ONLY)
+    other = open_read_only(place.store(), SystemClock())
     Recovery(other).sweep_branch(BranchName(branch))
     return found
 
@@ -268,12 +269,7 @@ def dead_write(swept: Sweep, place: Place, effects_after_record: int) -> str:
 def recover(place: Place, plan: FaultPlan) -> None:
     """Open a graph on storage that is under a plan."""
     with suppress(SimulatedDeath, OmnigraphError):
-        open_repository(
-            faulty(place.store(), plan),
-            SystemClock(),
-            mode=OpenMode.READ_WRITE,
-            sweep=lambda repository: Recovery(repository).sweep(),
-        )
+        open_for_writing(faulty(place.store(), plan), SystemClock())
 
 
 def check_recovery_faults(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.graph.core import ForeignSnapshotError
+from omnigraph.graph.session import ForeignSnapshotError
 from omnigraph.manifest import CommitDraft, ReadTarget, Requirements, Updates
 from omnigraph.manifest.errors import (
     BranchNotFoundError,

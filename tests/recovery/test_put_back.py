@@ -16,8 +16,9 @@ from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
+from omnigraph.graph.opening import open_for_writing
 from omnigraph.maintenance.repair import Action
-from omnigraph.manifest import OpenMode, open_repository
+from omnigraph.manifest import OpenMode
 from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery, RecoveryAuditRow, RecoveryKind
 from omnigraph.recovery.intent import FOLDER
@@ -32,7 +33,7 @@ from support.faulty_store import (
     SimulatedDeath,
     sweep,
 )
-from support.places import PERSON, Place, add, ids, repository_of
+from support.places import PERSON, Place, add, ids, repository_of, session_of
 from support.sweeps import broken, check_heads
 from support.writer import people
 
@@ -59,7 +60,7 @@ def commit_late(graph: Graph, name: str) -> StagedTransaction:
 
 def settle(graph: Graph, *uuids: str) -> None:
     """Write the audit row of an operation that recovery has voided."""
-    graph._recovery.log.record(
+    session_of(graph).recovery.log.record(
         RecoveryAuditRow("OP", None, RecoveryKind.ROLLED_BACK, None, "Load", (), uuids, 1)
     )
 
@@ -168,12 +169,7 @@ def test_a_sweeper_that_announces_after_another_has_settled_leaves_no_riddle(
     store = place.store()
     paused = replace(store, objects=PausedAtAnnouncement(store.objects, settled_by_another))
     with suppress(FailpointError):
-        open_repository(
-            paused,
-            SystemClock(),
-            mode=OpenMode.READ_WRITE,
-            sweep=lambda repository: Recovery(repository).sweep(),
-        )
+        open_for_writing(paused, SystemClock())
     failpoints.disarm()
     graph = place.open()
     graph.mutate(INSERT)

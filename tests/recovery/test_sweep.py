@@ -36,6 +36,7 @@ from omnigraph.store.errors import StaleBaseError
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError
 from support.jobs import append_job, committer
 from support.json_damage import exchanged, places
+from support.places import repository_of
 from support.writer import people
 
 pytestmark = pytest.mark.usefixtures("disarmed")
@@ -62,7 +63,7 @@ def cities(*names: str) -> pa.Table:
 
 
 def repository_at(root: str, mode: OpenMode = OpenMode.READ_WRITE) -> Repository:
-    return Graph.open(root, mode=mode, durability="process")._repository
+    return repository_of(Graph.open(root, mode=mode, durability="process"))
 
 
 def write_both(repository: Repository, branch: str = "main") -> None:
@@ -243,12 +244,12 @@ def test_a_record_of_a_deleted_branch_is_discarded(root: str) -> None:
     graph.branch_create("draft")
     failpoints.arm("write.after_first_table")
     with pytest.raises(FailpointError):
-        write_both(graph._repository, "draft")
+        write_both(repository_of(graph), "draft")
     failpoints.disarm()
-    intent_path = graph._repository.store.objects.list(FOLDER)[0].path
-    record = graph._repository.store.objects.get(intent_path).data
+    intent_path = repository_of(graph).store.objects.list(FOLDER)[0].path
+    record = repository_of(graph).store.objects.get(intent_path).data
     graph.branch_delete("draft")
-    graph._repository.store.objects.put(intent_path, record)
+    repository_of(graph).store.objects.put(intent_path, record)
     reopened = repository_at(root)
     kinds = [row.recovery_kind for row in Recovery(reopened).log.rows()]
     assert RecoveryKind.ORPHANED_BRANCH_DISCARDED in kinds
@@ -260,7 +261,7 @@ def test_a_published_table_that_is_gone_stops_its_branch(
 ) -> None:
     graph = Graph.open(root, durability="process")
     graph.branch_create("other")
-    repository = graph._repository
+    repository = repository_of(graph)
     failpoints.arm("recovery.sidecar_write")
     with pytest.raises(FailpointError):
         write_both(repository)
@@ -297,8 +298,8 @@ def test_what_blocks_one_branch_leaves_the_others_writable_through_every_handle(
 ) -> None:
     graph = Graph.open(root, durability="process")
     graph.branch_create("draft")
-    write_both(graph._repository, "draft")
-    repository = graph._repository
+    write_both(repository_of(graph), "draft")
+    repository = repository_of(graph)
     failpoints.arm("recovery.sidecar_write")
     with pytest.raises(FailpointError):
         write_both(repository, "draft")
@@ -315,13 +316,13 @@ def test_what_blocks_one_branch_leaves_the_others_writable_through_every_handle(
     repository.store.objects.put(path, record)
 
     reopened = Graph.open(root, durability="process")
-    write_both(reopened._repository)
+    write_both(repository_of(reopened))
     reopened.refresh()
-    assert stored(reopened._repository) == FULL
+    assert stored(repository_of(reopened)) == FULL
     reopened.ensure_indices()
     for refused in (reopened, Graph.open(root, branch="draft", durability="process")):
         with pytest.raises((RecoveryStoppedError, UnreadableIntentError)) as caught:
-            write_city(refused._repository, "draft")
+            write_city(repository_of(refused), "draft")
         assert caught.value.branch == "draft"
         operation_id = Path(path).stem
         assert f"omnigraph recovery quarantine {operation_id} --confirm" in str(caught.value.hint)
@@ -422,7 +423,7 @@ def test_a_record_of_the_first_version_is_settled_as_it_always_was(
         for name in ("Person", "City"):
             graph.mutate(f'query q() {{ insert {name} {{ name: "x" }} }}', branch=branch)
             graph.mutate(f'query q() {{ delete {name} where name = "x" }}', branch=branch)
-    repository = graph._repository
+    repository = repository_of(graph)
     failpoints.arm(crash)
     with pytest.raises(FailpointError):
         write_both(repository, branch)

@@ -15,9 +15,10 @@ from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
-from omnigraph.manifest import OpenMode, ReadTarget, open_repository
+from omnigraph.graph.opening import open_for_writing
+from omnigraph.manifest import OpenMode, ReadTarget
 from omnigraph.manifest.layout import CHECKSUMS, COMMITS, MANIFEST, RECOVERIES
-from omnigraph.recovery import Recovery, RecoveryKind
+from omnigraph.recovery import RecoveryKind
 from omnigraph.recovery.torn import TornHeadError
 from omnigraph.store.errors import CorruptObjectError
 from omnigraph.store.lance.layout import is_torn, manifest_path
@@ -292,13 +293,7 @@ def test_a_fault_anywhere_in_the_mending_leaves_one_row_each(
 
 
 def open_under(place: Place, plan: FaultPlan) -> None:
-    open_repository(
-        faulty(place.store(), plan),
-        SystemClock(),
-        mode=OpenMode.READ_WRITE,
-        drop_torn=lambda repository: Recovery(repository).drop_torn(),
-        sweep=lambda repository: Recovery(repository).sweep(),
-    )
+    open_for_writing(faulty(place.store(), plan), SystemClock())
 
 
 def test_a_version_whose_checksum_is_stored_was_whole_and_is_not_removed(place: Place) -> None:

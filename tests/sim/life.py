@@ -20,12 +20,12 @@ from typing import Final, Literal, TypeVar, cast
 
 from omnigraph.clock import encode_ulid
 from omnigraph.graph import Graph
-from omnigraph.manifest import OpenMode, init_repository, open_repository
+from omnigraph.graph.opening import open_for_writing
+from omnigraph.manifest import OpenMode, init_repository, open_read_only
 from omnigraph.manifest.branch_lock import BranchLocks
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.manifest.lease_locks import LeaseBranchLocks
 from omnigraph.manifest.local_locks import LocalBranchLocks
-from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect
 from omnigraph.store.file_locks import HeldLock
@@ -34,6 +34,7 @@ from omnigraph.store.records import VersionInfo
 from sim.scheduler import Scheduler, Task
 from support.fault_plan import FaultPlan
 from support.faulty_store import SimulatedDeath, faulty
+from support.places import graph_on
 
 LockKind = Literal["leases", "locks"]
 _NEVER_S: Final = 1e9
@@ -264,18 +265,12 @@ def open_graph(
     """Open a graph as `Graph.open` does, on storage that gives control back."""
     store = faulty(connect(str(root), durability="process"), SimulatedPlan(life))
     clock = SimulatedClock(life)
-    repository = open_repository(
-        store,
-        clock,
-        mode=mode,
-        drop_torn=lambda repository: Recovery(repository).drop_torn(),
-        sweep=lambda repository: Recovery(repository).sweep(),
-        branch_locks=_branch_locks(life, store, clock, kind),
-    )
-    if mode is OpenMode.READ_WRITE:
-        repository.branches.drop_torn = Recovery(repository).drop_torn_branch
-        Recovery(repository).drop_torn_branch(MAIN_INCARNATION)
-    return Graph(repository, mode=mode, incarnation=MAIN_INCARNATION, auto_optimize=False)
+    if mode is OpenMode.READ_ONLY:
+        return graph_on(open_read_only(store, clock), mode=mode, auto_optimize=False)
+    branch_locks = _branch_locks(life, store, clock, kind)
+    repository, recovery = open_for_writing(store, clock, branch_locks=branch_locks)
+    recovery.drop_torn_branch(MAIN_INCARNATION)
+    return graph_on(repository, recovery=recovery, auto_optimize=False)
 
 
 def cached_property_locks() -> Iterator[functools.cached_property[object]]:

@@ -19,6 +19,7 @@ from omnigraph.changes.selection import Op, Selection
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.manifest import Snapshot
 from omnigraph.spark.diff import DiffPlan, plan_diff
+from support.places import repository_of
 
 SCHEMA = """
 node Doc { slug: String @key  note: String?  rank: F64?  body: Blob? }
@@ -139,7 +140,7 @@ def test_tasks_find_what_this_process_finds(
     for before, after in ((start, main), (side, main), (main, side), (main, start)):
         pair = both(graph, before, after)
         wanted = selection or Selection()
-        store = graph._repository.store
+        store = repository_of(graph).store
         rows = by_tasks(plan_diff(*pair, wanted, store.settings, bucket_rows=bucket_rows))
         order = [str(op) for op in Op]
         rows.sort(
@@ -163,7 +164,7 @@ def test_only_fragments_that_differ_have_a_task(tmp_path: Path) -> None:
     load(graph, doc("new"))
     graph.mutate('query d() { delete Doc where slug = "d7" }')
     pair = both(graph, start, ReadTarget.branch("main"))
-    plan = plan_diff(*pair, Selection(), graph._repository.store.settings)
+    plan = plan_diff(*pair, Selection(), repository_of(graph).store.settings)
     assert [table.entity_type.name for table in plan.tables] == ["Doc"]
     read, moved = (task for task in plan.tasks)
     assert (len(read.after_ids), read.before_ids, read.moved) == (1, (), ())
@@ -176,7 +177,7 @@ def test_what_is_equal_needs_no_task(tmp_path: Path) -> None:
     graph = new_graph(tmp_path)
     load(graph, doc("a"))
     pair = both(graph, ReadTarget.branch("main"), ReadTarget.branch("main"))
-    assert plan_diff(*pair, Selection(), graph._repository.store.settings).tasks == ()
+    assert plan_diff(*pair, Selection(), repository_of(graph).store.settings).tasks == ()
 
 
 @pytest.mark.spark

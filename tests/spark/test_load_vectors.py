@@ -39,6 +39,7 @@ from support.embedding_fixtures import sent, vectors
 from support.embedding_server import EmbeddingServer
 from support.inline_jobs import inline_load
 from support.loads import graph_lines
+from support.places import repository_of, session_of
 
 SCHEMA = """\
 node Note { key: String @key  text: String?  rank: I32?  vec: Vector(4)? @embed("text") }
@@ -111,8 +112,8 @@ def test_both_engines_fill_the_same_vectors_and_pay_for_the_same_texts(
                 else:
                     result = inline_load(graph, path, mode=WriteMode(mode), embed=embed_mode)
                 counts = (result.inserted, result.updated, result.unchanged)
-                known = graph._embeddings_table.known("Note", "vec").sort_by("id").to_pylist()
-                found.append((counts, sorted(sent(server)), known, graph_lines(graph)))
+                known = session_of(graph).embeddings_table.known("Note", "vec").sort_by("id")
+                found.append((counts, sorted(sent(server)), known.to_pylist(), graph_lines(graph)))
     assert seen["spark"] == seen["local"]
     assert [texts for _, texts, *_ in map(tuple, seen["spark"])] == [
         ["needed", "same"],
@@ -194,7 +195,7 @@ def test_what_is_wrong_with_a_provider_or_a_text_matters_only_where_a_vector_is_
 
 
 def test_a_task_that_is_run_again_finds_the_vectors_that_it_has_paid_for(graph: Graph) -> None:
-    files = SideFiles(graph._repository.store.settings, "operation")
+    files = SideFiles(repository_of(graph).store.settings, "operation")
     made = np.arange(8, dtype=np.float32).reshape(2, 4)
     SharedVectors(files).add("Note", "vec", ["a", "b"], made)
     found = SharedVectors(files).known("Note", "vec", ["b", "c"])
@@ -216,7 +217,7 @@ class Trap:
 def test_what_somebody_leaves_among_the_side_files_runs_no_code(
     graph: Graph, tmp_path: Path
 ) -> None:
-    files = SideFiles(graph._repository.store.settings, "operation")
+    files = SideFiles(repository_of(graph).store.settings, "operation")
     mark = tmp_path / "code has run"
     trap = pickle.dumps(Trap(mark))
     files.write_bytes("embedding/failure/error", trap)
@@ -247,7 +248,7 @@ def test_what_somebody_leaves_among_the_side_files_runs_no_code(
 def test_the_failure_of_a_provider_reaches_other_tasks_as_it_was(
     graph: Graph, error: OmnigraphError
 ) -> None:
-    files = SideFiles(graph._repository.store.settings, "operation")
+    files = SideFiles(repository_of(graph).store.settings, "operation")
     SharedVectors(files).fail(error)
     with pytest.raises(type(error)) as caught:
         SharedVectors(files).known("Note", "vec", ["text"])
@@ -269,7 +270,7 @@ def test_the_failure_of_a_provider_reaches_other_tasks_as_it_was(
 def test_an_unreadable_note_of_a_failure_is_an_error_that_says_so(
     graph: Graph, note: bytes
 ) -> None:
-    files = SideFiles(graph._repository.store.settings, "operation")
+    files = SideFiles(repository_of(graph).store.settings, "operation")
     files.write_bytes("embedding/failure/error", note)
     with pytest.raises(EmbeddingResponseError, match="cannot be read"):
         SharedVectors(files).known("Note", "vec", ["text"])

@@ -22,6 +22,7 @@ from omnigraph.spark.maintenance import SEGMENTS_MAX, SparkWorkers, parts_of, sp
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
 from support.inline_jobs import InlineJobs
 from support.loads import graph_lines
+from support.places import repository_of, session_of
 
 SCHEMA = """
 node Doc { slug: String @key  note: String? @index  size: I32? @index }
@@ -57,9 +58,9 @@ def filled(root: Path, commits: int = 4) -> Graph:
 
 
 def by_tasks(graph: Graph, jobs: InlineJobs, *, segment_rows_min: int = 6) -> MaintenanceReport:
-    with spark_workers(graph._repository, jobs) as lent:
+    with spark_workers(repository_of(graph), jobs) as lent:
         workers = SparkWorkers(lent.settings, lent.datasets, jobs, segment_rows_min)
-        return graph._maintenance.optimize(workers)
+        return session_of(graph).maintenance.optimize(workers)
 
 
 def row_ids(graph: Graph, key: str) -> dict[str, int]:
@@ -96,7 +97,7 @@ def test_an_index_of_addresses_is_built_in_parts_that_answer_together(tmp_path: 
     graph = filled(tmp_path / "g")
     plan = SegmentPlan(IndexSpec("size", IndexKind.BTREE), (0, 1, 2, 3))
     at = graph.snapshot().open(TABLES[0]).at
-    store = graph._repository.store
+    store = repository_of(graph).store
     workers = SparkWorkers(store.settings, store.datasets, InlineJobs(), segment_rows_min=5)
     segments = workers.index(at, [plan])
     assert [segment.fragment_ids for segment in segments] == [(0,), (1, 2), (3,)]
@@ -156,8 +157,8 @@ class Dying(InlineJobs):
 graph = Graph.open(sys.argv[1], durability="process", auto_optimize=False)
 if "." in sys.argv[2]:
     failpoints.arm_all(f"{sys.argv[2]}=die")
-with spark_workers(graph._repository, Dying()) as workers:
-    graph._upkeep.optimize(workers)
+with spark_workers(graph._session.repository, Dying()) as workers:
+    graph._session.maintenance.optimize(workers)
 """
 
 BEFORE = ("compact", "index", "write.post_stage", "recovery.sidecar_write")

@@ -24,6 +24,7 @@ from omnigraph.store.records import ScanRequest
 from support.inline_engine import SMALL, InlineEngine, take_everything
 from support.inline_jobs import InlineJobs
 from support.loads import graph_lines
+from support.places import repository_of, session_of
 
 SCHEMA = """
 node Doc { slug: String @key  note: String?  size: F64?  body: Blob? }
@@ -157,11 +158,11 @@ def test_a_cleanup_beside_a_merge_takes_none_of_its_files(tmp_path: Path) -> Non
     graph.branch_create("draft")
     load(graph, "draft", *(doc(f"d{number}", note="new") for number in range(5, 12)))
     load(graph, "main", doc("other"))
-    resolve = graph._repository.branches.resolve
+    resolve = repository_of(graph).branches.resolve
     request = MergeRequest(source=resolve(BranchName("draft")), target=resolve(BranchName("main")))
-    merger = Merger(graph._repository, graph._committer)
+    merger = Merger(repository_of(graph), session_of(graph).committer)
     snapshots = merger.snapshots(request)
-    with spark_merge_workers(graph._repository, snapshots, _Cleaning(graph.uri)) as lent:
+    with spark_merge_workers(repository_of(graph), snapshots, _Cleaning(graph.uri)) as lent:
         workers = replace(lent, tuning=SMALL)
         merger.merge(request, workers)
     assert len(graph_lines(graph)) == 13
@@ -176,11 +177,11 @@ def test_spark_merges(spark: SparkSession, tmp_path: Path) -> None:
     load(graph, "draft", doc("d3", note="mine"), doc("new"), cites("new", "d3"))
     graph.mutate('query d() { delete Doc where slug = "d1" }', branch="draft")
     load(graph, "main", doc("d4", note="theirs"))
-    resolve = graph._repository.branches.resolve
+    resolve = repository_of(graph).branches.resolve
     request = MergeRequest(source=resolve(BranchName("draft")), target=resolve(BranchName("main")))
-    merger = Merger(graph._repository, graph._committer)
+    merger = Merger(repository_of(graph), session_of(graph).committer)
     jobs = Jobs(spark, tag="omnigraph-merge", progress=Progress())
-    with spark_merge_workers(graph._repository, merger.snapshots(request), jobs) as lent:
+    with spark_merge_workers(repository_of(graph), merger.snapshots(request), jobs) as lent:
         workers = replace(lent, tuning=replace(SMALL, bucket_rows=6))
         result = merger.merge(request, workers)
     assert (result.engine, result.outcome) == ("spark", "merged")

@@ -18,7 +18,7 @@ from omnigraph.spark.sink.table_sink import GraphWriter
 from omnigraph.spark.source.data_source import OmnigraphSource
 from support.inline_engine import take_everything
 from support.loads import graph_lines
-from support.places import Place
+from support.places import Place, repository_of
 from support.s3 import S3Server, serve_s3
 
 SCHEMA = """
@@ -98,7 +98,7 @@ def test_a_write_is_one_commit_and_leaves_nothing_beside_it(place: Place, server
         ("ann", "insert"),
         ("bob", "insert"),
     ]
-    assert [one.path for one in graph._repository.store.objects.list("__staging")] == []
+    assert [one.path for one in repository_of(graph).store.objects.list("__staging")] == []
 
 
 def test_maintenance_and_merges_run_as_tasks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_maintenance_and_merges_run_as_tasks(place: Place, monkeypatch: pytest.M
     assert len(graph.snapshot().open("node:Person").fragments()) == 1
     assert graph.branch_merge("draft").engine == "spark"
     assert len(graph_lines(place.open())) == 5
-    assert [one.path for one in graph._repository.store.objects.list("__staging")] == []
+    assert [one.path for one in repository_of(graph).store.objects.list("__staging")] == []
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ from omnigraph.spark.diff_tasks import CANDIDATES
 from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
 from omnigraph.spark.load.loader import SparkLoader, SparkSource, Tuning
 from omnigraph.write.load.loader import LoadOptions, LoadResult
+from support.places import repository_of, session_of
 
 
 def _travelled(value: Any) -> Any:
@@ -109,14 +110,14 @@ def inline_load(
             if is_strict
             else SparkSource(lambda _: plan_values([str(data)]), "record", True)
         )
-    repository = graph._repository
+    repository = repository_of(graph)
     options.setdefault("target", BranchName(graph.branch))
     loader = SparkLoader(
         repository,
-        graph._committer,
+        session_of(graph).committer,
         jobs or InlineJobs(),
         operation_id=repository.clock.ulid(),
         tuning=tuning,
-        embedder=graph._embedder(embed),
+        embedder=session_of(graph).embedder(embed),
     )
     return loader.load(source, LoadOptions(**options))

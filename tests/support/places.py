@@ -9,14 +9,19 @@ from pathlib import Path
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.graph import Graph
+from omnigraph.graph.session import Session, start_session
 from omnigraph.manifest import (
     OpenMode,
     Published,
     Repository,
     Snapshot,
     init_repository,
-    open_repository,
+    open_read_only,
 )
+from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
+from omnigraph.manifest.repository import assemble, check_contract, refresh_derived
+from omnigraph.manifest.stamp import migrate
+from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect
 from support.writer import append, people
@@ -98,12 +103,45 @@ class Place:
         return init_repository(self.store(), clock, compiled)
 
     def repository(self, *, mode: OpenMode = OpenMode.READ_WRITE) -> Repository:
-        return open_repository(self.store(), SystemClock(), mode=mode)
+        """Open what a graph stands on, without sweeping it first."""
+        store, clock = self.store(), SystemClock()
+        if mode is OpenMode.READ_ONLY:
+            return open_read_only(store, clock)
+        repository = assemble(store, clock)
+        migrate(repository.root, store.datasets)
+        state = repository.reader.latest(MAIN_INCARNATION)
+        check_contract(state)
+        refresh_derived(repository, state)
+        return repository
+
+
+def session_of(graph: Graph) -> Session:
+    """Return what the parts of a graph share, for tests of what lies below."""
+    return graph._session
 
 
 def repository_of(graph: Graph) -> Repository:
     """Return what a graph stands on, for tests that write without the write room."""
-    return graph._repository
+    return session_of(graph).repository
+
+
+def graph_on(
+    repository: Repository,
+    *,
+    recovery: Recovery | None = None,
+    mode: OpenMode = OpenMode.READ_WRITE,
+    incarnation: Incarnation = MAIN_INCARNATION,
+    auto_optimize: bool = True,
+) -> Graph:
+    """Return a graph on a repository, with none of the steps of `Graph.open`."""
+    session = start_session(
+        repository,
+        recovery or Recovery(repository),
+        mode=mode,
+        incarnation=incarnation,
+        auto_optimize=auto_optimize,
+    )
+    return Graph(session)
 
 
 def add(graph: Graph, *names: str, branch: str | None = None, **options: str) -> Published:

@@ -16,13 +16,13 @@ from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
-from omnigraph.manifest import OpenMode, ReadTarget
+from omnigraph.manifest import ReadTarget
 from omnigraph.manifest.repository import assemble
 from omnigraph.names import BranchName
 from omnigraph.recovery.intent import FOLDER
 from omnigraph.store import Store
 from support.faulty_store import Effect, FaultPlan, SimulatedDeath, faulty
-from support.places import Place, repository_of, tree
+from support.places import Place, graph_on, repository_of, tree
 from support.sweep_jobs import ANOTHER, Job, Scene, prepare
 
 Content = dict[str, object]
@@ -102,9 +102,8 @@ def broken(place: Place, plan: FaultPlan, branch: str = "main") -> Graph:
 def unswept(store: Store, branch: str = "main") -> Graph:
     """Open a graph on some store, without sweeping it first."""
     repository = assemble(store, SystemClock())
-    return Graph(
+    return graph_on(
         repository,
-        mode=OpenMode.READ_WRITE,
         incarnation=repository.branches.resolve(BranchName(branch)),
         auto_optimize=False,
     )

@@ -16,8 +16,8 @@ from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.graph import CleanupResult, DatasetCleanup, Graph, OpenMode, ReadTarget
-from omnigraph.maintenance.cleanup import TEMPORARY_FILES
-from omnigraph.maintenance.cleanup_plan import (
+from omnigraph.maintenance.cleanup.report import TEMPORARY_FILES
+from omnigraph.maintenance.cleanup.rules import (
     CleanupPolicy,
     Needs,
     need_published,
@@ -33,7 +33,18 @@ from omnigraph.search.topology.store import topology_path
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.records import DatasetVersion, VersionInfo
 from support.clocks import DAY_S, WrongClock
-from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of, tree
+from support.places import (
+    CITY,
+    KNOWS,
+    PERSON,
+    SCHEMA,
+    Place,
+    add,
+    graph_on,
+    ids,
+    repository_of,
+    tree,
+)
 
 
 def clean(place: Place, *, keep: int = 1, confirm: bool = True, **options: int) -> CleanupResult:
@@ -370,9 +381,8 @@ def test_what_a_pending_record_needs_stays(place: Place) -> None:
     (pending,) = graph.recovery_status()
     assert pending.intent is not None
     assert pending.intent.tables[0].table_key == PERSON
-    late = Graph(
+    late = graph_on(
         repository_of(place.open(mode=OpenMode.READ_ONLY)),
-        mode=OpenMode.READ_WRITE,
         incarnation=graph.snapshot().incarnation,
     )
     late.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)

@@ -29,7 +29,7 @@ from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, V
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import BlobSourceUnreadableError
 from support.loads import graph_lines
-from support.places import Place
+from support.places import Place, repository_of, session_of
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  mail: String? @unique  @range(age, 0..150) }
@@ -180,7 +180,7 @@ def test_rows_that_wait_in_files_load_like_those_in_memory(
 ) -> None:
     records = [person(f"p{n}", mail=f"m{n}") for n in range(30_000)]
     records += [knows(f"p{n}", f"p{n // 2}") for n in range(30_000)]
-    repository, committer = graph._repository, graph._committer
+    repository, committer = repository_of(graph), session_of(graph).committer
     options = LoadOptions(WriteMode.MERGE, BranchName("main"), memory_max=1 << 16)
     result = Loader(repository, committer).load(RecordSource(lines(*records)), options)
     assert result.total_entities == 60_000
@@ -201,7 +201,7 @@ def test_no_space_for_rows_that_wait_is_told_as_such(
     monkeypatch.setattr(SpoolBudget, "new_file", lambda _: Path("/dev/full"))
     records = [person(f"p{n}") for n in range(5_000)]
     options = LoadOptions(WriteMode.MERGE, BranchName("main"), memory_max=1 << 10)
-    loader = Loader(graph._repository, graph._committer)
+    loader = Loader(repository_of(graph), session_of(graph).committer)
     with pytest.raises(StorageFullError, match="TMPDIR can name another place"):
         loader.load(RecordSource(lines(*records)), options)
     assert names(graph) == []
@@ -353,7 +353,7 @@ def test_a_load_that_loses_every_race_takes_the_lock_first_at_last(graph: Graph)
 
     arm("write.post_stage", rival)
     reserved: list[str] = []
-    take = graph._committer.reserved_lock
+    take = session_of(graph).committer.reserved_lock
 
     @contextmanager
     def reserved_lock(branch: BranchName, *, operation: str) -> Iterator[None]:
@@ -361,7 +361,7 @@ def test_a_load_that_loses_every_race_takes_the_lock_first_at_last(graph: Graph)
         with take(branch, operation=operation):
             yield
 
-    graph._committer.reserved_lock = reserved_lock  # type: ignore[method-assign]  # to see its use
+    session_of(graph).committer.reserved_lock = reserved_lock  # type: ignore[method-assign]  # to see its use
     result = graph.load(lines(person("a")), mode="append")
     assert (len(rivals), reserved) == (OPTIMISTIC_ATTEMPTS_MAX, ["load"])
     assert result.commit is not None

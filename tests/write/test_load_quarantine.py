@@ -21,7 +21,7 @@ from omnigraph.write.load.rows.spool import MEMORY_MAX
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from support.loads import graph_lines
-from support.places import Place
+from support.places import Place, repository_of, session_of
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  mail: String? @unique  @range(age, 0..150) }
@@ -247,7 +247,7 @@ def test_rows_with_blobs_are_left_out_merged_and_compared_wherever_they_wait(
         {"type": "Pic", "data": {"name": f"p{n}", "code": n // 2, "bytes": blobs[n % 3]}}
         for n in range(1_200)
     ]
-    loader = Loader(graph._repository, graph._committer)
+    loader = Loader(repository_of(graph), session_of(graph).committer)
 
     def load(name: str) -> LoadResult:
         options = LoadOptions(

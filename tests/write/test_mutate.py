@@ -309,7 +309,7 @@ def test_an_insert_that_always_loses_is_prepared_under_the_lock(graph: Graph, pl
 
     def is_held() -> None:
         with pytest.raises(BranchLockTimeoutError):
-            other._repository.branch_locks.take(
+            repository_of(other).branch_locks.take(
                 BranchName("main"), operation_id="rival", wait_max_s=0.05
             ).__enter__()
 

@@ -24,7 +24,16 @@ from omnigraph.store.records import (
     WrittenIndexSegment,
 )
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError
-from support.places import CITY, PERSON, Place, add, ids, repository_of, with_shared_lineage
+from support.places import (
+    CITY,
+    PERSON,
+    Place,
+    add,
+    ids,
+    repository_of,
+    session_of,
+    with_shared_lineage,
+)
 from support.writer import append, people
 
 pytestmark = pytest.mark.usefixtures("disarmed")
@@ -174,11 +183,11 @@ MOVES: dict[str, tuple[Callable[[Graph], None], ...]] = {
     "append, optimize and cleanup": (_insert, _optimize, _clean),
 }
 RUNS: dict[str, Callable[[Graph, MaintenanceWorkers | None], MaintenanceReport]] = {
-    "optimize": lambda graph, workers: graph._maintenance.optimize(workers),
-    "compact_tail": lambda graph, _: graph._maintenance.compact_tail(
+    "optimize": lambda graph, workers: session_of(graph).maintenance.optimize(workers),
+    "compact_tail": lambda graph, _: session_of(graph).maintenance.compact_tail(
         MAIN_INCARNATION, {PERSON: CompactionOptions()}
     ),
-    "compact_tail without indexes": lambda graph, _: graph._maintenance.compact_tail(
+    "compact_tail without indexes": lambda graph, _: session_of(graph).maintenance.compact_tail(
         MAIN_INCARNATION, {PERSON: CompactionOptions()}, with_indexes=False
     ),
     "ensure_indices": lambda graph, _: graph.ensure_indices(),

@@ -20,7 +20,7 @@ from omnigraph.store.records import (
     TransactionInfo,
 )
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError
-from support.places import PERSON, Place, add, ids, repository_of, with_shared_lineage
+from support.places import PERSON, Place, add, ids, repository_of, session_of, with_shared_lineage
 from support.writer import people
 
 
@@ -222,7 +222,7 @@ def test_versions_of_a_voided_operation_are_refused_and_put_back_by_the_next_wri
     graph = place.init()
     add(graph, "ann")
     staged = outside_append(graph)
-    graph._recovery.log.record(
+    session_of(graph).recovery.log.record(
         RecoveryAuditRow(
             operation_id="OP",
             graph_commit_id=None,

@@ -18,6 +18,7 @@ from omnigraph.schema.values.convert import convert_values
 from omnigraph.values import PropType, Scalar
 from omnigraph.write.rules.stored_checks import StoredRowsError
 from support.migrations import schema_chains
+from support.places import repository_of
 from support.writer import append
 
 Row = dict[str, object]
@@ -127,7 +128,7 @@ def test_applying_a_plan_on_random_rows_equals_the_model(
             )
             for declared in types_of(graph)
         }
-        append(graph._repository, {key: table for key, table in rows.items() if table.num_rows})
+        append(repository_of(graph), {key: table for key, table in rows.items() if table.num_rows})
         before = stored_rows(graph)
         old = graph.snapshot()
         try:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport
-from omnigraph.graph.core import ReadOnlyGraphError
+from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.maintenance.scrub_report import ScrubShareError
 from omnigraph.manifest import checksums
 from omnigraph.manifest.errors import BranchNotFoundError

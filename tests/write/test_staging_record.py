@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -24,7 +25,7 @@ from omnigraph.write.stage.staging_record import (
 )
 from support.clocks import DAY_S, ManualClock, WrongClock
 from support.memory_objects import MemoryObjectStore
-from support.places import PERSON, Place, add, repository_of
+from support.places import PERSON, Place, add, repository_of, session_of
 from support.writer import people
 
 BASE = DatasetBase("nodes/a", "dev.01J", 3)
@@ -166,6 +167,13 @@ def staged_append(graph: Graph) -> StagedTransaction:
     return datasets.stage_append(graph.snapshot().open(PERSON).at, people("zoe"))
 
 
+def with_young_records(graph: Graph) -> Graph:
+    """Return a graph to which every staging record is one of a job that is alive."""
+    objects = repository_of(graph).store.objects
+    records = YoungRecords(objects, WrongClock(2 * DAY_S))
+    return Graph(replace(session_of(graph), staging=records))
+
+
 @pytest.mark.parametrize("is_alive", [True, False])
 def test_cleanup_spares_what_a_live_record_names(tmp_path: Path, is_alive: bool) -> None:
     place = Place(str(tmp_path / "graph"))
@@ -179,7 +187,7 @@ def test_cleanup_spares_what_a_live_record_names(tmp_path: Path, is_alive: bool)
     job.declare(files=[file.path for file in staged.files])
     late = place.open(clock=WrongClock(2 * DAY_S))
     if is_alive:
-        late._staging = YoungRecords(store.objects, WrongClock(2 * DAY_S))
+        late = with_young_records(late)
     late.cleanup(keep_versions=1, confirm=True)
     assert store.datasets.exists(base.location, version=base.version) is is_alive
     assert (Path(place.uri) / staged.files[0].path).exists() is is_alive
@@ -200,7 +208,7 @@ def test_cleanup_spares_a_dataset_in_which_a_live_job_writes(tmp_path: Path) -> 
     records = StagingRecords(store.objects, SystemClock())
     records.open("01A").declare(files=["nodes/new/data/1.lance"])
     late = place.open(clock=WrongClock(2 * DAY_S))
-    late._staging = YoungRecords(store.objects, WrongClock(2 * DAY_S))
+    late = with_young_records(late)
     late.cleanup(keep_versions=1, confirm=True)
     assert store.objects.head("nodes/new/data/1.lance") is not None
     assert store.objects.head("nodes/old/data/1.lance") is None

@@ -3,7 +3,7 @@
 1. One explicit address wins: a URI, `--store`, `--server` or `--cluster`. Two are an error.
 2. Then `--profile`, else `$OMNIGRAPH_PROFILE`.
 3. Then the operator's defaults: a server with its graph, else a store.
-4. Without any of them no graph is addressed, and the message says how to address one.
+4. Without any of them no graph is addressed, and the message explains how to address one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from omnigraph.cli.capabilities import Capability, rule_of
-from omnigraph.cli.flags import flags, words_of
-from omnigraph.cli.operator_config import OperatorConfig, ScopeKind, read_operator_config
-from omnigraph.cli.streams import say
+from omnigraph.cli.config.operator_config import OperatorConfig, ScopeKind, read_operator_config
+from omnigraph.cli.options.flags import flags, words_of
+from omnigraph.cli.output.streams import say
 from omnigraph.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ConflictingAddressError(InvalidInputError):
 
 
 class ScopeUnavailableError(UnavailableError):
-    """The addressed place is of a kind that this installation cannot reach."""
+    """The address is of a kind that this installation cannot reach."""
 
     code = "OG-SCOPE"
     hint = "address the root of the graph: a URI, or `--store URI`"
@@ -62,7 +62,7 @@ class ScopeUnavailableError(UnavailableError):
 
 @dataclass(frozen=True)
 class Scope:
-    """A place where graphs are, and possibly which one."""
+    """Where graphs are stored, and possibly which one."""
 
     kind: ScopeKind
     target: str
@@ -100,7 +100,7 @@ def acting() -> str | None:
 
 
 def resolve_scope(uri: str | None = None) -> Scope:
-    """Return the place that the flags, a profile or the defaults name."""
+    """Return the address that the flags, a profile or the defaults name."""
     given = flags()
     explicit = {"URI": uri} | {
         f"--{kind}": given.get(kind) for kind in ("store", "server", "cluster")
@@ -146,7 +146,7 @@ def resolve_address(uri: str | None = None) -> str:
 
 
 def open_graph(uri: str | None = None, *, read_only: bool) -> Graph:
-    """Open the addressed graph; it is closed when the command ends, which tidies up after it."""
+    """Open the addressed graph; closing it at the end of the command finishes its maintenance."""
     from omnigraph.graph import Graph, OpenMode  # noqa: PLC0415 loads Lance
 
     mode = OpenMode.READ_ONLY if read_only else OpenMode.READ_WRITE
@@ -177,7 +177,7 @@ def _explicit(flag: str, value: str, graph: str | None) -> Scope:
 
 
 def _looked_up(kind: ScopeKind, value: str) -> str:
-    """Return where a server or cluster of the operator's file is; anything else is the place."""
+    """Return where a server or cluster of the operator's file is; anything else is an address."""
     if kind == "cluster":
         return operator().clusters.get(value, value)
     if kind == "store":

@@ -13,11 +13,11 @@ from click.shell_completion import CompletionItem
 
 from omnigraph.cli.capabilities import RULES
 from omnigraph.cli.completion import completion_options
-from omnigraph.cli.flags import GlobalFlags, global_options
 from omnigraph.cli.local_files import local_failure
-from omnigraph.cli.output import Output
+from omnigraph.cli.options.flags import GlobalFlags, global_options
+from omnigraph.cli.output.output import Output
+from omnigraph.cli.output.streams import prepare_streams, say
 from omnigraph.cli.planned import planned_command
-from omnigraph.cli.streams import prepare_streams, say
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.names import nearest_name
 from omnigraph.texts import shown
@@ -87,7 +87,7 @@ OLD_SPELLINGS: Final = {
 """Old names of commands, by their first words: they still work, with a warning."""
 
 SILENT_SPELLINGS: Final = frozenset({("schema", "get")})
-"""Old names that are as good as the new ones."""
+"""Old names that work without a warning."""
 
 
 def in_new_words(args: list[str]) -> list[str]:
@@ -135,7 +135,7 @@ class LazyGroup(click.Group):
         """Complete from the table, without importing any command."""
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         found = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
-        # Skips the group's own way, which loads every command for its help.
+        # The method of the group would load every command for its help.
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -211,9 +211,9 @@ def _misused(error: click.ClickException, words: list[str]) -> int:
         Output(as_json=True).error(WrongUsageError(error))
     else:
         # The message repeats words of the call, which may be addresses.
-        told = StringIO()
-        error.show(file=told)
-        click.echo(shown(told.getvalue()), err=True, nl=False)
+        message = StringIO()
+        error.show(file=message)
+        click.echo(shown(message.getvalue()), err=True, nl=False)
     return error.exit_code
 
 
@@ -229,7 +229,7 @@ class WrongUsageError(InvalidInputError):
 
 
 def main() -> None:
-    """Run the command line; also what nobody thought of ends in a message, not in a stack trace."""
+    """Run the command line; an unexpected failure ends in a message, not in a stack trace."""
     prepare_streams()
     try:
         sys.exit(run())

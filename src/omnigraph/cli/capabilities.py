@@ -1,7 +1,7 @@
 """What each command works on, and so which address it accepts.
 
 One table: command, class, accepted scope flags. A flag that a command does not accept is refused
-before anything else is looked at.
+before anything else is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from omnigraph.errors import InvalidInputError
 
 SCOPE_FLAGS: Final = ("server", "cluster", "graph", "store", "as", "profile")
-"""The flags that say where a command works and who works, in the order of their check."""
+"""The flags that name an address and an actor, in the order of their check."""
 
 
 class Capability(StrEnum):

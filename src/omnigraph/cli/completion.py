@@ -1,6 +1,6 @@
 """Completion of commands and options in bash, zsh and fish.
 
-1. The script asks the installed `omnigraph` for words, so it does not age with the commands.
+1. The script asks the installed `omnigraph` for words, so it never becomes outdated.
 2. Installing twice changes nothing: the line in the shell's own file is added once.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import get_completion_class
 
-from omnigraph.cli.operator_config import operator_home
+from omnigraph.cli.config.operator_config import operator_home
 
 PROGRAM: Final = "omnigraph"
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -24,7 +24,7 @@ _VARIABLE: Final = "_OMNIGRAPH_COMPLETE"
 
 
 @dataclass(frozen=True)
-class Place:
+class Installed:
     """Where the script of a shell lives, and the file and line that load it."""
 
     script: Path
@@ -40,28 +40,28 @@ def script_for(shell: str, command: click.Command) -> str:
     return kind(command, {}, PROGRAM, _VARIABLE).source()
 
 
-def install(shell: str, command: click.Command) -> Place:
-    """Write the script, and have new shells load it."""
-    place = place_for(shell)
-    place.script.parent.mkdir(parents=True, exist_ok=True)
-    place.script.write_text(script_for(shell, command), encoding="utf-8")
-    if place.startup is not None:
-        _append_once(place.startup, place.line)
-    return place
+def install(shell: str, command: click.Command) -> Installed:
+    """Write the script, and make new shells load it."""
+    installed = script_of_shell(shell)
+    installed.script.parent.mkdir(parents=True, exist_ok=True)
+    installed.script.write_text(script_for(shell, command), encoding="utf-8")
+    if installed.startup is not None:
+        _append_once(installed.startup, installed.line)
+    return installed
 
 
-def place_for(shell: str) -> Place:
-    """Return where a shell looks for scripts of completion."""
+def script_of_shell(shell: str) -> Installed:
+    """Return where the script of a shell is stored."""
     home = Path.home()
     if shell == "fish":
         settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-        return Place(settings / "fish" / "completions" / f"{PROGRAM}.fish")
+        return Installed(settings / "fish" / "completions" / f"{PROGRAM}.fish")
     script = operator_home() / f"completion.{shell}"
     if shell == "bash":
-        return Place(script, home / ".bashrc", f"source '{script}'")
+        return Installed(script, home / ".bashrc", f"source '{script}'")
     folder = Path(os.environ.get("ZDOTDIR") or home)
     line = f"autoload -Uz compinit && compinit && source '{script}'"
-    return Place(script, folder / ".zshrc", line)
+    return Installed(script, folder / ".zshrc", line)
 
 
 def shell_named(text: str) -> str:
@@ -99,10 +99,10 @@ def _install(context: click.Context, _: click.Parameter, value: str | None) -> N
     if value is None:
         return
     shell = shell_named(value)
-    place = install(shell, context.command)
-    click.echo(f"installed completion for {shell} in {place.script}")
-    if place.startup is not None:
-        click.echo(f"{place.startup} loads it; for this shell: {place.line}")
+    installed = install(shell, context.command)
+    click.echo(f"installed completion for {shell} in {installed.script}")
+    if installed.startup is not None:
+        click.echo(f"{installed.startup} loads it; for this shell: {installed.line}")
     if shutil.which(PROGRAM) is None:
         click.echo(f"warning: `{PROGRAM}` is not on your PATH, so nothing can answer", err=True)
     context.exit()

@@ -12,7 +12,7 @@ from omnigraph.cli.capabilities import (
     AliasOwnsAddressError,
     require_applicable,
 )
-from omnigraph.cli.flags import GlobalFlags, ScopedCommand, scope_flags_in
+from omnigraph.cli.options.flags import GlobalFlags, ScopedCommand, scope_flags_in
 from omnigraph.errors import UnavailableError
 
 INSTEAD: Final = {
@@ -25,7 +25,7 @@ INSTEAD: Final = {
     "queries": "`omnigraph lint URI --query FILE` checks queries against a graph",
     "serve": "`omnigraph query --store URI` opens storage itself",
 }
-"""What works today in place of each command that is not there yet."""
+"""What works today instead of each command that does not exist yet."""
 
 
 class PlannedCommandError(UnavailableError):
@@ -40,7 +40,7 @@ class PlannedCommandError(UnavailableError):
 
 
 class PlannedCommand(ScopedCommand):
-    """Checks the address as the command will, then says that it is not there yet."""
+    """Checks the address as the command will, then raises that it does not exist yet."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse flags that will not apply either, then the command itself."""

@@ -1,4 +1,4 @@
-"""Differences, the changes of a commit, the change feed."""
+"""`graph.changes`: differences, the changes of a commit, the change feed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omnigraph.changes.diff import Difference, difference, differing_bytes
 from omnigraph.changes.feed import Feed, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
 from omnigraph.engine import DiffRequest, EngineChoice, choose_by_size, engine_named, note
-from omnigraph.graph.core import GraphCore
+from omnigraph.graph.session import Session
 from omnigraph.manifest import (
     ReadTarget,
     Snapshot,
@@ -29,7 +29,7 @@ from omnigraph.write.export.exporter import (
 
 @dataclass(frozen=True)
 class GraphDiff:
-    """What differs between two snapshots; nothing is compared before somebody asks."""
+    """What differs between two snapshots, compared only when the rows are asked for."""
 
     request: DiffRequest
 
@@ -53,17 +53,20 @@ class GraphDiff:
         return engine_named("spark").changes_frame(replace(self.request, session=spark))
 
 
-class ChangeCalls(GraphCore):
-    """Calls about what changed."""
+class GraphChanges:
+    """Finds what changed between two states, in a commit, or since a cursor."""
 
-    def diff_between(
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def difference(
         self,
         before: ReadTarget | Snapshot,
         after: ReadTarget | Snapshot,
         selection: Selection | None = None,
     ) -> Difference:
         """Return the net difference of two states of the graph, on whatever branches they are."""
-        old, new = self.snapshot_of(before), self.snapshot_of(after)
+        old, new = self._session.snapshot_of(before), self._session.snapshot_of(after)
         return difference(old, new, selection or Selection())
 
     def diff(
@@ -72,11 +75,12 @@ class ChangeCalls(GraphCore):
         after: ReadTarget | Snapshot,
         selection: Selection | None = None,
     ) -> GraphDiff:
-        """Return what differs between two states: to be gone through, or as a frame of Spark."""
-        old, new = self.snapshot_of(before), self.snapshot_of(after)
-        return GraphDiff(DiffRequest(self._repository, old, new, selection or Selection()))
+        """Return what differs between two states: as rows, or as a frame of Spark."""
+        old, new = self._session.snapshot_of(before), self._session.snapshot_of(after)
+        repository = self._session.repository
+        return GraphDiff(DiffRequest(repository, old, new, selection or Selection()))
 
-    def changes_between(
+    def between(
         self,
         before: ReadTarget | Snapshot,
         after: ReadTarget | Snapshot,
@@ -91,7 +95,7 @@ class ChangeCalls(GraphCore):
         """
         return self.diff(before, after, selection).rows(engine=engine, spark=spark)
 
-    def commit_changes(
+    def of_commit(
         self,
         commit_id: str,
         selection: Selection | None = None,
@@ -100,21 +104,19 @@ class ChangeCalls(GraphCore):
         page_token: str | None = None,
     ) -> CommitPage:
         """Return a page of what one commit changed, with the rows before and after."""
-        history = self._repository.history
+        repository = self._session.repository
         return commit_page(
-            history,
-            history.get(commit_id),
+            repository.history,
+            repository.history.get(commit_id),
             selection or Selection(),
-            graph=self.uri,
+            graph=repository.root,
             limit=limit,
             page_token=page_token,
         )
 
-    def poll_changes(self, request: FeedRequest, *, branch: str | None = None) -> FeedPage:
+    def poll(self, request: FeedRequest, *, branch: str | None = None) -> FeedPage:
         """Return a page of what happened on a branch since a cursor."""
-        snapshot = self._repository.history.snapshot(self._incarnation_of(branch))
-        feed = Feed(self._repository.history, snapshot, request.selection, graph=self.uri)
-        return feed.poll(request)
+        return self._feed(self._session.snapshot(branch), request.selection).poll(request)
 
     def baseline(
         self, *, branch: str | None = None, selection: Selection | None = None
@@ -124,10 +126,13 @@ class ChangeCalls(GraphCore):
         The second part holds `snapshot_commit_id` and `resume_cursor`: use it only after all lines.
         """
         selection = selection or Selection()
-        snapshot = self._repository.history.snapshot(self._incarnation_of(branch))
+        snapshot = self._session.snapshot(branch)
         lines = stream_lines(
             snapshot, sorted(selection.types or ()), kinds=selection.kinds or ("node", "edge")
         )
-        feed = Feed(self._repository.history, snapshot, selection, graph=self.uri)
-        cursor = feed.cursor_at(snapshot.commit_id)
+        cursor = self._feed(snapshot, selection).cursor_at(snapshot.commit_id)
         return lines, {"snapshot_commit_id": snapshot.commit_id, "resume_cursor": cursor}
+
+    def _feed(self, snapshot: Snapshot, selection: Selection) -> Feed:
+        repository = self._session.repository
+        return Feed(repository.history, snapshot, selection, graph=repository.root)

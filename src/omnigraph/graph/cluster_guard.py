@@ -1,7 +1,7 @@
 """Graphs that a cluster has declared are made and migrated by the cluster alone.
 
 A cluster keeps its graphs at `<root>/graphs/<id>.omni`, and its ledger at
-`<root>/__cluster/state.json`. A root of any other shape costs no look at storage.
+`<root>/__cluster/state.json`. For a root of any other shape storage is not read.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class InsideClusterError(ConflictError):
 
 def require_outside_cluster(operation: str, uri: str) -> None:
     """Refuse an operation on a graph that a cluster has declared."""
-    place = parse_root(uri)
-    declared = _DECLARED.fullmatch(place.uri)
+    graph_root = parse_root(uri)
+    declared = _DECLARED.fullmatch(graph_root.uri)
     if declared is None:
         return
     root = declared["root"]
     if exists(open_objects(StoreSettings(parse_root(root))), LEDGER):
-        raise InsideClusterError(operation, place.uri, root)
+        raise InsideClusterError(operation, graph_root.uri, root)

@@ -1,27 +1,27 @@
-"""What a handle does behind its writes, off the caller's path.
+"""What a handle does after its writes, off the caller's path.
 
-Every commit of a handle is noted. A background thread wakes up when `URGENT_COMMITS` have gathered,
-or `PAUSE_S` after the first, and
+Every commit of a handle is remembered. A background thread wakes up after `URGENT_COMMITS` commits,
+or `PAUSE_S` after the first one, and
 
-1. adds the commits to the derived commit tables, all of them in one append, and the sums of the
-   files that were written to `_checksums.lance`: when many have gathered, or it is quiet;
-2. compacts a table that has gathered more than `SMALL_MAX` small fragments, or fragments with
-   deleted rows, under the ordinary protocol. The same goes for `__manifest` and these tables.
+1. adds the commits to the derived commit tables, all of them in one append, and the checksums of
+   the files that were written to `_checksums.lance`: when there are many, or no write is coming;
+2. compacts a table that has more than `SMALL_MAX` small fragments, or fragments with deleted rows,
+   under the ordinary protocol. The same goes for `__manifest` and the derived tables.
 
-While writes keep coming that is all: a look at the fragments costs nothing, and what one run costs
-is spread over `SMALL_MAX` writes. Indexes are extended when more than `UNCOVERED_ROWS_MAX` rows lie
-outside of them, or, once a handle has been quiet for a pause, more than `UNCOVERED_MAX` fragments:
-every probe has to read those. What a large load has left without an index is not touched: that
-would keep a process from ending for as long as the load took. Then the thread ends. Closing the
-handle does the rest in the caller's thread.
+While writes keep coming that is all: listing fragments costs nothing, and the cost of one run is
+spread over `SMALL_MAX` writes. Indexes are extended when they do not cover more than
+`UNCOVERED_ROWS_MAX` rows or, once a handle has been quiet for a pause, more than `UNCOVERED_MAX`
+fragments: every probe has to read those. Tables that a large load has left without an index are not
+touched: that would keep a process from ending for as long as the load took. Then the thread ends.
+Closing the handle does the rest in the caller's thread.
 
 Small is relative: fragments are sorted into sizes by powers of `_TIER_FACTOR`, and only fragments
 up to the size of which there are too many are rewritten. So a table of a million rows is not
 rewritten because of 65 new ones, and the number of fragments grows with the logarithm of the rows.
 
 Nothing here can fail a write: a problem is logged, and the next commit tries again. A process that
-dies leaves the commit tables behind, and whoever opens the graph for writing brings them up to
-date. `enabled=False` starts no thread: writers record what they did, nothing is tidied.
+dies leaves the commit tables behind, and the next open for writing brings them up to date.
+`enabled=False` starts no thread: writers record their own commits, nothing is compacted.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ SMALL_MAX: Final = 64
 UNCOVERED_MAX: Final = 8
 """A probe reads every fragment that its index does not cover: more than this cost too much."""
 UNCOVERED_ROWS_MAX: Final = 2_048
-"""Nor may a probe read more rows than this beside its index."""
+"""Nor may a probe read more rows than this in addition to its index."""
 TAIL_ROWS_MAX: Final = 100_000
-"""More rows than this are no tail of small writes: indexing a load is for `optimize`."""
+"""More rows than this come from a load, whose indexing is left to `optimize`."""
 URGENT_COMMITS: Final = 32
-"""So many commits of its own wake a handle up before its pause is over."""
+"""After this many commits a handle does not wait for its pause to end."""
 PAUSE_S: Final = 0.25
 _TIER_FACTOR: Final = 32
 _TARGET_ROWS_MAX: Final = 1_000_000
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 def tail_to_compact(fragments: Sequence[FragmentInfo]) -> CompactionOptions | None:
-    """Say up to which size fragments are worth rewriting together; None when none are."""
+    """Return up to which size fragments are worth rewriting together; None when none are."""
     target = _TIER_FACTOR
     while target <= _TARGET_ROWS_MAX * _TIER_FACTOR:
         bound = min(target, _TARGET_ROWS_MAX)
@@ -77,19 +77,19 @@ def tail_to_compact(fragments: Sequence[FragmentInfo]) -> CompactionOptions | No
 
 
 @dataclass
-class _Noted:
-    """What has been written since somebody looked."""
+class _Pending:
+    """What has been written since the last run."""
 
     tables: set[tuple[Incarnation, str]] = field(default_factory=set)
     branches: set[Incarnation] = field(default_factory=set)
     commits: list[GraphCommit] = field(default_factory=list)
     has_files: bool = False
-    """Whether files were written that no commit stands for."""
+    """Whether files were written that belong to no commit."""
 
     def __bool__(self) -> bool:
         return bool(self.branches or self.commits or self.has_files)
 
-    def add(self, other: _Noted) -> None:
+    def add(self, other: _Pending) -> None:
         self.tables |= other.tables
         self.branches |= other.branches
         self.commits += other.commits
@@ -97,7 +97,7 @@ class _Noted:
 
 
 class BackgroundMaintenance:
-    """Notes the commits of one handle and tidies up behind them. Safe to share between threads."""
+    """Compacts and indexes after the commits of one handle. Safe to share between threads."""
 
     def __init__(
         self, repository: Repository, maintenance: Maintenance, *, enabled: bool = True
@@ -106,53 +106,53 @@ class BackgroundMaintenance:
         self._maintenance = maintenance
         self._enabled = enabled
         self._wake = threading.Condition()
-        self._noted = _Noted()
+        self._pending = _Pending()
         self._written = 0
         self._closers = 0
         self._worker: threading.Thread | None = None
 
-    def note(self, job: WriteJob) -> None:
+    def remember(self, job: WriteJob) -> None:
         """Remember which tables a commit has written."""
         if not self._enabled or job.kind in _OWN_KINDS:
             return
         with self._wake:
             self._written += 1
-            self._noted.tables.update((job.incarnation, table.table_key) for table in job.tables)
-            self._noted.branches.add(job.incarnation)
-            self._rouse()
+            self._pending.tables.update((job.incarnation, table.table_key) for table in job.tables)
+            self._pending.branches.add(job.incarnation)
+            self._wake_worker()
 
     def record(self, commit: GraphCommit) -> None:
-        """Let a commit get into the derived tables: soon, or at once without a worker."""
+        """Add a commit to the derived tables: soon, or at once without a worker."""
         if not self._enabled:
             self._repository.commit_tables.record([commit])
             self._repository.checksums.record()
             return
         with self._wake:
-            self._noted.commits.append(commit)
-            self._rouse()
+            self._pending.commits.append(commit)
+            self._wake_worker()
 
     def record_files(self) -> None:
-        """Let the sums of files be stored that no commit stands for, such as those of a branch."""
+        """Store the checksums of files that belong to no commit, such as those of a branch."""
         if not self._enabled:
             self._repository.checksums.record()
             return
         with self._wake:
-            self._noted.has_files = True
-            self._rouse()
+            self._pending.has_files = True
+            self._wake_worker()
 
     def close(self) -> None:
-        """Tidy up what this handle has written; nothing of it goes on afterwards."""
+        """Finish the maintenance of what this handle has written; no thread runs afterwards."""
         self._stop()
         try:
-            noted = self._take()
-            self._record(noted)
+            pending = self._take()
+            self._record(pending)
             if self._enabled:
-                self._compact_noted(noted, is_quiet=True)
-            # Compaction up commits too, and a worker for that would write after this call.
-            self._record_noted()
+                self._compact(pending, is_quiet=True)
+            # Compaction commits too, and a worker for that would write after this call.
+            self._record_pending()
             self._repository.checksums.record()
         finally:
-            self._go_on()
+            self._resume()
 
     def record_rest(self) -> None:
         """Record what is still waiting, when the process ends without closing the handle."""
@@ -163,7 +163,7 @@ class BackgroundMaintenance:
     # -- the worker -------------------------------------------------------------------------------
 
     def _stop(self) -> None:
-        """Let the worker finish what it is at, and start no other; noted work stays noted."""
+        """Let the worker finish its current step, and start no other; pending work stays."""
         with self._wake:
             self._closers += 1
             self._wake.notify_all()
@@ -171,15 +171,15 @@ class BackgroundMaintenance:
         if worker is not None:
             worker.join()
 
-    def _go_on(self) -> None:
-        """Allow workers again; one starts at once when somebody has written meanwhile."""
+    def _resume(self) -> None:
+        """Allow workers again; one starts at once when there were writes meanwhile."""
         with self._wake:
             self._closers -= 1
-            if self._noted:
-                self._rouse()
+            if self._pending:
+                self._wake_worker()
 
-    def _rouse(self) -> None:
-        """Start the worker, or wake it up when much is waiting; the caller holds the lock."""
+    def _wake_worker(self) -> None:
+        """Start the worker, or wake it up when much is pending; the caller holds the lock."""
         is_running = self._worker is not None and self._worker.is_alive()
         if not is_running and not self._closers:
             self._worker = threading.Thread(target=self._work, name="auto-optimize", daemon=True)
@@ -192,50 +192,50 @@ class BackgroundMaintenance:
         return self._closers > 0 or self._written >= URGENT_COMMITS
 
     def _work(self) -> None:
-        waiting = _Noted()
+        waiting = _Pending()
         while True:
             with self._wake:
                 self._wake.wait_for(self._is_urgent, timeout=PAUSE_S)
-                fresh, self._noted, self._written = self._noted, _Noted(), 0
+                fresh, self._pending, self._written = self._pending, _Pending(), 0
                 is_quiet = not fresh
                 if self._closers or (is_quiet and not waiting):
                     fresh.add(waiting)
-                    self._noted, self._worker = fresh, None
+                    self._pending, self._worker = fresh, None
                     return
             self._record(fresh)
-            waiting.add(_Noted(fresh.tables, fresh.branches, has_files=not is_quiet))
-            self._compact_noted(waiting, is_quiet=is_quiet)
+            waiting.add(_Pending(fresh.tables, fresh.branches, has_files=not is_quiet))
+            self._compact(waiting, is_quiet=is_quiet)
             if is_quiet or self._repository.checksums.waiting >= BATCH_FILES:
                 self._repository.checksums.record()
             if is_quiet:
-                waiting = _Noted()
+                waiting = _Pending()
 
-    def _take(self) -> _Noted:
+    def _take(self) -> _Pending:
         with self._wake:
-            noted, self._noted, self._written = self._noted, _Noted(), 0
-        return noted
+            pending, self._pending, self._written = self._pending, _Pending(), 0
+        return pending
 
-    def _record_noted(self) -> None:
-        """Record the commits that are noted; what they have written stays noted."""
+    def _record_pending(self) -> None:
+        """Record the pending commits; the tables that they have written stay pending."""
         with self._wake:
-            commits, self._noted.commits = self._noted.commits, []
-        self._record(_Noted(commits=commits))
+            commits, self._pending.commits = self._pending.commits, []
+        self._record(_Pending(commits=commits))
 
-    def _record(self, noted: _Noted) -> None:
-        if noted.commits:
-            self._repository.commit_tables.record(noted.commits)
+    def _record(self, pending: _Pending) -> None:
+        if pending.commits:
+            self._repository.commit_tables.record(pending.commits)
 
-    def _compact_noted(self, noted: _Noted, *, is_quiet: bool) -> None:
-        for incarnation in sorted(noted.branches):
-            keys = sorted(key for owner, key in noted.tables if owner == incarnation)
+    def _compact(self, pending: _Pending, *, is_quiet: bool) -> None:
+        for incarnation in sorted(pending.branches):
+            keys = sorted(key for owner, key in pending.tables if owner == incarnation)
             try:
                 self._compact_branch(incarnation, keys, is_quiet=is_quiet)
             except OmnigraphError as error:
-                _log.info("tidying up on branch %s was put off: %s", incarnation.branch, error)
+                _log.info("maintenance of branch %s was put off: %s", incarnation.branch, error)
             except RuntimeError:
                 if threading.main_thread().is_alive():
                     raise
-                return  # The interpreter is going down and starts no threads any more.
+                return  # The interpreter is shutting down and starts no threads any more.
 
     def _compact_branch(
         self, incarnation: Incarnation, keys: Iterable[str], *, is_quiet: bool
@@ -282,6 +282,6 @@ _LIVE: Final[WeakSet[BackgroundMaintenance]] = WeakSet()
 
 @atexit.register
 def _end_workers() -> None:
-    """Let no worker be inside the library while the interpreter goes down."""
+    """Keep workers from running inside the library while the interpreter shuts down."""
     for handle in list(_LIVE):
         handle.record_rest()

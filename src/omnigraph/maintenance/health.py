@@ -23,7 +23,7 @@ _LEFTOVER_AGE_S: Final = 3_600
 
 
 class Health(StrEnum):
-    """How a finding is meant."""
+    """How serious a finding is."""
 
     OK = "ok"
     NOTE = "note"
@@ -33,7 +33,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; `remedy` is the command or step that helps."""
+    """One thing that was examined; `remedy` is the command or step that helps."""
 
     topic: str
     health: Health
@@ -65,7 +65,7 @@ def examine(
 
 
 def _storage(repository: Repository) -> Finding:
-    """Try what locks and records rest on: an object that exists is never written again."""
+    """Check what locks and records rely on: an object that exists is never overwritten."""
     objects = repository.store.objects
     path = f"__staging/probe-{repository.clock.ulid()}"
     try:

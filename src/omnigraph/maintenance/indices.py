@@ -4,20 +4,21 @@
 |---|---|
 | `id` of nodes; `id`, `src`, `dst` of edges | BTREE, always |
 | any member of `@index`, `@key` or `@unique` that is a number, Bool, time, enum, String | BTREE |
-| single-property `@index` or `@key` of a node, String without enum | full text, besides the BTREE |
-| the same with the note `@substring` | NGRAM, besides both |
+| single-property `@index` or `@key` of a node, String without enum | full text, and the BTREE |
+| the same with the note `@substring` | NGRAM, and both |
 | single-property `@index` of a node, Vector | by size: none below `VECTOR_ROWS_MIN` rows |
 | list, Blob | none |
 
-An index is a set of segments, each over some fragments. What no segment covers is scanned, so an
-index never decides what an answer is. Folding builds a segment over the uncovered fragments, takes
-in older segments that are not much larger (so their number grows with the logarithm of the rows)
-and drops segments of which nothing is left.
+An index is a set of segments, each over some fragments. Fragments that no segment covers are
+scanned, so an index never changes the result of a query. Folding builds a segment over the
+uncovered fragments, takes in older segments that are not much larger (so their number grows with
+the logarithm of the rows) and drops segments of which nothing is left.
 
-Text, substring and vector segments hold stable row ids, and a row that was changed keeps its id. A
-segment over its new place would stand beside one that still knows its old content, and readers
-could not tell them apart. So fragments with changed rows are never covered by a segment of their
-own: they wait uncovered, and when there are enough of them the whole index is built again.
+Text, substring and vector segments hold stable row ids, and a row that was changed keeps its id. If
+a new segment covered the changed row, the old segment would still hold its old content under the
+same id, and readers could not tell which of the two is current. So fragments with changed rows get
+no segment of their own: they stay uncovered, and when there are enough of them the whole index is
+built again.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ from omnigraph.store.text_index import TEXT_PARAMETERS
 from omnigraph.values import PropType, Scalar
 
 VECTOR_ROWS_MIN: Final = 10_000
-"""Below, comparing with every vector is exact and quick."""
+"""With fewer rows, comparing with every vector is exact and quick."""
 VECTOR_GROWTH_MAX: Final = 4
 """A vector index is trained again when the rows have grown by this factor."""
 CHANGED_ROWS_MAX: Final = 10_000
-"""So many changed rows may wait before an index that holds row ids is built again."""
+"""An index that holds row ids is built again when more changed rows than this are uncovered."""
 CHANGED_SHARE_MAX: Final = 20
 """Nor may they be more than one in this many rows."""
 REBUILT_ROWS_MAX: Final = 10_000
-"""Up to so many rows an index is built again at once: that costs a tenth of a second."""
+"""Up to this many rows an index is built again at once: that costs a tenth of a second."""
 _FOLD_FACTOR: Final = 2
 _ADDRESS_FRAGMENT_SHIFT: Final = 32
 _VECTOR_KINDS: Final = frozenset({IndexKind.IVF_FLAT, IndexKind.IVF_PQ, IndexKind.IVF_HNSW_SQ})
@@ -82,7 +83,7 @@ class IndexWork:
 
     segments: tuple[SegmentPlan, ...] = ()
     replaced: tuple[str, ...] = ()
-    """Segments that go, by uuid."""
+    """Segments to remove, by uuid."""
     pending: tuple[PendingIndex, ...] = ()
 
     @property
@@ -153,8 +154,8 @@ def _btree(column: str) -> IndexSpec:
 def plan_indexes(handle: DatasetHandle, declared: EntityType, *, anew: bool = False) -> IndexWork:
     """Compare what a type wants with what one dataset version has.
 
-    An empty table wants nothing. Indexes that nobody declares any more go. `anew` replaces all of
-    them, without reading any.
+    An empty table wants nothing. Indexes that are no longer declared are removed. `anew`
+    replaces all of them, without reading any.
     """
     fragments = tuple(handle.fragments())
     if not any(fragment.rows for fragment in fragments):
@@ -191,7 +192,7 @@ class _Table:
     fragments: tuple[FragmentInfo, ...]
 
     def changed(self, fragment_ids: tuple[int, ...]) -> frozenset[int]:
-        """Return which fragments hold a row that was somewhere else before."""
+        """Return which fragments hold a row that an older fragment held before."""
         request = ScanRequest(
             columns=(ROW_CREATED, ROW_UPDATED), with_row_address=True, fragment_ids=fragment_ids
         )
@@ -292,7 +293,7 @@ def _fold(spec: IndexSpec, coverage: _Coverage, *, is_vector: bool) -> IndexWork
 def _fold_changed(
     spec: IndexSpec, coverage: _Coverage, changed: frozenset[int], table: _Table
 ) -> IndexWork:
-    """Build everything again, or let fragments with changed rows wait."""
+    """Build everything again, or leave fragments with changed rows uncovered."""
     rows = sum(one.rows for one in table.fragments if one.fragment_id in changed)
     may_wait = rows <= CHANGED_ROWS_MAX and rows * CHANGED_SHARE_MAX <= coverage.rows
     if coverage.rows > REBUILT_ROWS_MAX and may_wait:
@@ -352,9 +353,9 @@ def uncovered(handle: DatasetHandle) -> tuple[int, int]:
 
 
 def coverage_of(handle: DatasetHandle, column: str) -> str | None:
-    """Say why a probe of a BTREE column would have to scan; None when it would not.
+    """Return why a probe of a BTREE column would have to scan; None when it would not.
 
-    The answer steers planners and warnings; it never fails a query.
+    Planners and warnings use this; it never fails a query.
     """
     if handle.schema.get_field_index(column) < 0:
         return f"column '{column}' not in schema"

@@ -71,7 +71,7 @@ _NOT_OF_A_MOVE: Final = (
     StorageFullError,
     StorageTimeoutError,
 )
-"""What fails again on any other version."""
+"""Errors that would occur again on any other version."""
 _DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
 
 _log = logging.getLogger(__name__)
@@ -151,9 +151,9 @@ class _Run:
     with_indexes: bool = True
     rebuilds_indexes: bool = False
     skips_drift: bool = True
-    """Whether a table with versions from outside is left out; otherwise it refuses the run."""
-    is_aside: bool = False
-    """Whether it runs beside somebody's writes, and must not take all processors from them."""
+    """Whether a table with versions from outside is left out; otherwise the run is refused."""
+    in_background: bool = False
+    """Whether it runs in parallel with writes, and must leave processors to them."""
 
 
 class Maintenance:
@@ -191,17 +191,17 @@ class Maintenance:
         return MaintenanceReport((*report.tables, manifest), report.commit, workers.name)
 
     def work_bytes(self) -> int:
-        """Say how large the fragments are that `optimize` would read, from manifests alone."""
+        """Return how large the fragments are that `optimize` would read, from manifests alone."""
         entries = self._repository.reader.latest(MAIN_INCARNATION).entries.values()
         return sum(work_bytes(self._datasets, entry, CompactionOptions()) for entry in entries)
 
     def ensure_indices(self, incarnation: Incarnation) -> MaintenanceReport:
         """Build declared indexes that are missing, and fold in what they do not cover.
 
-        On a branch, tables on the main lineage of their dataset are left alone. A table that needs
-        work and has versions from outside refuses the run: `repair` comes first.
+        On a branch, tables on the main lineage of their dataset are left alone. The run is
+        refused when a table that needs work has versions from outside: `repair` comes first.
         """
-        # What blocks another branch does not concern this one; its own refuses the commit.
+        # A record that blocks another branch is ignored; one of this branch refuses the commit.
         self._recovery.sweep()
         run = _Run(
             WriterKind.ENSURE_INDICES,
@@ -261,7 +261,7 @@ class Maintenance:
                     entry.table_key in sizes and entry.owner_branch == incarnation.text
                 ),
                 with_indexes=with_indexes,
-                is_aside=True,
+                in_background=True,
             ),
             sizes=sizes,
         )
@@ -345,8 +345,8 @@ class Maintenance:
     ) -> ExpectedVersionMismatchError | None:
         """Return which table has moved, where that can be why preparing has failed.
 
-        A version that nobody publishes any more may be removed while it is read here. What the
-        storage says then depends on the file that is missing.
+        A version that is no longer published may be removed while it is read here. Which error the
+        storage raises then depends on the file that is missing.
         """
         if isinstance(error, _NOT_OF_A_MOVE):
             return None
@@ -399,13 +399,13 @@ class Maintenance:
     def _each(
         self, prepare: Callable[[Entry], TableMaintenance], entries: list[Entry], run: _Run
     ) -> Iterable[TableMaintenance]:
-        if len(entries) <= 1 or self._concurrency == 1 or run.is_aside:
+        if len(entries) <= 1 or self._concurrency == 1 or run.in_background:
             return [prepare(entry) for entry in entries]
         with ThreadPoolExecutor(min(self._concurrency, len(entries)), "maintenance") as pool:
             return list(pool.map(prepare, entries))
 
     def _head(self, incarnation: Incarnation, entry: Entry) -> int:
-        """Return the head of a lineage; one of another branch may have gone on, rightly."""
+        """Return the head of a lineage; another branch may have written to its own since."""
         if entry.owner_branch != incarnation.text:
             return entry.table_version
         return self._datasets.head_version(entry.location, branch=entry.table_branch)
@@ -495,10 +495,10 @@ class _Prepared:
         )
 
 
-def _tried(tidying: Callable[[], bool]) -> bool:
-    """Tidy a system table; the commit of the run stands whether that works or not."""
+def _tried(compaction: Callable[[], bool]) -> bool:
+    """Compact a system table; a failure does not fail the run, which has committed."""
     try:
-        return tidying()
+        return compaction()
     except OmnigraphError as error:
         _log.warning("a system table was not compacted: %s", error)
         return False

@@ -7,8 +7,8 @@
 | `suspicious` | anything else: rows were written from outside | `--force --confirm` publishes it |
 | `unverifiable` | the transactions cannot be read | the same |
 
-1. Every live branch is looked at: each for the lineages that it writes itself. A lineage of another
-   branch may have gone on, rightly.
+1. Every live branch is examined, each for the lineages that it writes itself. A lineage of another
+   branch may have newer versions that its own branch publishes.
 2. What a pending intent record names is not drift: recovery explains and settles it.
 3. Versions of operations that recovery has voided are never published: the next write to the table
    puts them back.
@@ -81,7 +81,7 @@ class TableRepair:
     branch: str = MAIN
 
     def to_json(self) -> JsonObject:
-        """Return the table as the command line shows it; one of a branch says so."""
+        """Return the table as the command line shows it, with its branch unless that is `main`."""
         return {
             **({} if self.branch == MAIN else {"graph_branch": self.branch}),
             "type_key": self.table_key,
@@ -120,7 +120,7 @@ class RepairReport:
 
 
 def classify_drift(moves: tuple[TransactionInfo, ...]) -> Drift:
-    """Judge the transactions between published and head."""
+    """Classify the transactions between published and head."""
     if not moves:
         return Drift.NONE
     if all(move.kind in _MAINTENANCE for move in moves):
@@ -129,7 +129,7 @@ def classify_drift(moves: tuple[TransactionInfo, ...]) -> Drift:
 
 
 def decide(drift: Drift, *, is_voided: bool, confirm: bool, force: bool) -> Action:
-    """Say what a repair does about one table."""
+    """Return what a repair does about one table."""
     if drift is Drift.NONE:
         return Action.NO_OP
     if not confirm:
@@ -150,7 +150,7 @@ class _Seen:
     drift: Drift
     moves: tuple[TransactionInfo, ...] = ()
     is_voided: bool = False
-    """Whether nothing of it may be published, whatever the operator says."""
+    """Whether it may not be published, even with `--force`."""
     problem: str | None = None
 
 
@@ -209,7 +209,7 @@ class Repair:
     def _blocked(
         self, incarnation: Incarnation, problem: str, *, confirm: bool
     ) -> list[TableRepair]:
-        """Describe the tables of a branch about which nobody can tell what is drift."""
+        """Describe the tables of a branch whose drift cannot be told from an unfinished write."""
         entries = self._repository.reader.latest(incarnation).entries.values()
         seen = tuple(
             _Seen(entry, entry.table_version, Drift.UNVERIFIABLE, is_voided=True, problem=problem)
@@ -223,7 +223,7 @@ class Repair:
         if not incarnation.is_main:
             branches.require_no_schema_apply("repair")
         elif branches.has_schema_lock():
-            # Its owner would hold the lock that is held here: it is dead.
+            # Its owner would hold the lock that is held here, so it is dead.
             branches.clear_schema_lock()
 
     def _look(self, incarnation: Incarnation, state: ManifestState) -> tuple[_Seen, ...]:
@@ -287,7 +287,7 @@ class Repair:
             incarnation,
             draft=CommitDraft(
                 graph_commit_id=clock.ulid(),
-                # Rows that came from outside are content: whoever expects the old head must hear.
+                # Rows from outside are content: a writer that expects the old head must be refused.
                 operation="repair_forced" if changes_content else "repair",
                 actor_id=None,
                 created_at=clock.now_us(),

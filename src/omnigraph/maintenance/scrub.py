@@ -1,11 +1,11 @@
 """Reads the files of a graph and compares them with what was written.
 
-1. Looked at is what the retained versions of `__manifest` need, directly or through the versions of
+1. It examines what the retained versions of `__manifest` need, directly or through the versions of
    tables that they publish: versions, rows, blobs, deletions, indexes, branches and tags; then the
-   derived tables and the topologies. A file that nothing needs is nobody's damage.
+   derived tables and the topologies. A damaged file that nothing needs is not reported.
 2. Existence and size are checked for all of it. Bytes are read for the sample; `__manifest`,
-   versions and refs are always in it, because they are small and everything hangs on them.
-3. What is damaged is never relied on: versions are compared before they are read, and the state of
+   versions and refs are always in it, because they are small and everything depends on them.
+3. Damaged files are never relied on: versions are compared before they are read, and the state of
    a branch comes from its newest version whose files are all sound.
 4. A version of `__manifest` or a branch that has vanished is known by its checksum alone.
 5. Nothing is written but the checksums of files that have none, when that is asked for. A file
@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Final
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.maintenance.cleanup_plan import PublishedEntry, published_entries
+from omnigraph.maintenance.cleanup.rules import PublishedEntry, published_entries
 from omnigraph.maintenance.scrub_report import (
     SUMS,
     TOPOLOGY,
@@ -86,11 +86,11 @@ def scrub(repository: Repository, request: ScrubRequest) -> ScrubReport:
 
 @dataclass(frozen=True)
 class _Look:
-    """What one look at one file has shown."""
+    """The result of checking one file."""
 
     problem: Found | None = None
     is_known: bool = True
-    """Whether the file has a checksum that says something about it here."""
+    """Whether the file has a checksum that applies to this storage."""
     is_compared: bool = False
     bytes_read: int = 0
 
@@ -99,14 +99,14 @@ class _Look:
 
 
 @dataclass
-class _Place:
+class _DatasetFiles:
     """A dataset: its files as they are, as they were written, and what is wrong with them."""
 
     location: str
     present: dict[str, ObjectInfo]
     sums: Mapping[str, FileSum]
     kinds: dict[str, FileKind] = field(default_factory=dict)
-    """The files that were looked at."""
+    """The files that were checked."""
     problems: dict[str, Found] = field(default_factory=dict)
 
     def versions(self, branch: str | None) -> set[int]:
@@ -146,7 +146,7 @@ def _version_numbers(paths: Iterable[str], location: str, branch: str | None) ->
 
 @dataclass(frozen=True)
 class _Line:
-    """A branch: the versions of its manifest that can be relied on, and what the newest says."""
+    """A branch: the versions of its manifest that can be relied on, and the state of the newest."""
 
     incarnation: Incarnation
     versions: tuple[int, ...] = ()
@@ -209,7 +209,7 @@ class _Scrub:
         self._objects = repository.store.objects
         day = datetime.fromtimestamp(repository.clock.now_us() / 1_000_000, UTC).date()
         self._seed = day.isoformat() if request.seed is None else request.seed
-        self._places: dict[str, _Place] = {}
+        self._checked: dict[str, _DatasetFiles] = {}
         self._lines: list[_Line] = []
         self._names: dict[str, str] = {}
         self._lineages: dict[str, dict[str | None, set[int]]] = {}
@@ -219,14 +219,14 @@ class _Scrub:
         self._files = self._compared = self._bytes = 0
 
     def run(self) -> ScrubReport:
-        """Look at everything and report."""
+        """Check everything and report."""
         self._manifest()
         self._tables()
         if self._request.branch is None:
             self._derived()
             self._topologies()
-        for place in self._places.values():
-            self._describe(place)
+        for files in self._checked.values():
+            self._describe(files)
         if self._sums_problem is not None:
             problem, detail = self._sums_problem
             self._damaged.append(Damage(CHECKSUMS, SUMS, CHECKSUMS, problem, detail))
@@ -242,42 +242,42 @@ class _Scrub:
             adopted=adopted,
         )
 
-    # -- what is looked at ------------------------------------------------------------------------
+    # -- what is checked --------------------------------------------------------------------------
 
     def _manifest(self) -> None:
-        place = self._place(MANIFEST)
+        files = self._files_in(MANIFEST)
         lineages: dict[str | None, set[int]] = {}
-        for incarnation in self._incarnations(place):
+        for incarnation in self._incarnations(files):
             branch = incarnation.lance_branch
-            known = place.versions(branch) | place.lost_versions(branch)
+            known = files.versions(branch) | files.lost_versions(branch)
             paths = dict.fromkeys(
                 (manifest_path(MANIFEST, branch, version) for version in known), FileKind.VERSION
             )
             if branch is not None:
                 paths[branch_ref_path(MANIFEST, branch)] = FileKind.REF
-            self._check(place, paths)
-            lineages[branch] = place.sound(branch, known)
+            self._check(files, paths)
+            lineages[branch] = files.sound(branch, known)
         self._lineages[MANIFEST] = lineages
-        self._check(place, self._needed(place, lineages))
+        self._check(files, self._needed(files, lineages))
         # A branch without its ref can be read by its versions.
         unsound = self._users(
-            place, frozenset(p for p in place.problems if place.kinds[p] is not FileKind.REF)
+            files, frozenset(p for p in files.problems if files.kinds[p] is not FileKind.REF)
         )
-        for incarnation in self._incarnations(place):
-            self._lines.append(self._line(place, incarnation, set().union(*unsound.values())))
-        self._check(place, self._pins(place))
+        for incarnation in self._incarnations(files):
+            self._lines.append(self._line(files, incarnation, set().union(*unsound.values())))
+        self._check(files, self._pins(files))
 
-    def _incarnations(self, place: _Place) -> list[Incarnation]:
-        """Return the branches to look at, those that have lost their ref included."""
+    def _incarnations(self, files: _DatasetFiles) -> list[Incarnation]:
+        """Return the branches to check, with those that have lost their ref."""
         folder = branch_refs_directory(MANIFEST)
-        refs = {path for path in (*place.present, *place.sums) if path.startswith(f"{folder}/")}
+        refs = {path for path in (*files.present, *files.sums) if path.startswith(f"{folder}/")}
         found = {MAIN_INCARNATION}
         for path in refs:
             incarnation = Incarnation.of_lance_branch(branch_of_ref(path))
             if incarnation is None:
                 continue
             # A branch that was deleted has no files any more.
-            if path in place.present or place.versions(incarnation.lance_branch):
+            if path in files.present or files.versions(incarnation.lance_branch):
                 found.add(incarnation)
         wanted = self._request.branch
         if wanted is None:
@@ -289,12 +289,14 @@ class _Scrub:
             raise BranchNotFoundError(name.text, near)
         return chosen
 
-    def _line(self, place: _Place, incarnation: Incarnation, unsound: set[DatasetVersion]) -> _Line:
+    def _line(
+        self, files: _DatasetFiles, incarnation: Incarnation, unsound: set[DatasetVersion]
+    ) -> _Line:
         branch = incarnation.lance_branch
-        known = place.versions(branch) | place.lost_versions(branch)
+        known = files.versions(branch) | files.lost_versions(branch)
         sound = sorted(
             version
-            for version in place.sound(branch, known)
+            for version in files.sound(branch, known)
             if DatasetVersion(MANIFEST, branch, version) not in unsound
         )
         for count in range(len(sound), 0, -1):
@@ -308,19 +310,19 @@ class _Scrub:
                     pins=tuple(tag.pin for tag in state.tags.values()),
                     newer_lost=sum(other > version for other in known),
                 )
-                line.commits  # noqa: B018 - all rows are read here, or an error says which not
+                line.commits  # noqa: B018 - reads all rows, or raises
             except OmnigraphError as error:
                 path = manifest_path(MANIFEST, branch, version)
-                place.problems.setdefault(path, (Problem.UNREADABLE, str(error)))
+                files.problems.setdefault(path, (Problem.UNREADABLE, str(error)))
                 continue
             return line
         return _Line(incarnation, newer_lost=len(known))
 
-    def _pins(self, place: _Place) -> dict[str, FileKind]:
+    def _pins(self, files: _DatasetFiles) -> dict[str, FileKind]:
         """Return the pins of living tags in one dataset, as far as they are known."""
         pins = (pin for line in self._lines if line.incarnation.is_main for pin in line.pins)
-        paths = [tag_ref_path(place.location, pin) for pin in pins]
-        return {path: FileKind.REF for path in paths if path in place.sums or path in place.present}
+        paths = [tag_ref_path(files.location, pin) for pin in pins]
+        return {path: FileKind.REF for path in paths if path in files.sums or path in files.present}
 
     def _tables(self) -> None:
         needed: dict[str, dict[str | None, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -329,7 +331,7 @@ class _Scrub:
                 needed[at.location][at.branch].add(at.version)
                 self._names[at.location] = key
         if any(line.state is None for line in self._lines):
-            # Nobody can say what that branch needs: whatever is stored may be it.
+            # What that branch needs is unknown: any stored version may be needed.
             for at in self._stored_versions():
                 needed[at.location][at.branch].add(at.version)
         for location in sorted(needed):
@@ -345,36 +347,36 @@ class _Scrub:
                         yield DatasetVersion(location, branch, version)
 
     def _table(self, location: str, wanted: Mapping[str | None, set[int]]) -> None:
-        place = self._place(location)
+        files = self._files_in(location)
         paths: dict[str, FileKind] = {}
         for branch, versions in wanted.items():
             # A hard drop takes versions that old commits name; those have no checksum any more.
-            lost = place.lost_versions(branch) & versions
-            for version in place.versions(branch) | lost:
+            lost = files.lost_versions(branch) & versions
+            for version in files.versions(branch) | lost:
                 paths[manifest_path(location, branch, version)] = FileKind.VERSION
             if branch is not None:
                 paths[branch_ref_path(location, branch)] = FileKind.REF
-        self._check(place, paths | self._pins(place))
-        lineages = {branch: place.sound(branch, versions) for branch, versions in wanted.items()}
+        self._check(files, paths | self._pins(files))
+        lineages = {branch: files.sound(branch, versions) for branch, versions in wanted.items()}
         self._lineages[location] = lineages
-        self._check(place, self._needed(place, lineages))
+        self._check(files, self._needed(files, lineages))
 
     def _derived(self) -> None:
         for location in _DERIVED:
-            place = self._place(location)
-            if not place.present:
-                del self._places[location]
+            files = self._files_in(location)
+            if not files.present:
+                del self._checked[location]
                 continue
-            head = max(place.versions(None), default=0)
+            head = max(files.versions(None), default=0)
             newest = {head}
             if location == RECOVERIES:
                 # The others are brought up to date, or made anew, from the manifest.
-                newest |= {version for version in place.lost_versions(None) if version > head}
+                newest |= {version for version in files.lost_versions(None) if version > head}
             paths = (manifest_path(location, None, version) for version in newest)
-            self._check(place, dict.fromkeys(paths, FileKind.VERSION))
+            self._check(files, dict.fromkeys(paths, FileKind.VERSION))
             self._names[location] = location
-            self._lineages[location] = {None: place.sound(None, [head])}
-            self._check(place, self._needed(place, self._lineages[location]))
+            self._lineages[location] = {None: files.sound(None, [head])}
+            self._check(files, self._needed(files, self._lineages[location]))
 
     def _topologies(self) -> None:
         for info in self._objects.list(TOPOLOGIES):
@@ -388,56 +390,56 @@ class _Scrub:
                 damage = Damage(info.path, TOPOLOGY, TOPOLOGIES, Problem.CONTENT, problem)
                 self._damaged.append(damage)
 
-    def _needed(self, place: _Place, lineages: Lineages) -> dict[str, FileKind]:
+    def _needed(self, files: _DatasetFiles, lineages: Lineages) -> dict[str, FileKind]:
         """Return the files that versions refer to, with what belongs to them."""
         found: dict[str, FileKind] = {}
         for branch, versions in lineages.items():
             chosen = set(versions)
             read: set[int] = set()
-            for file in self._datasets.needed_files(place.location, branch=branch, versions=chosen):
+            for file in self._datasets.needed_files(files.location, branch=branch, versions=chosen):
                 read.add(file.version)
-                # Most files of transactions are copies that nobody reads; those have no checksum.
-                if file.kind is not FileKind.TRANSACTION or file.path in place.sums:
+                # Most files of transactions are copies that are never read; those have no checksum.
+                if file.kind is not FileKind.TRANSACTION or file.path in files.sums:
                     found.setdefault(file.path, file.kind)
             for version in chosen - read:
-                path = manifest_path(place.location, branch, version)
-                place.problems[path] = (Problem.UNREADABLE, "the version cannot be read")
-                place.kinds[path] = FileKind.VERSION
-        for path, blobs in place.blobs().items():
+                path = manifest_path(files.location, branch, version)
+                files.problems[path] = (Problem.UNREADABLE, "the version cannot be read")
+                files.kinds[path] = FileKind.VERSION
+        for path, blobs in files.blobs().items():
             if path in found:
                 found |= dict.fromkeys(blobs, FileKind.BLOBS)
         return found
 
-    def _users(self, place: _Place, paths: frozenset[str]) -> dict[str, set[DatasetVersion]]:
-        """Say which versions need some files; only asked for when something is damaged."""
+    def _users(self, files: _DatasetFiles, paths: frozenset[str]) -> dict[str, set[DatasetVersion]]:
+        """Return which versions need some files; called only when something is damaged."""
         found: dict[str, set[DatasetVersion]] = {path: set() for path in paths}
         if not paths:
             return found
-        homes = {rows_file_of(path): path for path in paths if place.kinds[path] is FileKind.BLOBS}
-        for branch, versions in self._lineages.get(place.location, {}).items():
-            known = {*versions, *place.versions(branch), *place.lost_versions(branch)}
+        homes = {rows_file_of(path): path for path in paths if files.kinds[path] is FileKind.BLOBS}
+        for branch, versions in self._lineages.get(files.location, {}).items():
+            known = {*versions, *files.versions(branch), *files.lost_versions(branch)}
             for version in known:
-                path = manifest_path(place.location, branch, version)
+                path = manifest_path(files.location, branch, version)
                 if path in found:
-                    found[path].add(DatasetVersion(place.location, branch, version))
+                    found[path].add(DatasetVersion(files.location, branch, version))
             for file in self._datasets.needed_files(
-                place.location, branch=branch, versions=set(versions)
+                files.location, branch=branch, versions=set(versions)
             ):
                 path = homes.get(file.path, file.path)
                 if path in found:
-                    found[path].add(DatasetVersion(place.location, branch, file.version))
-            ref = None if branch is None else branch_ref_path(place.location, branch)
-            if place.location == MANIFEST and ref in found:
+                    found[path].add(DatasetVersion(files.location, branch, file.version))
+            ref = None if branch is None else branch_ref_path(files.location, branch)
+            if files.location == MANIFEST and ref in found:
                 found[ref] |= {DatasetVersion(MANIFEST, branch, version) for version in known}
         return found
 
     # -- comparing --------------------------------------------------------------------------------
 
-    def _place(self, location: str) -> _Place:
+    def _files_in(self, location: str) -> _DatasetFiles:
         present = {info.path: info for info in self._objects.list(location)}
-        place = _Place(location, present, self._sums(location).by_path)
-        self._places[location] = place
-        return place
+        files = _DatasetFiles(location, present, self._sums(location).by_path)
+        self._checked[location] = files
+        return files
 
     def _sums(self, location: str) -> Sums:
         try:
@@ -450,29 +452,29 @@ class _Scrub:
             self._sums_problem = self._sums_problem or (Problem.CONTENT, detail)
         return sums
 
-    def _check(self, place: _Place, paths: Mapping[str, FileKind]) -> None:
-        """Compare files that were not looked at yet, several at a time."""
-        fresh = [path for path in sorted(paths) if path not in place.kinds]
-        place.kinds |= {path: paths[path] for path in fresh}
+    def _check(self, files: _DatasetFiles, paths: Mapping[str, FileKind]) -> None:
+        """Compare files that were not checked yet, several at a time."""
+        fresh = [path for path in sorted(paths) if path not in files.kinds]
+        files.kinds |= {path: paths[path] for path in fresh}
 
         def compare(path: str) -> _Look:
-            return self._compare(place, path)
+            return self._compare(files, path)
 
         for path, look in zip(fresh, self._pool.map(compare, fresh), strict=True):
             self._files += 1
             self._compared += look.is_compared
             self._bytes += look.bytes_read
             if look.problem is not None:
-                place.problems[path] = look.problem
+                files.problems[path] = look.problem
             elif not look.is_known:
                 self._without.append(path)
 
-    def _compare(self, place: _Place, path: str) -> _Look:
-        info, known = place.present.get(path), place.sums.get(path)
+    def _compare(self, files: _DatasetFiles, path: str) -> _Look:
+        info, known = files.present.get(path), files.sums.get(path)
         if info is None:
             return _Look((Problem.MISSING, "the file is not there"))
         if known is None or is_hash(known.digest) != self._store.settings.root.is_local:
-            # The tag of an object says nothing about a file, nor the other way round.
+            # The tag of an object cannot be compared with the checksum of a local file.
             return _Look(is_known=False)
         if info.size != known.size:
             return _Look((Problem.SIZE, f"{info.size} bytes instead of {known.size}"))
@@ -481,8 +483,8 @@ class _Scrub:
             problem = None if is_same else (Problem.CONTENT, "the object was replaced")
             return _Look(problem, is_compared=True)
         is_read = (
-            place.location == MANIFEST
-            or place.kinds[path] in _ALWAYS_READ
+            files.location == MANIFEST
+            or files.kinds[path] in _ALWAYS_READ
             or self._is_sampled(path)
         )
         return self._compare_bytes(path, known) if is_read else _Look()
@@ -509,27 +511,27 @@ class _Scrub:
 
     # -- describing damage ------------------------------------------------------------------------
 
-    def _describe(self, place: _Place) -> None:
-        users = self._users(place, frozenset(place.problems))
-        for path, (problem, detail) in place.problems.items():
+    def _describe(self, files: _DatasetFiles) -> None:
+        users = self._users(files, frozenset(files.problems))
+        for path, (problem, detail) in files.problems.items():
             needed_by = users[path]
             if problem is Problem.MISSING and self._went_with_its_versions(path, needed_by):
                 continue
-            kind = place.kinds[path]
+            kind = files.kinds[path]
             self._damaged.append(
                 Damage(
                     path=path,
                     kind=str(kind),
-                    table=self._names.get(place.location, place.location),
+                    table=self._names.get(files.location, files.location),
                     problem=problem,
                     detail=detail,
                     rows=self._rows(path, kind, needed_by),
-                    commits=self._commits(needed_by) if place.location not in _DERIVED else (),
+                    commits=self._commits(needed_by) if files.location not in _DERIVED else (),
                 )
             )
 
     def _went_with_its_versions(self, path: str, users: set[DatasetVersion]) -> bool:
-        """Whether somebody has cleaned up since the files were listed."""
+        """Whether a cleanup has removed it since the files were listed."""
         versions = [manifest_path(at.location, at.branch, at.version) for at in users]
         if not versions or path in versions:
             return False

@@ -38,14 +38,14 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True)
 class ScrubRequest:
-    """What to look at."""
+    """What to check."""
 
     branch: str | None = None
-    """Only the files that this branch needs; None looks at all branches."""
+    """Only the files that this branch needs; None checks all branches."""
     share: float = 1.0
     """How much of the files to read."""
     seed: str | None = None
-    """Which files a share means; None takes the day, so that every day reads others."""
+    """Chooses the files of a share; None takes the day, so that every day reads others."""
     adopt: bool = False
     """Whether files without a checksum get one."""
 
@@ -155,7 +155,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class ScrubReport:
-    """What a scrub has looked at and found."""
+    """What a scrub has checked and found."""
 
     files: int
     """How many files the graph needs."""
@@ -166,12 +166,12 @@ class ScrubReport:
     seed: str
     damaged: tuple[Damage, ...]
     without_checksum: tuple[str, ...] = field(repr=False, default=())
-    """Files that nothing is known of; those that were adopted are not among them any more."""
+    """Files without a checksum, except those that were adopted."""
     adopted: int = 0
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is damaged, as far as was looked."""
+        """Whether none of the checked files is damaged."""
         return not self.damaged
 
     def to_json(self) -> JsonObject:

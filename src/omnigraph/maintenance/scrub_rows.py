@@ -1,4 +1,4 @@
-"""Says which rows of a table a damaged file holds, from the files that are not damaged."""
+"""Finds which rows of a table a damaged file holds, from the files that are not damaged."""
 
 from __future__ import annotations
 

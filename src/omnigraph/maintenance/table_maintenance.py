@@ -83,7 +83,7 @@ def prepare_table(
     workers: MaintenanceWorkers,
     earlier: TableMaintenance | None = None,
 ) -> TableMaintenance:
-    """Rewrite and index what needs it; `earlier` is an attempt that the table has outrun."""
+    """Rewrite and index what needs it; `earlier` is an attempt on an older version."""
     at = entry.at
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
     plans_compaction = request.compaction is not None and bool(
@@ -113,7 +113,7 @@ def prepare_table(
 
 
 def work_bytes(datasets: DatasetStore, entry: Entry, options: CompactionOptions) -> int:
-    """Say how large the fragments are that maintenance would read, from manifests alone."""
+    """Return how large the fragments are that maintenance would read, from manifests alone."""
     at = entry.at
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
     fragments, indexes = handle.fragments(), handle.indexes()
@@ -180,7 +180,7 @@ class _Chain:
 
     @property
     def handle(self) -> DatasetHandle:
-        """What the next transaction is staged on; its view is made when somebody asks."""
+        """What the next transaction is staged on; its view is made on first use."""
         if self._newest is not None:
             self._handle = self.datasets.open_staged(self._newest)
             self._views.append(self._handle.at)
@@ -203,7 +203,7 @@ class _Chain:
 
 
 def compact_dataset(datasets: DatasetStore, location: str) -> bool:
-    """Compact a derived dataset that has no manifest entry; False when somebody was faster."""
+    """Compact a derived dataset, which has no manifest entry; False after a lost race."""
     at = DatasetVersion(location, None, datasets.head_version(location))
     results = [datasets.run_compaction(task) for task in datasets.plan_compaction(at)]
     if not results:

@@ -2,7 +2,7 @@
 
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.publish import CommitDraft, Published, Updates
-from omnigraph.manifest.repository import OpenMode, Repository, init_repository, open_repository
+from omnigraph.manifest.repository import OpenMode, Repository, init_repository, open_read_only
 from omnigraph.manifest.requirements import Requirements
 from omnigraph.manifest.rows import Entry, Registration, Tag
 from omnigraph.manifest.snapshot import ReadTarget, Snapshot
@@ -21,5 +21,5 @@ __all__ = [
     "Tag",
     "Updates",
     "init_repository",
-    "open_repository",
+    "open_read_only",
 ]

@@ -57,13 +57,13 @@ class Branches:
         reader: ManifestReader,
         branch_locks: BranchLocks,
         clock: Clock,
+        drop_torn: Callable[[Incarnation], None] | None = None,
     ) -> None:
         self._datasets = datasets
         self._reader = reader
         self._branch_locks = branch_locks
         self._clock = clock
-        self.drop_torn: Callable[[Incarnation], None] | None = None
-        """Removes the torn head of a branch; None when the graph is opened for reading only."""
+        self._drop_torn = drop_torn
         self._examined: set[Incarnation] = set()
 
     def names(self) -> tuple[BranchName, ...]:
@@ -79,11 +79,11 @@ class Branches:
         """Return the live incarnation of a branch; the first time, remove its torn head."""
         incarnation = self._resolve(branch)
         if (
-            self.drop_torn is not None
+            self._drop_torn is not None
             and not incarnation.is_main
             and incarnation not in self._examined
         ):
-            self.drop_torn(incarnation)
+            self._drop_torn(incarnation)
             self._examined.add(incarnation)
         return incarnation
 

@@ -20,7 +20,7 @@ from omnigraph.manifest.local_locks import LocalBranchLocks
 from omnigraph.manifest.publish import Publisher
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.schema_files import refresh_schema_files
-from omnigraph.manifest.stamp import migrate, read_stamp
+from omnigraph.manifest.stamp import read_stamp
 from omnigraph.manifest.state import ManifestState
 from omnigraph.manifest.tags import Tags
 from omnigraph.names import MAIN, BranchName
@@ -57,13 +57,29 @@ class Repository:
     checksums: ChecksumTable
 
 
-def assemble(store: Store, clock: Clock, *, branch_locks: BranchLocks | None = None) -> Repository:
-    """Put the parts together; touches no storage. Locks are by default what the storage allows."""
+def assemble(
+    store: Store,
+    clock: Clock,
+    *,
+    branch_locks: BranchLocks | None = None,
+    drop_torn_branch: Callable[[Incarnation], None] | None = None,
+) -> Repository:
+    """Put the parts together; touches no storage. Locks are by default what the storage allows.
+
+    `drop_torn_branch` removes what a power failure has cut off of a branch, before its first use;
+    None where nothing may be written.
+    """
     root = str(store.settings.root)
     datasets = store.datasets
     reader = ManifestReader(root=root, datasets=datasets)
     branch_locks = branch_locks or _branch_locks(store, clock)
-    branches = Branches(datasets=datasets, reader=reader, branch_locks=branch_locks, clock=clock)
+    branches = Branches(
+        datasets=datasets,
+        reader=reader,
+        branch_locks=branch_locks,
+        clock=clock,
+        drop_torn=drop_torn_branch,
+    )
     publisher = Publisher(
         datasets=datasets, reader=reader, clock=clock, background=store.background
     )
@@ -119,38 +135,19 @@ def init_repository(
     return repository
 
 
-def open_repository(
-    store: Store,
-    clock: Clock,
-    *,
-    mode: OpenMode,
-    drop_torn: Callable[[Repository], object] | None = None,
-    sweep: Callable[[Repository], object] | None = None,
-    branch_locks: BranchLocks | None = None,
-) -> Repository:
-    """Open a graph, check that schema and tables agree, and bring derived files up to date.
-
-    `drop_torn` makes readable what a power failure has cut off; `sweep` settles what dead writers
-    left, and runs before anything else reads branch state.
-    """
-    repository = assemble(store, clock, branch_locks=branch_locks)
-    if not store.datasets.exists(MANIFEST):
-        raise GraphNotFoundError(repository.root)
-    if mode is OpenMode.READ_ONLY:
-        read_stamp(repository.root, store.datasets)
-    else:
-        if drop_torn is not None:
-            drop_torn(repository)
-        migrate(repository.root, store.datasets)
-        if sweep is not None:
-            sweep(repository)
-    state = repository.reader.latest(MAIN_INCARNATION)
-    check_contract(state)
-    if mode is OpenMode.READ_WRITE:
-        refresh_schema_files(store.objects, state.schema)
-        reconcile_commits(repository, MAIN_INCARNATION)
-        repository.checksums.record()
+def open_read_only(store: Store, clock: Clock) -> Repository:
+    """Open a graph and check that schema and tables agree; writes nothing."""
+    repository = assemble(store, clock)
+    require_graph(repository)
+    read_stamp(repository.root, store.datasets)
+    check_contract(repository.reader.latest(MAIN_INCARNATION))
     return repository
+
+
+def require_graph(repository: Repository) -> None:
+    """Raise unless there is a graph at the root."""
+    if not repository.store.datasets.exists(MANIFEST):
+        raise GraphNotFoundError(repository.root)
 
 
 def check_contract(state: ManifestState) -> None:
@@ -161,6 +158,13 @@ def check_contract(state: ManifestState) -> None:
         if key in state.entries
     ]
     open_contract(ir=state.schema.ir, state=state.schema.state, live_tables=live)
+
+
+def refresh_derived(repository: Repository, state: ManifestState) -> None:
+    """Bring the files that are derived from the manifest of `main` up to date."""
+    refresh_schema_files(repository.store.objects, state.schema)
+    reconcile_commits(repository, MAIN_INCARNATION)
+    repository.checksums.record()
 
 
 def reconcile_commits(repository: Repository, *incarnations: Incarnation) -> int:

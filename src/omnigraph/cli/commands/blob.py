@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from omnigraph.cli.address import open_graph
-from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output, json_option
-from omnigraph.cli.read_target import read_target, target_options
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.options.read_target import read_target, target_options
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
-from omnigraph.cli.blob_options import external_blob_option
-from omnigraph.cli.consent import require_consent
-from omnigraph.cli.engine_options import engine_option
-from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output, json_option, type_label
-from omnigraph.cli.streams import say
+from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.consent import require_consent
+from omnigraph.cli.options.engine import engine_option
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.output.output import Output, json_option, type_label
+from omnigraph.cli.output.streams import say
 from omnigraph.errors import OmnigraphError
 from omnigraph.wire.outcomes import EXIT_FAILURE
 

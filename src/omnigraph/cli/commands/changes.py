@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.change_lines import ChangeText
-from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.json_writer import JsonWriter
-from omnigraph.cli.output import Output, json_option
-from omnigraph.cli.safe_file import write_whole
-from omnigraph.cli.selection_options import page_size, selected, selection_options
-from omnigraph.cli.streams import say
+from omnigraph.cli.config.safe_file import write_whole
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.options.selection import page_size, selected, selection_options
+from omnigraph.cli.output.change_lines import ChangeText
+from omnigraph.cli.output.json_writer import JsonWriter
+from omnigraph.cli.output.output import Output, json_option
+from omnigraph.cli.output.streams import say
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _write_pages(pages: Iterator[FeedPage]) -> None:
         with out.in_list("blocks"):
             for _, parts in groupby(_blocks(pages, last), key=_commit_of):
                 _write_block(out, parts)
-        # A cursor behind changes that nobody has seen would lose them.
+        # A cursor after changes that were not printed would lose them.
         out.value(last[0].cursor, "cursor")
         out.value(last[0].caught_up, "caught_up")
 

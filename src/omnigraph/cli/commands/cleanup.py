@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph, resolve_address
-from omnigraph.cli.consent import require_consent
-from omnigraph.cli.durations import Duration
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, json_option, type_label
-from omnigraph.cli.streams import say
+from omnigraph.cli.options.consent import require_consent
+from omnigraph.cli.options.durations import Duration
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output, json_option, type_label
+from omnigraph.cli.output.streams import say
 from omnigraph.wire import EXIT_FAILURE
 
 if TYPE_CHECKING:

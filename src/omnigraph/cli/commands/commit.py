@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
-from omnigraph.cli.blob_options import external_blob_option
-from omnigraph.cli.change_lines import ChangeText
-from omnigraph.cli.commit_filter import commit_filter
-from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.json_writer import JsonWriter
-from omnigraph.cli.output import Output, json_option
-from omnigraph.cli.selection_options import page_size, selected, selection_options
-from omnigraph.cli.streams import say
+from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.commit_filter import commit_filter
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.options.selection import page_size, selected, selection_options
+from omnigraph.cli.output.change_lines import ChangeText
+from omnigraph.cli.output.json_writer import JsonWriter
+from omnigraph.cli.output.output import Output, json_option
+from omnigraph.cli.output.streams import say
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:

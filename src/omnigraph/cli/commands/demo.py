@@ -11,8 +11,8 @@ from typing import Final
 import click
 
 from omnigraph.cli.demo.terminal import Stage
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output
 
 SCHEMA: Final = """\
 // The packages of a Python environment, who wrote them and what they need.
@@ -106,7 +106,7 @@ def command(folder: Path, rows: int, no_spark: bool, as_json: bool) -> None:
 
 
 def _tell(stage: Stage, rows: int, *, no_spark: bool) -> str:
-    """Tell the whole story; return the engine that has done its bulk part."""
+    """Run the whole story; return the engine that has done its bulk part."""
     graph = stage.folder / GRAPH
     _model_and_load(stage, graph)
     _ask(stage, graph)

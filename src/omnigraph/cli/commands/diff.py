@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.change_lines import ChangeText
-from omnigraph.cli.engine_options import engine_option
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.json_writer import JsonWriter, json_text
-from omnigraph.cli.selection_options import selected, selection_options
-from omnigraph.cli.streams import say
+from omnigraph.cli.options.engine import engine_option
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.options.selection import selected, selection_options
+from omnigraph.cli.output.change_lines import ChangeText
+from omnigraph.cli.output.json_writer import JsonWriter, json_text
+from omnigraph.cli.output.streams import say
 from omnigraph.texts import escaped
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def command(
 def _counted(
     changes: Iterator[dict[str, Any]], tally: Counter[tuple[str, str]]
 ) -> Iterator[dict[str, Any]]:
-    """Pass changes on one by one: there may be more than fit into memory."""
+    """Yield changes one by one: there may be more than fit into memory."""
     for change in changes:
         tally[change["type"]["name"], change["op"]] += 1
         yield change

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from omnigraph.cli.address import graph_address, open_graph, resolve_address
-from omnigraph.cli.flags import ScopedCommand, flags
-from omnigraph.cli.output import Output, json_option
-from omnigraph.cli.shares import Share
+from omnigraph.cli.options.flags import ScopedCommand, flags
+from omnigraph.cli.options.shares import Share
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:

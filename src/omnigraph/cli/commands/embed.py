@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from omnigraph.cli.address import acting, open_graph
-from omnigraph.cli.flags import ScopedCommand, flags
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.options.flags import ScopedCommand, flags
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.texts import read_json
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.engine_options import engine_options, spark_session, wants_spark
-from omnigraph.cli.flags import ScopedCommand, flags
-from omnigraph.cli.output import Output
+from omnigraph.cli.options.engine import engine_options, spark_session, wants_spark
+from omnigraph.cli.options.flags import ScopedCommand, flags
+from omnigraph.cli.output.output import Output
 
 if TYPE_CHECKING:
     from omnigraph.graph import ExportResult

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
-from omnigraph.cli.blob_options import external_blob_option
-from omnigraph.cli.commands.load_output import load_text
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.load_result import load_text
+from omnigraph.cli.output.output import Output
 
 
 @click.command("ingest", hidden=True, cls=ScopedCommand)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.streams import say
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.streams import say
 
 
 @click.command("init", cls=ScopedCommand)

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

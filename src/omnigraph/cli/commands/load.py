@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
-from omnigraph.cli.blob_options import external_blob_option
-from omnigraph.cli.commands.load_output import load_text
-from omnigraph.cli.consent import require_consent
-from omnigraph.cli.engine_options import engine_options, spark_session, wants_spark
-from omnigraph.cli.flags import ScopedCommand, flags
-from omnigraph.cli.load_input import input_options, load_input
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.consent import require_consent
+from omnigraph.cli.options.engine import engine_options, spark_session, wants_spark
+from omnigraph.cli.options.flags import ScopedCommand, flags
+from omnigraph.cli.options.load_input import input_options, load_input
+from omnigraph.cli.output.load_result import load_text
+from omnigraph.cli.output.output import Output, json_option
 
 
 @click.command("load", cls=ScopedCommand)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.dag import Commit, draw
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.dag import Commit, draw
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import sys
 import click
 
 from omnigraph.cli.address import operator
-from omnigraph.cli.credentials import credentials_path, store_token
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.config.credentials import credentials_path, store_token
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output, json_option
 
 
 @click.command("login", cls=ScopedCommand)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from omnigraph.cli.credentials import credentials_path, forget_token
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.config.credentials import credentials_path, forget_token
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output, json_option
 
 
 @click.command("logout", cls=ScopedCommand)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, open_graph
-from omnigraph.cli.blob_options import external_blob_option
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, json_option
-from omnigraph.cli.query_input import QueryInput, query_input
+from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.options.query_input import QueryInput, query_input
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.errors import PreconditionError
 from omnigraph.texts import on_one_line
 from omnigraph.wire import outcome_of, precondition_json

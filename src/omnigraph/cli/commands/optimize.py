@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.engine_options import engine_option
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, json_option, type_label
+from omnigraph.cli.options.engine import engine_option
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output, json_option, type_label
 
 if TYPE_CHECKING:
     from omnigraph.graph import TableReport

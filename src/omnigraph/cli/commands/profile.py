@@ -7,9 +7,9 @@ import os
 import click
 
 from omnigraph.cli.address import operator
-from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.operator_config import InvalidProfileError, OperatorConfig, Profile
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.config.operator_config import InvalidProfileError, OperatorConfig, Profile
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.texts import redacted
 
 _DEFAULTS = "(defaults)"

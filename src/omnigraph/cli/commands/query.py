@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from omnigraph.cli.address import open_graph, operator
-from omnigraph.cli.flags import ScopedCommand, flags
-from omnigraph.cli.formats import FILE_FORMATS, READ_FORMATS, TableStyle, read_lines
-from omnigraph.cli.output import Output
-from omnigraph.cli.query_input import QueryInput, query_input
-from omnigraph.cli.read_target import read_target, target_options
-from omnigraph.cli.streams import say, terminal_width
+from omnigraph.cli.options.flags import ScopedCommand, flags
+from omnigraph.cli.options.query_input import QueryInput, query_input
+from omnigraph.cli.options.read_target import read_target, target_options
+from omnigraph.cli.output.formats import FILE_FORMATS, READ_FORMATS, TableStyle, read_lines
+from omnigraph.cli.output.output import Output
+from omnigraph.cli.output.streams import say, terminal_width
 from omnigraph.clock import SystemClock
 
 if TYPE_CHECKING:
-    from omnigraph.cli.formats import CellLayout, FileFormat, ReadFormat
+    from omnigraph.cli.output.formats import CellLayout, FileFormat, ReadFormat
     from omnigraph.graph import Graph, QueryResult
 
 _BYTES_PER_MIB: Final = 1024**2
 _LOOKS_S: Final = 0.5
-"""How often a watched branch is looked at: one small read each time."""
+"""How often a watched branch is polled: one small read each time."""
 
 
 @click.command("query", cls=ScopedCommand)
@@ -128,7 +128,7 @@ def command(
 
 
 def _watch(graph: Graph, branch: str, show: Callable[[], str]) -> None:
-    """Show the answer now, and again after each commit; `show` returns the commit it has read."""
+    """Show the result now, and again after each commit; `show` returns the commit it has read."""
     clock = SystemClock()
     try:
         while True:
@@ -138,7 +138,7 @@ def _watch(graph: Graph, branch: str, show: Callable[[], str]) -> None:
                 clock.sleep(_LOOKS_S)
             click.echo()
     except KeyboardInterrupt:
-        # That is how watching ends; nothing was left half done.
+        # The usual way to end watching; nothing is left unfinished.
         return
 
 
@@ -180,5 +180,5 @@ def _print(result: QueryResult, form: ReadFormat, *, explain: bool, analyze: boo
         if form == "csv" and sys.stdout.isatty():
             say(line)
         else:
-            # Without the flag, what looks like a colour would be taken out of the values.
+            # Without the flag, click removes from the values what looks like a colour.
             click.echo(line, color=True)

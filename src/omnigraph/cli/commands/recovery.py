@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.errors import NotFoundError
 from omnigraph.texts import on_one_line
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph, resolve_address
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, json_option, type_label
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output, json_option, type_label
 from omnigraph.names import MAIN
 from omnigraph.wire.outcomes import EXIT_FAILURE
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
-from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output, json_option
-from omnigraph.cli.streams import say
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.output.output import Output, json_option
+from omnigraph.cli.output.streams import say
 
 _desired = click.option(
     "--schema",

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.json_writer import JsonWriter
-from omnigraph.cli.shell_session import ShellSession
-from omnigraph.cli.statements import Statements
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.json_writer import JsonWriter
+from omnigraph.cli.shell.session import ShellSession
+from omnigraph.cli.shell.statements import Statements
 
 
 @click.command("shell", cls=ScopedCommand)
@@ -62,7 +62,7 @@ def _ask(session: ShellSession) -> None:
     from prompt_toolkit.completion import WordCompleter  # noqa: PLC0415 only for terminals
     from prompt_toolkit.history import FileHistory  # noqa: PLC0415 only for terminals
 
-    from omnigraph.cli.operator_config import operator_home  # noqa: PLC0415 only for terminals
+    from omnigraph.cli.config.operator_config import operator_home  # noqa: PLC0415 only for terminals
 
     home = operator_home()
     home.mkdir(parents=True, exist_ok=True)

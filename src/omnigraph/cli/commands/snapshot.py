@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.flags import ScopedCommand
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.names import INTERNAL_SCHEMA_VERSION, TableKey
 
 

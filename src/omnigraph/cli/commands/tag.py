@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import acting, graph_address, open_graph
-from omnigraph.cli.flags import ScopedGroup
-from omnigraph.cli.output import Output, json_option
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.output.output import Output, json_option
 
 if TYPE_CHECKING:
     from omnigraph.graph import Tag

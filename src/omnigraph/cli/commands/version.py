@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import click
 
-from omnigraph.cli.flags import ScopedCommand
+from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 
 

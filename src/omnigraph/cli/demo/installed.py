@@ -47,7 +47,7 @@ def normal(name: str) -> str:
 
 
 def licence(distribution: Distribution) -> str:
-    """Guess the family of a licence from what a package says of itself."""
+    """Guess the family of a licence from the metadata of a package."""
     metadata = distribution.metadata
     said = " ".join(
         [

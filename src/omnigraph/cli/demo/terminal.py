@@ -44,7 +44,7 @@ class Stage:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def step(self, text: str) -> None:
-        """Say what comes next."""
+        """Print the title of the next step."""
         self.steps.append(Step(text))
         click.secho(f"\n{len(self.steps)}. {text}", bold=True)
 

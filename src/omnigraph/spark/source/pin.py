@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from omnigraph.clock import SystemClock
-from omnigraph.manifest import OpenMode, ReadTarget, Repository, Snapshot, open_repository
+from omnigraph.manifest import ReadTarget, Repository, Snapshot, open_read_only
 from omnigraph.names import BranchName
 from omnigraph.spark.source.options import SourceOptionError, SourceOptions
 from omnigraph.spark.source.scan import Pin
@@ -35,7 +35,7 @@ def open_pinned(pin: Pin) -> Snapshot:
 
 def read_repository(settings: StoreSettings) -> Repository:
     """Open a graph for reading only."""
-    return open_repository(open_store(settings), SystemClock(), mode=OpenMode.READ_ONLY)
+    return open_read_only(open_store(settings), SystemClock())
 
 
 def _meant(repository: Repository, options: SourceOptions) -> Snapshot:

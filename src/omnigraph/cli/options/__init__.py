@@ -1,0 +1,1 @@
+"""What commands take in: flags, options, and the values they name."""

@@ -1,0 +1,122 @@
+"""What `query` and `mutate` take in: the text of queries, and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.texts import read_json
+
+if TYPE_CHECKING:
+    from omnigraph.graph import SourceText
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class QueryInputError(InvalidInputError):
+    """The text or the parameters of a query cannot be read."""
+
+    code = "OG-QUERY-INPUT"
+    hint = "fix it, then run the command again"
+
+    def __init__(self, problem: str, hint: str | None = None) -> None:
+        self.problem = problem
+        if hint is not None:
+            self.hint = hint
+        super().__init__(problem)
+
+
+@dataclass(frozen=True)
+class QueryInput:
+    """The arguments that name a query, not read yet."""
+
+    name: str | None
+    path: Path | None
+    text: str | None
+    params_text: str | None
+    params_path: Path | None
+
+    def source(self) -> SourceText:
+        """Return the text of the queries, under the name that messages use."""
+        return _read_query(name=self.name, path=self.path, text=self.text)
+
+    def params(self) -> Mapping[str, object] | None:
+        """Return the parameters, or None."""
+        return _read_params(text=self.params_text, path=self.params_path)
+
+
+def query_input(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the name of a query and the ways to give its text and parameters, as `given`."""
+
+    @wraps(command)
+    def with_input(
+        *,
+        name: str | None,
+        query_path: Path | None,
+        query_text: str | None,
+        params_text: str | None,
+        params_path: Path | None,
+        **options: object,
+    ) -> None:
+        given = QueryInput(name, query_path, query_text, params_text, params_path)
+        command(given=given, **options)
+
+    added: Callable[..., None] = with_input
+    for option in (
+        click.option(
+            "--params-file", "params_path", type=_FILE, help="A file with the JSON object."
+        ),
+        click.option("--params", "params_text", metavar="JSON", help="Parameters, as an object."),
+        click.option("-e", "--query-string", "query_text", metavar="GQ", help="The queries."),
+        click.option("--query", "query_path", type=_FILE, help="A file of queries (`.gq`)."),
+        click.argument("name", required=False),
+    ):
+        added = option(added)
+    return added
+
+
+def _read_query(*, name: str | None, path: Path | None, text: str | None) -> SourceText:
+    from omnigraph.graph import SourceText  # noqa: PLC0415 loads Lance
+
+    if path is not None and text is not None:
+        raise click.UsageError("--query and -e are mutually exclusive")
+    if path is not None:
+        return SourceText(_decoded(path), str(path))
+    if text is None:
+        what = f"the stored query '{name}'" if name else "a stored query"
+        raise QueryInputError(
+            f"{what} needs a server: a graph that is opened directly has none",
+            "give the text with `--query FILE` or `-e '…'`",
+        )
+    if not text.strip():
+        raise QueryInputError("the text after -e is blank", "write a query, or use `--query FILE`")
+    return SourceText(text)
+
+
+def _read_params(*, text: str | None, path: Path | None) -> Mapping[str, object] | None:
+    if text is not None and path is not None:
+        raise click.UsageError("--params and --params-file are mutually exclusive")
+    if path is not None:
+        text = _decoded(path)
+    if text is None:
+        return None
+    try:
+        params = read_json(text)
+    except ValueError as error:
+        raise QueryInputError(f"the parameters are not JSON: {error}") from None
+    if params is not None and not isinstance(params, dict):
+        raise QueryInputError("params must be a JSON object", '`--params \'{"name": "value"}\'`')
+    return params
+
+
+def _decoded(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise QueryInputError(f"{path} is not UTF-8 text: {error.reason}") from None

@@ -1,0 +1,145 @@
+"""`graph.branches`: creating, deleting and merging branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
+from omnigraph.graph.session import Session
+from omnigraph.manifest import GraphCommit
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.merge.decision_file import conflict_lines, read_decisions
+from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
+from omnigraph.merge.resolve import Decisions, Prefer, Strategy
+from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
+from omnigraph.write.stage.blob_bases import blob_bases
+
+
+class GraphBranches:
+    """Lists, creates, deletes and merges the branches of a graph."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def create(self, name: str, *, actor_id: str | None = None) -> None:
+        """Create a branch at the head of the bound one; the cost does not grow with the graph."""
+        self._create(BranchName.parse(name), self._session.binding.get(), actor_id)
+
+    def create_from(self, source: str, name: str, *, actor_id: str | None = None) -> None:
+        """Create a branch at the head of another one."""
+        self._create(BranchName.parse(name), self._session.resolve(source), actor_id)
+
+    def delete(self, name: str, *, actor_id: str | None = None) -> None:
+        """Delete a branch that no other one was created from."""
+        session = self._session
+        session.require_writable("branch delete")
+        check_actor(actor_id)
+        session.repository.branches.delete(
+            BranchName.parse(name),
+            bound=session.binding.get().branch,
+            operation_id=session.repository.clock.ulid(),
+        )
+        session.background.record_files()
+
+    def bind(self, branch: str | None = None) -> None:
+        """Bind the handle to the latest head of a branch, by default of the bound one."""
+        if branch is None:
+            self._session.repository.reader.head_version(self._session.binding.get())
+        else:
+            self._session.binding.set(self._session.resolve(branch))
+
+    def merge_base(self, source: str, target: str) -> GraphCommit | None:
+        """Find the commit that a merge of two branches would start from."""
+        resolve = self._session.resolve
+        return self._session.repository.history.merge_base(resolve(source), resolve(target))
+
+    def merge(
+        self,
+        source: str,
+        target: str = MAIN,
+        *,
+        strategy: str = Strategy.ROW,
+        prefer: str | None = None,
+        resolve_file: Path | None = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        external_blob_bases: Sequence[str] = (),
+        actor_id: str | None = None,
+        engine: str = "auto",
+        spark: object | None = None,
+    ) -> MergeResult:
+        """Merge a branch into another one as one commit with two parents, or not at all.
+
+        With `strategy="property"` two sides may change different properties of one row. Conflicts
+        of rows are settled by `resolve_file` (lines of `conflicts`, edited) and by `prefer`
+        (`source` or `target`); those that stay are an error that lists all of them. `dry_run`
+        returns what would happen and writes nothing. External blobs of rows that are copied become
+        bytes of the graph; they are read only from below `external_blob_bases`. Large differences
+        are compared and written by Spark tasks; the outcome is the same.
+        """
+        if not dry_run:
+            self._session.require_writable("branch merge")
+        check_actor(actor_id)
+        check_commit_texts(message=message)
+        request = MergeRequest(
+            source=self._session.resolve(source),
+            target=self._session.resolve(target),
+            actor_id=actor_id,
+            decisions=self._decisions(strategy, prefer, resolve_file),
+            dry_run=dry_run,
+            message=message,
+            external_blob_bases=blob_bases(external_blob_bases),
+        )
+        return self._merge_with(choice(EngineChoice, engine, "engine"), request, spark)
+
+    def conflicts(
+        self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW
+    ) -> Iterator[str]:
+        """Yield a line of JSON for every row in conflict, with its images on all sides.
+
+        Where no row is in conflict, every broken rule of the schema has a line.
+        """
+        request = MergeRequest(
+            source=self._session.resolve(source),
+            target=self._session.resolve(target),
+            decisions=self._decisions(strategy, None, None),
+        )
+        merger = Merger(self._session.repository, self._session.committer)
+        return conflict_lines(merger.obstacles(request))
+
+    def list(self) -> list[str]:
+        """Return the names of all branches, sorted, `main` first."""
+        return [str(name) for name in self._session.repository.branches.names()]
+
+    def _merge_with(
+        self, asked: EngineChoice, request: MergeRequest, spark: object | None
+    ) -> MergeResult:
+        repository, committer = self._session.repository, self._session.committer
+        merger = Merger(repository, committer)
+        chosen = choose_by_size(asked, lambda: merger.work_bytes(request), session=spark)
+        note(chosen)
+        if chosen.engine is EngineChoice.LOCAL:
+            return merger.merge(request)
+        bulk, read = engine_named(chosen.engine), merger.snapshots(request)
+        with bulk.merge_workers(repository, read, session=spark) as workers:
+            return merger.merge(request, workers)
+
+    def _decisions(self, strategy: str, prefer: str | None, path: Path | None) -> Decisions:
+        takes, rows = (
+            ({}, {}) if path is None else read_decisions(path.read_text(), self._session.catalog())
+        )
+        return Decisions(
+            choice(Strategy, strategy, "merge strategy"),
+            None if prefer is None else choice(Prefer, prefer, "preference"),
+            takes,
+            rows,
+        )
+
+    def _create(self, name: BranchName, source: Incarnation, actor_id: str | None) -> None:
+        session = self._session
+        session.require_writable("branch create")
+        check_actor(actor_id)
+        operation_id = session.repository.clock.ulid()
+        session.repository.branches.create(name, source=source, operation_id=operation_id)
+        session.background.record_files()

@@ -1,0 +1,63 @@
+"""`graph.commits`: the history of a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omnigraph.graph.session import Session
+from omnigraph.manifest import GraphCommit
+from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
+from omnigraph.merge.resolve import Decisions, Prefer
+from omnigraph.names import check_actor, choice
+from omnigraph.write.stage.blob_bases import blob_bases
+
+
+class GraphCommits:
+    """Lists, finds and reverts commits."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get(self, commit_id: str) -> GraphCommit:
+        """Find one commit on any branch."""
+        return self._session.repository.history.get(commit_id)
+
+    def head_id(self, branch: str | None = None) -> str:
+        """Return the id of a branch's newest commit."""
+        return self._session.state_of(branch).head.commit_id
+
+    def revert(
+        self,
+        commit_id: str,
+        *,
+        branch: str | None = None,
+        prefer: str | None = None,
+        external_blob_bases: Sequence[str] = (),
+        actor_id: str | None = None,
+    ) -> MergeResult:
+        """Undo what one commit changed, as a new commit; conflicts are those of a merge.
+
+        `prefer="source"` undoes also what was changed again since, `target` leaves that alone.
+        """
+        self._session.require_writable("commit revert")
+        check_actor(actor_id)
+        decisions = Decisions(
+            prefer=None if prefer is None else choice(Prefer, prefer, "preference")
+        )
+        request = RevertRequest(
+            commit_id=commit_id,
+            target=self._session.incarnation_of(branch),
+            actor_id=actor_id,
+            decisions=decisions,
+            external_blob_bases=blob_bases(external_blob_bases),
+        )
+        return Merger(self._session.repository, self._session.committer).revert(request)
+
+    def list(
+        self, branch: str | None = None, *, limit: int | None = None, before: int | None = None
+    ) -> list[GraphCommit]:
+        """Return commits newest first, with those that the branch inherited.
+
+        `before` is a manifest version: only older commits are listed.
+        """
+        return self._session.state_of(branch).commits(limit=limit, before=before)

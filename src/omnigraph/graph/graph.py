@@ -1,0 +1,570 @@
+"""The public face: a graph at a root, bound to one branch."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+from omnigraph.changes.selection import KINDS
+from omnigraph.clock import Clock, SystemClock
+from omnigraph.engine import EngineChoice, FrameRequest, LoadRequest, choose, engine_named
+from omnigraph.graph.flat_names import FlatNames
+from omnigraph.graph.loads import load_with
+from omnigraph.graph.opening import bind_for_writing, open_for_writing
+from omnigraph.graph.session import start_session
+from omnigraph.manifest import OpenMode, ReadTarget, Snapshot, init_repository, open_read_only
+from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.manifest.repository import (
+    assemble,
+    check_contract,
+    reconcile_commits,
+    require_graph,
+)
+from omnigraph.names import (
+    MAIN,
+    BranchName,
+    TableKey,
+    check_actor,
+    check_commit_texts,
+    check_id,
+    choice,
+    one_of,
+)
+from omnigraph.query import QueryText
+from omnigraph.read.access.blobs import Blob, BlobSelector, EntityKind, find_blob
+from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
+from omnigraph.read.reader import ReadOptions
+from omnigraph.read.result import QueryResult, Target
+from omnigraph.recovery import (
+    BrokenManifest,
+    Recovery,
+    find_broken_manifests,
+    put_manifests_back,
+)
+from omnigraph.schema import compile_schema
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.store import connect
+from omnigraph.store.durability import DURABILITIES, Durability
+from omnigraph.store.filters import Comparison
+from omnigraph.store.records import ScanRequest
+from omnigraph.syntax import SourceText
+from omnigraph.write.embed.row_embedder import EmbedMode
+from omnigraph.write.embed.stored import EmbedRequest, EmbedResult, StoredEmbedding
+from omnigraph.write.export.exporter import (
+    ExportFormat,
+    ExportResult,
+    export_here,
+    plan_export,
+    stream_lines,
+)
+from omnigraph.write.load.input.source import RecordInput
+from omnigraph.write.load.input.tables import TableInput
+from omnigraph.write.load.loader import LoadOptions, LoadResult, OnDuplicate, OnError
+from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
+from omnigraph.write.stage.blob_bases import blob_bases
+from omnigraph.write.stage.delta import WriteMode
+
+
+class Graph(FlatNames):
+    """A graph, bound to one of its branches. Safe to share between threads.
+
+    Reading and writing rows are methods of the graph; everything else is a method of one of its
+    parts: `branches`, `commits`, `tags`, `changes`, `schema`, `maintenance`, `recovery`.
+
+    ```python
+    with Graph.init("brain.omni", "node Person { name: String @key }") as graph:
+        graph.branches.create("draft")
+        print(graph.branches.list())
+    ```
+    """
+
+    # -- opening ----------------------------------------------------------------------------------
+
+    @classmethod
+    def init(
+        cls,
+        uri: str | os.PathLike[str],
+        schema: str | SourceText,
+        *,
+        actor_id: str | None = None,
+        force: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+        auto_optimize: bool = True,
+        checksums: bool = True,
+    ) -> Self:
+        """Make a new graph with this schema; the root must not hold one.
+
+        `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
+        compaction after small writes to calls of `optimize`; `checksums=False` writes files without
+        the checksums that `scrub` compares.
+        """
+        check_actor(actor_id)
+        one_of(DURABILITIES, durability, "durability")
+        clock = clock or SystemClock()
+        compiled = compile_schema(schema, domain=clock.ulid())
+        store = connect(
+            str(uri), storage_options=storage_options, durability=durability, checksums=checksums
+        )
+        repository = init_repository(store, clock, compiled, actor_id=actor_id, force=force)
+        return cls(
+            start_session(
+                repository,
+                Recovery(repository),
+                mode=OpenMode.READ_WRITE,
+                incarnation=MAIN_INCARNATION,
+                auto_optimize=auto_optimize,
+            )
+        )
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        branch: str = MAIN,
+        mode: OpenMode | str = OpenMode.READ_WRITE,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+        auto_optimize: bool = True,
+        checksums: bool = True,
+    ) -> Self:
+        """Open a graph and bind to a branch."""
+        mode = choice(OpenMode, mode, "mode")
+        one_of(DURABILITIES, durability, "durability")
+        store = connect(
+            str(uri), storage_options=storage_options, durability=durability, checksums=checksums
+        )
+        clock = clock or SystemClock()
+        if mode is OpenMode.READ_WRITE:
+            repository, recovery = open_for_writing(store, clock)
+            incarnation = bind_for_writing(repository, recovery, BranchName.parse(branch))
+        else:
+            repository = open_read_only(store, clock)
+            recovery = Recovery(repository)
+            incarnation = repository.branches.resolve(BranchName.parse(branch))
+        return cls(
+            start_session(
+                repository,
+                recovery,
+                mode=mode,
+                incarnation=incarnation,
+                auto_optimize=auto_optimize,
+            )
+        )
+
+    def close(self) -> None:
+        """Release the graph, after the compaction that many small writes have left to do.
+
+        Nothing is lost without it: every write was finished by its call.
+        """
+        self._session.background.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @classmethod
+    def repair_manifests(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+        confirm: bool = False,
+    ) -> tuple[BrokenManifest, ...]:
+        """Find branches whose newest manifest version cannot be used; the graph need not open.
+
+        `confirm` puts the version below back. Nothing is removed, and no commit below is lost.
+        """
+        one_of(DURABILITIES, durability, "durability")
+        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        repository = assemble(store, clock or SystemClock())
+        require_graph(repository)
+        if not confirm:
+            return find_broken_manifests(repository)
+        return put_manifests_back(repository, Recovery(repository).log)
+
+    # -- snapshots --------------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        """The root of the graph."""
+        return self._session.repository.root
+
+    @property
+    def branch(self) -> str:
+        """The branch that this handle is bound to."""
+        return str(self._session.binding.get().branch)
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot of the bound branch."""
+        return self._session.snapshot()
+
+    def snapshot_of(self, target: ReadTarget | Snapshot) -> Snapshot:
+        """Return the snapshot of a branch, a commit, a tag or a moment.
+
+        A snapshot that this handle has returned stands for itself.
+        """
+        return self._session.snapshot_of(target)
+
+    def snapshot_at_version(self, version: int) -> Snapshot:
+        """Return the snapshot of one manifest version of the bound branch."""
+        bound = self._session.binding.get()
+        return self._session.repository.history.snapshot_at_version(bound, version)
+
+    def entity_at(self, table_key: str, entity_id: str, version: int) -> pa.Table:
+        """Return one entity at one manifest version: a table of one row, or of none."""
+        bound = self._session.binding.get()
+        handle = self._session.repository.history.table_at_version(bound, version, table_key)
+        request = ScanRequest(row_filter=Comparison("id", "=", entity_id), limit=1)
+        return handle.scan(request).read_all()
+
+    def refresh(self) -> Snapshot:
+        """Look at storage again: settle dead writes, check the schema, update derived tables."""
+        session = self._session
+        if session.is_writable:
+            session.recovery.sweep()
+        snapshot = self.snapshot()
+        check_contract(snapshot.state)
+        if session.is_writable:
+            reconcile_commits(session.repository, snapshot.incarnation)
+            session.repository.checksums.record()
+        return snapshot
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def query(
+        self,
+        text: QueryText,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        target: ReadTarget | Snapshot | None = None,
+        explain: bool = False,
+        profile: bool = False,
+        timeout_s: float | None = None,
+        rows_max: int | None = None,
+        memory_max: int | None = MEMORY_MAX_DEFAULT,
+        cancelled: threading.Event | None = None,
+    ) -> QueryResult:
+        """Run a read on one snapshot; `name` picks one of several queries in the text.
+
+        `target` is a branch, commit, tag or moment, or a snapshot such as that of
+        `snapshot_at_version`; by default the head of the bound branch.
+        `explain` returns the plan instead of rows, `profile` adds what each step cost. A read that
+        exceeds a limit is an error; it never returns a part of the rows.
+        """
+        snapshot = self._session.snapshot_of(target)
+        return self._session.reader.run(
+            snapshot,
+            text,
+            name=name,
+            params=params,
+            target=_shown_target(snapshot, target),
+            options=ReadOptions(
+                Limits(timeout_s=timeout_s, rows_max=rows_max, memory_max=memory_max),
+                explain=explain,
+                profile=profile,
+                cancelled=cancelled,
+            ),
+        )
+
+    def export(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        format: str = ExportFormat.JSONL,  # noqa: A002 - the usual name
+        types: Sequence[str] = (),
+        target: ReadTarget | Snapshot | None = None,
+        engine: str = EngineChoice.AUTO,
+        spark: object | None = None,
+        progress: bool = False,
+    ) -> ExportResult:
+        """Write one snapshot to an empty folder: a folder per type, a file per group of fragments.
+
+        `format` is `jsonl` or `parquet`, which a load takes back, or `csv`. `types` names some
+        types, by default all. `engine` is as in `load`; on Spark the folder must be one that
+        workers share.
+        """
+        snapshot = self._session.snapshot_of(target)
+        form = choice(ExportFormat, format, "export format")
+        plan = plan_export(snapshot, out, export_format=form, types=types)
+        asked = choice(EngineChoice, engine, "engine")
+        chosen = choose(asked, {"export": plan}, session=spark).engine
+        if chosen is EngineChoice.LOCAL:
+            return export_here(plan, self._session.repository.store.datasets)
+        return engine_named(chosen).export(
+            plan, self._session.repository, session=spark, shows_progress=progress
+        )
+
+    def export_lines(
+        self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
+    ) -> Iterator[bytes]:
+        """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
+        snapshot = self._session.snapshot_of(target)
+        return stream_lines(snapshot, types)
+
+    def blob(
+        self,
+        entity: EntityKind,
+        type_name: str,
+        entity_id: str,
+        property: str,  # noqa: A002 - what the schema calls it
+        *,
+        target: ReadTarget | Snapshot | None = None,
+    ) -> Blob:
+        """Return one Blob value of a node or an edge: what it is, and its bytes in parts.
+
+        The value of a null, and of an entity that does not exist, is an error. An external one
+        has an address and no bytes.
+        """
+        one_of(KINDS, entity, "kind of entity")
+        snapshot = self._session.snapshot_of(target)
+        return find_blob(snapshot, BlobSelector(entity, type_name, entity_id, property))
+
+    def to_spark(
+        self,
+        spark: object,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        target: ReadTarget | Snapshot | None = None,
+    ) -> Any:
+        """Return the rows of one type as a Spark DataFrame of one snapshot.
+
+        `columns` names columns, Blobs among them; without it all others come. `where` is a filter
+        in SQL that storage answers: comparisons, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`, `LIKE`,
+        `IS NULL`.
+        """
+        return engine_named("spark").frame(
+            FrameRequest(
+                self._session.repository,
+                self._session.snapshot_of(target),
+                spark,
+                name,
+                None if columns is None else tuple(columns),
+                where,
+            )
+        )
+
+    def graphframe(self, spark: object, *, edges: Sequence[str] | None = None) -> Any:
+        """Return nodes and edges of the newest snapshot as a `GraphFrame`.
+
+        A vertex id is `Type:id`; `edges` names the edge types to take, by default all.
+        """
+        chosen = None if edges is None else tuple(edges)
+        return engine_named("spark").frame(
+            FrameRequest(self._session.repository, self.snapshot(), spark, edges=chosen)
+        )
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def load(
+        self,
+        data: RecordInput | Mapping[str, object],
+        *,
+        mode: str,
+        branch: str | None = None,
+        from_branch: str | None = None,
+        reader: str = ConversionMode.STRICT,
+        expected_head: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        embed: str = EmbedMode.MISSING,
+        actor_id: str | None = None,
+        external_blob_bases: Sequence[str] = (),
+        on_error: str = OnError.FAIL,
+        quarantine: str | Path | None = None,
+        max_errors: int | None = None,
+        on_duplicate: str = OnDuplicate.ERROR,
+        cascade: bool = False,
+        order_by: Sequence[str] = (),
+        engine: str = EngineChoice.AUTO,
+        spark: object | None = None,
+        progress: bool = False,
+        dry_run: bool = False,
+    ) -> LoadResult:
+        """Load graph JSONL (paths, globs, bytes or an open file) as one commit, or not at all.
+
+        `data` may also map names of types to tables: Arrow, pandas, polars, Spark DataFrames, paths
+        of parquet files, or descriptions of sources (`format`, `path`, `options`, `schema`, `map`).
+
+        `mode` is `append`, `merge` or `overwrite`, `reader` is `strict` or `compatible`. With
+        `from_branch` a branch that does not exist is cut from that one first. `expected_head` makes
+        the load conditional: when the branch has another head, nothing happens. Blobs given by
+        URI are taken only from below `external_blob_bases`. The commit keeps `properties`.
+
+        With `on_error="quarantine"` rows that break a rule are left out and written to the
+        directory `quarantine`; a load with more than `max_errors` of them fails. In a merge,
+        `on_duplicate="last"` lets the last of several records of one id win. An overwrite with
+        `cascade` removes stored edges together with their nodes, instead of refusing. `embed`
+        chooses which vectors of `@embed` properties are made, if a provider is configured:
+        `missing`, `all` or `off`. A `dry_run` checks and counts everything, in this process, and
+        writes nothing.
+
+        `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
+        where one is configured, and for large inputs. `order_by` names the columns of DataFrames
+        by which the last row of an id is found; `progress` shows what Spark does on stderr.
+        """
+        session = self._session
+        if not dry_run:
+            session.require_writable("load")
+        check_actor(actor_id)
+        check_commit_texts(message=message, properties=properties)
+        check_id("the expected head", expected_head)
+        options = LoadOptions(
+            mode=choice(WriteMode, mode, "load mode"),
+            target=session.binding.get() if branch is None else BranchName.parse(branch),
+            from_branch=None if from_branch is None else BranchName.parse(from_branch),
+            conversion=choice(ConversionMode, reader, "reader"),
+            expected_head=expected_head,
+            message=message,
+            properties=dict(properties or {}),
+            actor_id=actor_id,
+            external_blob_bases=blob_bases(external_blob_bases),
+            on_error=choice(OnError, on_error, "on_error"),
+            quarantine=None if quarantine is None else Path(quarantine),
+            max_errors=max_errors,
+            on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
+            cascade=cascade,
+            is_dry_run=dry_run,
+        )
+        request = LoadRequest(
+            session.repository,
+            session.committer,
+            data,
+            options,
+            session=spark,
+            order_by=tuple(order_by),
+            shows_progress=progress,
+            embedder=session.embedder(embed),
+        )
+        return load_with(session, choice(EngineChoice, engine, "engine"), request)
+
+    def load_tables(
+        self,
+        *,
+        nodes: Mapping[str, TableInput] | None = None,
+        edges: Mapping[str, TableInput] | None = None,
+        mode: str,
+        branch: str | None = None,
+        from_branch: str | None = None,
+        expected_head: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        embed: str = EmbedMode.MISSING,
+        actor_id: str | None = None,
+        external_blob_bases: Sequence[str] = (),
+        on_error: str = OnError.FAIL,
+        quarantine: str | Path | None = None,
+        max_errors: int | None = None,
+        on_duplicate: str = OnDuplicate.ERROR,
+        cascade: bool = False,
+        dry_run: bool = False,
+    ) -> LoadResult:
+        """Load Arrow, pandas or polars tables, or parquet files, by type as one commit.
+
+        Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
+        The other arguments are those of `load`.
+        """
+        tables: dict[str, object] = {
+            TableKey.node(name): table for name, table in (nodes or {}).items()
+        }
+        tables |= {TableKey.edge(name): table for name, table in (edges or {}).items()}
+        return self.load(
+            tables,
+            mode=mode,
+            branch=branch,
+            from_branch=from_branch,
+            expected_head=expected_head,
+            message=message,
+            properties=properties,
+            embed=embed,
+            actor_id=actor_id,
+            external_blob_bases=external_blob_bases,
+            on_error=on_error,
+            quarantine=quarantine,
+            max_errors=max_errors,
+            on_duplicate=on_duplicate,
+            cascade=cascade,
+            engine=EngineChoice.LOCAL,
+            dry_run=dry_run,
+        )
+
+    def mutate(
+        self,
+        text: QueryText,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str | None = None,
+        expected_head: str | None = None,
+        embed: str = EmbedMode.MISSING,
+        actor_id: str | None = None,
+        external_blob_bases: Sequence[str] = (),
+    ) -> MutationResult:
+        """Run a mutation query as one commit; `name` picks one of several in the text.
+
+        `expected_head` makes it conditional: when the branch has another head, nothing happens.
+        `embed` chooses which vectors of `@embed` properties are made, if a provider is configured:
+        `missing`, `all` or `off`. Blobs that are given by URI are read from below
+        `external_blob_bases` only, and copied in.
+        """
+        self._session.require_writable("mutate")
+        check_actor(actor_id)
+        check_id("the expected head", expected_head)
+        request = MutationRequest(
+            text,
+            name,
+            params,
+            self._session.incarnation_of(branch),
+            expected_head=expected_head,
+            actor_id=actor_id,
+            external_blob_bases=blob_bases(external_blob_bases),
+        )
+        return Mutations(
+            self._session.repository, self._session.committer, self._session.embedder(embed)
+        ).run(request)
+
+    def embed(
+        self,
+        types: Sequence[str] = (),
+        *,
+        mode: str = EmbedMode.MISSING,
+        branch: str | None = None,
+        actor_id: str | None = None,
+    ) -> EmbedResult:
+        """Make the vectors that `@embed` asks for, for stored rows, as one commit.
+
+        `missing` makes those that are null, or stale because the text or the model has changed;
+        `all` makes every vector again. Without `types` it covers all node types.
+        """
+        self._session.require_writable("embed")
+        check_actor(actor_id)
+        chosen = choice(EmbedMode, mode, "embed mode")
+        request = EmbedRequest(self._session.incarnation_of(branch), tuple(types), chosen, actor_id)
+        return StoredEmbedding(
+            self._session.repository,
+            self._session.committer,
+            self._session.embeddings_table,
+            self._session.embedder(chosen, is_asked_for=True),
+            model=self._session.embeddings.get().model,
+        ).run(request)
+
+
+def _shown_target(snapshot: Snapshot, target: ReadTarget | Snapshot | None) -> Target:
+    if target is None or (isinstance(target, ReadTarget) and target.kind == "branch"):
+        return Target(branch=str(snapshot.branch))
+    return Target(snapshot=snapshot.commit_id)

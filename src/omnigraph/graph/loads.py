@@ -1,0 +1,26 @@
+"""Loads in this process, or by the engine that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from omnigraph.engine import EngineChoice, LoadRequest, run_load
+from omnigraph.graph.session import Session
+from omnigraph.write.load.input.source import RecordSource
+from omnigraph.write.load.input.tables import table_source
+from omnigraph.write.load.loader import Loader, LoadResult
+
+
+def load_with(session: Session, engine: EngineChoice, request: LoadRequest) -> LoadResult:
+    """Load with the engine that was asked for, or with the one that fits."""
+    return run_load(engine, request, lambda: _load_here(session, request))
+
+
+def _load_here(session: Session, request: LoadRequest) -> LoadResult:
+    loader = Loader(request.repository, request.committer, request.embedder)
+    if not isinstance(request.data, Mapping):
+        return loader.load(RecordSource(request.data, request.options.conversion), request.options)
+    # Tables usually bring many edges, which are traversed next: the topology is stored at once.
+    options = replace(request.options, persists_topology=True)
+    return loader.load(table_source(request.data, session.catalog()), options)

@@ -1,0 +1,75 @@
+"""`graph.schema`: the accepted schema, plans and changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omnigraph.graph.session import Session
+from omnigraph.names import check_actor
+from omnigraph.query import LintReport, SchemaSource, lint_queries
+from omnigraph.schema import Catalog, PlannedSchema, plan_schema, read_ir
+from omnigraph.syntax import SourceText
+from omnigraph.syntax.grammar import decode_source
+from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
+
+
+class GraphSchema:
+    """Shows, plans and applies the schema of a graph."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def source(self) -> str:
+        """Return the accepted schema text of the bound branch."""
+        return self._session.snapshot().schema.source
+
+    def catalog(self) -> Catalog:
+        """Return what the accepted schema of the bound branch declares."""
+        return self._session.catalog()
+
+    def plan(self, desired: str | SourceText, *, allow_data_loss: bool = False) -> PlannedSchema:
+        """Plan the way from the accepted schema to a desired one; touches no data."""
+        snapshot = self._session.snapshot()
+        return plan_schema(
+            desired,
+            accepted=read_ir(snapshot.schema.ir),
+            allow_data_loss=allow_data_loss,
+            row_counts={key: entry.row_count for key, entry in snapshot.entries.items()},
+        )
+
+    def plan_file(self, path: Path, *, allow_data_loss: bool = False) -> PlannedSchema:
+        """Plan the way to the schema in a file."""
+        desired = decode_source(path.read_bytes(), str(path), "S")
+        return self.plan(desired, allow_data_loss=allow_data_loss)
+
+    def apply(
+        self,
+        desired: str | SourceText,
+        *,
+        allow_data_loss: bool = False,
+        actor_id: str | None = None,
+    ) -> SchemaApplied:
+        """Make a desired schema the accepted one of `main`, with what it means for stored rows.
+
+        `allow_data_loss` makes drops hard: what they remove is purged from older snapshots too.
+        """
+        self._session.require_writable("schema apply")
+        check_actor(actor_id)
+        work = SchemaApply(
+            self._session.repository, self._session.recovery, self._session.committer
+        )
+        return work.apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+
+    def apply_file(
+        self, path: Path, *, allow_data_loss: bool = False, actor_id: str | None = None
+    ) -> SchemaApplied:
+        """Make the schema in a file the accepted one."""
+        desired = decode_source(path.read_bytes(), str(path), "S")
+        return self.apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+
+    def lint(self, queries: bytes, *, query_path: str) -> LintReport:
+        """Check the queries of one file against the accepted schema."""
+        source = SchemaSource("graph", self._session.repository.root)
+        return lint_queries(
+            queries, self._session.catalog(), schema_source=source, query_path=query_path
+        )

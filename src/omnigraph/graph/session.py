@@ -1,0 +1,183 @@
+"""What the parts of one open graph share.
+
+A `Session` is a frozen record. The only thing that changes is the branch that the handle is bound
+to, which its `Binding` holds.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.maintenance.background import BackgroundMaintenance
+from omnigraph.maintenance.optimize import Maintenance
+from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Repository, Snapshot
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.state import ManifestState
+from omnigraph.names import BranchName, choice
+from omnigraph.read.reader import Reader
+from omnigraph.recovery import Recovery
+from omnigraph.schema import Catalog
+from omnigraph.search.embedding.client import LazyEmbeddingClient
+from omnigraph.search.embedding.table import EmbeddingsTable
+from omnigraph.search.topology.cache import Topologies
+from omnigraph.search.topology.store import TopologyStore
+from omnigraph.write.commit.committer import Committer
+from omnigraph.write.commit.job import WriteJob
+from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
+from omnigraph.write.stage.staging_record import StagingRecords
+
+
+class ReadOnlyGraphError(InvalidInputError):
+    """The graph was opened for reading only."""
+
+    code = "OG-READ-ONLY"
+    hint = "open it with mode=OpenMode.READ_WRITE"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(f"{operation} needs a graph that was opened for writing")
+
+
+class ForeignSnapshotError(InvalidInputError):
+    """A snapshot came from another handle, which may be one of another graph."""
+
+    code = "OG-FOREIGN-SNAPSHOT"
+    hint = "take the snapshot from this handle, or name it by a `ReadTarget`"
+
+    def __init__(self, manifest_version: int) -> None:
+        self.manifest_version = manifest_version
+        super().__init__(
+            f"the snapshot of manifest version {manifest_version} was taken from another handle"
+        )
+
+
+class Binding:
+    """The branch that a handle is bound to. Safe to share between threads."""
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        self._guard = threading.Lock()
+        self._incarnation = incarnation
+
+    def get(self) -> Incarnation:
+        """Return the bound branch."""
+        with self._guard:
+            return self._incarnation
+
+    def set(self, incarnation: Incarnation) -> None:
+        """Bind the handle to another branch."""
+        with self._guard:
+            self._incarnation = incarnation
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open graph, bound to one of its branches."""
+
+    repository: Repository
+    mode: OpenMode
+    binding: Binding
+    recovery: Recovery
+    committer: Committer
+    maintenance: Maintenance
+    background: BackgroundMaintenance
+    staging: StagingRecords
+    topologies: Topologies
+    embeddings: LazyEmbeddingClient
+    reader: Reader
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the graph was opened for writing."""
+        return self.mode is OpenMode.READ_WRITE
+
+    def require_writable(self, operation: str) -> None:
+        """Raise unless the graph was opened for writing."""
+        if not self.is_writable:
+            raise ReadOnlyGraphError(operation)
+
+    def resolve(self, branch: str) -> Incarnation:
+        """Return the live branch of a name."""
+        return self.repository.branches.resolve(BranchName.parse(branch))
+
+    def incarnation_of(self, branch: str | None) -> Incarnation:
+        """Return the live branch of a name, by default the bound one."""
+        return self.binding.get() if branch is None else self.resolve(branch)
+
+    def state_of(self, branch: str | None) -> ManifestState:
+        """Return the newest manifest state of a branch, by default of the bound one."""
+        return self.repository.reader.latest(self.incarnation_of(branch))
+
+    def snapshot(self, branch: str | None = None) -> Snapshot:
+        """Return the newest snapshot of a branch, by default of the bound one."""
+        return self.repository.history.snapshot(self.incarnation_of(branch))
+
+    def snapshot_of(self, target: ReadTarget | Snapshot | None) -> Snapshot:
+        """Return the snapshot of a target, by default the newest one of the bound branch."""
+        if target is None:
+            return self.snapshot()
+        if isinstance(target, ReadTarget):
+            return self.repository.history.snapshot_of(target, self.binding.get())
+        if target.datasets is not self.repository.store.datasets:
+            raise ForeignSnapshotError(target.manifest_version)
+        return target
+
+    def catalog(self) -> Catalog:
+        """Return what the accepted schema of the bound branch declares."""
+        return self.snapshot().catalog
+
+    @property
+    def embeddings_table(self) -> EmbeddingsTable:
+        """The table of vectors that were made from texts."""
+        return EmbeddingsTable(self.repository.store.datasets)
+
+    def embedder(self, embed: str, *, is_asked_for: bool = False) -> RowEmbedder:
+        """Return what fills the vectors of one write."""
+        mode = choice(EmbedMode, embed, "embed mode")
+        return RowEmbedder(self.embeddings, self.embeddings_table, mode, is_asked_for=is_asked_for)
+
+
+def start_session(
+    repository: Repository,
+    recovery: Recovery,
+    *,
+    mode: OpenMode,
+    incarnation: Incarnation,
+    auto_optimize: bool = True,
+) -> Session:
+    """Put the parts of an open graph together; touches no storage."""
+
+    # The committer comes before the maintenance that uses it, and reports to what runs that.
+    def on_commit(job: WriteJob) -> None:
+        background.remember(job)
+
+    def record(commit: GraphCommit) -> None:
+        background.record(commit)
+
+    committer = Committer(
+        repository,
+        recovery,
+        owner_id=repository.clock.ulid(),
+        on_commit=on_commit,
+        record=record,
+    )
+    maintenance = Maintenance(repository, recovery, committer)
+    background = BackgroundMaintenance(repository, maintenance, enabled=auto_optimize)
+    is_writable = mode is OpenMode.READ_WRITE
+    topologies = Topologies(TopologyStore(repository.store, is_writable=is_writable))
+    embeddings = LazyEmbeddingClient(repository.clock, environ=os.environ)
+    return Session(
+        repository=repository,
+        mode=mode,
+        binding=Binding(incarnation),
+        recovery=recovery,
+        committer=committer,
+        maintenance=maintenance,
+        background=background,
+        staging=StagingRecords(repository.store.objects, repository.clock),
+        topologies=topologies,
+        embeddings=embeddings,
+        reader=Reader(topologies, repository.clock, embeddings=embeddings),
+    )

@@ -1,0 +1,53 @@
+"""Calls that need no open graph: files in, a result out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from omnigraph.clock import SystemClock
+from omnigraph.graph.cluster_guard import require_outside_cluster
+from omnigraph.graph.graph import Graph
+from omnigraph.maintenance.scrub import scrub
+from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
+from omnigraph.manifest.repository import assemble, require_graph
+from omnigraph.query import LintReport, SchemaSource, lint_queries
+from omnigraph.schema import compile_schema
+from omnigraph.search.embedding.client import LazyEmbeddingClient
+from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, embed_file
+from omnigraph.store import connect
+from omnigraph.syntax.grammar import decode_source
+
+
+def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph:
+    """Make a new graph with the schema in a file, outside of any cluster."""
+    require_outside_cluster("init", uri)
+    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
+    return Graph.init(uri, schema, force=force)
+
+
+def scrub_graph(
+    uri: str, request: ScrubRequest, *, storage_options: Mapping[str, str] | None = None
+) -> ScrubReport:
+    """Compare the files of a graph with their checksums, also of one that cannot be opened."""
+    repository = assemble(connect(uri, storage_options=storage_options), SystemClock())
+    require_graph(repository)
+    return scrub(repository, request)
+
+
+def embed_records(request: EmbedFileRequest) -> EmbedFileResult:
+    """Make the vectors of records in a file, with the provider of the environment."""
+    return embed_file(request, LazyEmbeddingClient(SystemClock(), environ=os.environ).get)
+
+
+def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:
+    """Check a file of queries against a schema file, without a graph."""
+    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
+    catalog = compile_schema(schema, domain=SystemClock().ulid()).catalog
+    return lint_queries(
+        query_path.read_bytes(),
+        catalog,
+        schema_source=SchemaSource("file", str(schema_path)),
+        query_path=str(query_path),
+    )

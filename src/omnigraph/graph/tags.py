@@ -1,0 +1,35 @@
+"""`graph.tags`: named commits."""
+
+from __future__ import annotations
+
+from omnigraph.graph.session import Session
+from omnigraph.manifest import ReadTarget, Snapshot, Tag
+from omnigraph.names import check_actor
+
+
+class GraphTags:
+    """Names commits and keeps their versions."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def create(
+        self, name: str, target: ReadTarget | Snapshot | None = None, *, actor_id: str | None = None
+    ) -> Tag:
+        """Name a commit, by default the head of the bound branch, and keep its versions."""
+        self._session.require_writable("tag create")
+        check_actor(actor_id)
+        snapshot = self._session.snapshot_of(target)
+        tag = self._session.repository.tags.create(name, snapshot, actor_id=actor_id)
+        self._session.background.record_files()
+        return tag
+
+    def delete(self, name: str) -> None:
+        """Forget a tag."""
+        self._session.require_writable("tag delete")
+        self._session.repository.tags.delete(name)
+        self._session.background.record_files()
+
+    def list(self) -> list[Tag]:
+        """Return all tags, sorted by name."""
+        return [*self._session.repository.tags.list().values()]

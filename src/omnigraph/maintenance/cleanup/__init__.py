@@ -1,0 +1,1 @@
+"""`cleanup`: rules, plan, what is left over, what is removed."""

@@ -1,0 +1,78 @@
+"""What a cleanup has removed, dataset by dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.maintenance.cleanup.rules import CleanupPolicy
+from omnigraph.schema.json_form import JsonObject
+
+TEMPORARY_FILES: Final = "temporary files"
+"""The name in reports for temporary files that dead writers have left, in any folder."""
+
+
+@dataclass
+class DatasetCleanup:
+    """What went from one dataset, or would go; `error` is why not all of it did."""
+
+    type_key: str
+    bytes_removed: int = 0
+    old_versions_removed: int = 0
+    forks_removed: int = 0
+    files_removed: int = 0
+    dataset_removed: bool = False
+    error: str | None = None
+    error_code: str | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the dataset as the command line shows it."""
+        return {
+            "type_key": self.type_key,
+            "bytes_removed": self.bytes_removed,
+            "old_versions_removed": self.old_versions_removed,
+            "forks_removed": self.forks_removed,
+            "files_removed": self.files_removed,
+            "dataset_removed": self.dataset_removed,
+            "error": self.error,
+            "error_code": self.error_code,
+        }
+
+
+@dataclass(frozen=True)
+class CleanupResult:
+    """What a cleanup has removed, or would remove when it was not confirmed."""
+
+    policy: CleanupPolicy
+    confirmed: bool
+    datasets: tuple[DatasetCleanup, ...]
+
+    @property
+    def failed(self) -> tuple[DatasetCleanup, ...]:
+        """The datasets of which not everything could be removed."""
+        return tuple(dataset for dataset in self.datasets if dataset.error is not None)
+
+    @property
+    def warning(self) -> str | None:
+        """What the caller should know about the policy."""
+        return self.policy.warning
+
+    def to_json(self) -> JsonObject:
+        """Return `{keep_versions, older_than_secs, datasets}`."""
+        return {
+            "keep_versions": self.policy.keep_versions,
+            "older_than_secs": self.policy.older_than_s,
+            "datasets": [dataset.to_json() for dataset in self.datasets],
+        }
+
+
+@contextmanager
+def reporting(report: DatasetCleanup) -> Iterator[None]:
+    """Keep an error with the dataset that it belongs to."""
+    try:
+        yield
+    except OmnigraphError as error:
+        report.error, report.error_code = str(error), error.code
