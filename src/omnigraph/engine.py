@@ -28,8 +28,9 @@ from omnigraph.merge.workers import MergeWorkers
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.export.exporter import ExportPlan, ExportResult
-from omnigraph.write.load.input.source import RecordInput, files_of
-from omnigraph.write.load.result import LoadOptions, LoadOptionsError, LoadResult
+from omnigraph.write.load.input.source import RECORD_SUFFIXES, RecordInput, files_of
+from omnigraph.write.load.options import LoadOptions, LoadOptionsError
+from omnigraph.write.load.result import LoadResult
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,6 @@ MIN_BYTES: Final = 64 << 20
 _MIN_BYTES_NAME: Final = "OMNIGRAPH_SPARK_MIN_BYTES"
 _PLACES: Final = ("SPARK_REMOTE", "OMNIGRAPH_SPARK_MASTER")
 _HOME: Final = "omnigraph.spark.engine"
-_RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
 _TABLE_SUFFIXES: Final = (".parquet",)
 
 
@@ -323,7 +323,7 @@ def input_bytes(data: object) -> int:
     """Say how large an input is, as far as that can be known without reading it."""
     if isinstance(data, Mapping):
         return sum(_table_bytes(table) for table in data.values())
-    return _files_bytes(data, _RECORD_SUFFIXES)
+    return _files_bytes(data, RECORD_SUFFIXES)
 
 
 def _table_bytes(table: object) -> int:

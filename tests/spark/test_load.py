@@ -19,8 +19,8 @@ from omnigraph.graph import Graph, Snapshot
 from omnigraph.spark.load.loader import SparkLoader
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.load.input.source import InputUnreadableError
-from omnigraph.write.load.loader import PreparedLoad
-from omnigraph.write.load.stage import StagedType
+from omnigraph.write.load.loader import LoadState
+from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.loads import graph_lines
 
@@ -307,9 +307,7 @@ def test_a_load_that_loses_a_race_keeps_what_it_staged(
     stage = SparkLoader.stage
     staged: list[list[str]] = []
 
-    def overtaken(
-        self: SparkLoader, load: PreparedLoad, snapshot: Snapshot
-    ) -> dict[str, StagedType]:
+    def overtaken(self: SparkLoader, load: LoadState, snapshot: Snapshot) -> dict[str, StagedTable]:
         found = stage(self, load, snapshot)
         if not staged:
             graph.load({"Person": people("zoe")}, mode="append", engine="local")

@@ -29,8 +29,8 @@ from omnigraph.spark.load.run import LoadRun
 from omnigraph.store.digests import HASHED_AT_ONCE_BYTES
 from omnigraph.store.records import ScanRequest
 from omnigraph.store.uri import Root
-from omnigraph.write.load.loader import PreparedLoad
-from omnigraph.write.load.stage import StagedType
+from omnigraph.write.load.loader import LoadState
+from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import InlineJobs, inline_load
@@ -78,9 +78,7 @@ def test_rows_that_were_staged_for_another_lineage_are_written_again(
     stage = SparkLoader.stage
     attempts = []
 
-    def overtaken(
-        self: SparkLoader, load: PreparedLoad, snapshot: Snapshot
-    ) -> dict[str, StagedType]:
+    def overtaken(self: SparkLoader, load: LoadState, snapshot: Snapshot) -> dict[str, StagedTable]:
         found = stage(self, load, snapshot)
         attempts.append(snapshot)
         if len(attempts) == 1:
@@ -102,9 +100,7 @@ def test_ends_are_looked_up_again_when_their_nodes_have_moved(
     stage = SparkLoader.stage
     attempts = []
 
-    def overtaken(
-        self: SparkLoader, load: PreparedLoad, snapshot: Snapshot
-    ) -> dict[str, StagedType]:
+    def overtaken(self: SparkLoader, load: LoadState, snapshot: Snapshot) -> dict[str, StagedTable]:
         found = stage(self, load, snapshot)
         attempts.append(snapshot)
         if len(attempts) == 1:

@@ -14,7 +14,8 @@ from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff_tasks import CANDIDATES
 from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
 from omnigraph.spark.load.loader import SparkLoader, SparkSource, Tuning
-from omnigraph.write.load.loader import LoadOptions, LoadResult
+from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.result import LoadResult
 
 
 def _travelled(value: Any) -> Any:

@@ -23,7 +23,8 @@ from omnigraph.store.errors import StorageFullError
 from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX
 from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
-from omnigraph.write.load.loader import Loader, LoadOptions
+from omnigraph.write.load.loader import Loader
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode

@@ -14,8 +14,8 @@ from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph, LoadResult
 from omnigraph.names import BranchName
 from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
-from omnigraph.write.load.loader import Loader, LoadOptions
-from omnigraph.write.load.result import LoadOptionsError, OnError
+from omnigraph.write.load.loader import Loader
+from omnigraph.write.load.options import LoadOptions, LoadOptionsError, OnError
 from omnigraph.write.load.rows.quarantine import QuarantineInUseError, QuarantineUnwritableError
 from omnigraph.write.load.rows.spool import MEMORY_MAX
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError

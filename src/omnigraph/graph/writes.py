@@ -19,16 +19,12 @@ from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
 from omnigraph.write.embed.stored import EmbedRequest, EmbedResult, StoredEmbedding
-from omnigraph.write.load.input.sink import LoadSource
+from omnigraph.write.load.input.interfaces import LoadSource
 from omnigraph.write.load.input.source import RecordInput, RecordSource
 from omnigraph.write.load.input.tables import TableInput, table_source
-from omnigraph.write.load.loader import (
-    Loader,
-    LoadOptions,
-    LoadResult,
-    OnDuplicate,
-    OnError,
-)
+from omnigraph.write.load.loader import Loader
+from omnigraph.write.load.options import LoadOptions, OnDuplicate, OnError
+from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
 from omnigraph.write.stage.blob_bases import blob_bases
 from omnigraph.write.stage.delta import WriteMode

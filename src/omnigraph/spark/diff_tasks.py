@@ -29,10 +29,10 @@ from omnigraph.changes.table_changes import (
     sorted_refs,
 )
 from omnigraph.names import TableKey
-from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.types import spark_schema
 from omnigraph.store import StoreSettings, open_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ROW_UPDATED, DatasetVersion, ScanRequest
+from omnigraph.write.load.check.hashing import HashScheme
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

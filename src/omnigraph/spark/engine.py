@@ -27,6 +27,7 @@ from omnigraph.spark.merge import spark_merge_workers
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
 from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
+from omnigraph.write.load.input.source import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from omnigraph.write.load.result import LoadResult
 
 _PARALLELISM: Final = "spark.default.parallelism"
-_RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
 
 
 class SparkEngine:
@@ -160,13 +160,17 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
                 data, catalog, spark, parallelism=parallelism, order_by=request.order_by
             ),
             place="row",
-            folds_free_ids=False,
+            last_wins_for_unkeyed_ids=False,
         )
     paths = record_files(data)
     if request.options.conversion is ConversionMode.COMPATIBLE:
-        return SparkSource(lambda _: plan_values(paths), place="record", folds_free_ids=True)
+        return SparkSource(
+            lambda _: plan_values(paths), place="record", last_wins_for_unkeyed_ids=True
+        )
     return SparkSource(
-        lambda _: plan_lines(paths, parallelism=parallelism), place="line", folds_free_ids=True
+        lambda _: plan_lines(paths, parallelism=parallelism),
+        place="line",
+        last_wins_for_unkeyed_ids=True,
     )
 
 
@@ -177,7 +181,7 @@ def record_files(data: object) -> list[str]:
     if not isinstance(data, Sequence) or isinstance(data, bytes):
         raise EngineMissingError("spark", f"a {type(data).__name__} is no path of a file")
     paths: Sequence[str | os.PathLike[str]] = data
-    return [file for path in paths for file in expand(os.fspath(path), _RECORD_SUFFIXES)]
+    return [file for path in paths for file in expand(os.fspath(path), RECORD_SUFFIXES)]
 
 
 def parallelism_of(spark: SparkSession) -> int:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.clock import SystemClock
 from omnigraph.errors import UnavailableError
 from omnigraph.spark.diff_tasks import candidate_frame
 from omnigraph.spark.progress import Progress, application_id
@@ -177,14 +176,6 @@ def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if _RAISED.match(line)]
     return (ours or lines or [type(error).__name__])[0]
-
-
-def run_calls(
-    spark: SparkSession, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
-) -> list[Answer]:
-    """Run a function for each of some arguments as one job of its own, without progress."""
-    jobs = Jobs(spark, tag=f"omnigraph-{SystemClock().ulid()}", progress=Progress())
-    return jobs.calls("", function, asked)
 
 
 def _call(

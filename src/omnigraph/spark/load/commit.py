@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.spark.load.key_set import SIEVED_ROWS_MAX
+from omnigraph.spark.load.key_set import PREFILTER_ROWS_MAX
 from omnigraph.spark.load.plan import ID
 from omnigraph.spark.load.run import LoadRun, StagedLoad, slices
 from omnigraph.spark.load.stored_tasks import (
@@ -31,7 +31,7 @@ from omnigraph.spark.load.stored_tasks import (
     rewrite_staged,
 )
 from omnigraph.write.commit.committer import TableWrite
-from omnigraph.write.load.stage import StagedType as StagedTable
+from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 SMALL_FRAGMENT_ROWS: Final = 100_000
 SMALL_FRAGMENTS_MAX: Final = 8
 _FRAGMENT_ROWS: Final = 1_000_000
-_SIEVED_SHARE: Final = 8
+_PREFILTER_SHARE: Final = 8
 """A sieve is worth its cost where at most one of so many stored ids is staged."""
 
 
@@ -132,8 +132,10 @@ class TableStage:
             rows = self._views.rows(staged)
             among = self._fragments_with(staged, base, snapshot)
             found = slices(key, at, handle, among=among)
-            is_sieved = staged.rows <= min(SIEVED_ROWS_MAX, base.entry.row_count // _SIEVED_SHARE)
-            tasks += [MatchTask(own, rows, ids, is_sieved) for own in found]
+            is_prefiltered = staged.rows <= min(
+                PREFILTER_ROWS_MAX, base.entry.row_count // _PREFILTER_SHARE
+            )
+            tasks += [MatchTask(own, rows, ids, is_prefiltered) for own in found]
             stored += base.entry.row_count if among is None else staged.rows
         outcomes = self._run.calls("comparing with stored rows", match_stored, tasks, rows=stored)
         matched: dict[str, _Matched] = {}

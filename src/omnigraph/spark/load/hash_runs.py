@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.spark.hashing import Hashes
 from omnigraph.spark.load.key_set import HashRange, ranges
-from omnigraph.write.load.check.hashing import is_among
+from omnigraph.write.load.check.hashing import Hashes, is_among
 from omnigraph.write.stage.columns import Integers
 
 HASHES_MAX: Final = 1 << 23

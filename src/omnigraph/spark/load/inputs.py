@@ -67,8 +67,8 @@ class FrameSource:
 class LoadPlan:
     """Everything that a load reads.
 
-    `inputs` names the sources by their number; None for rows without a file. `line_splits` says
-    which sources are pieces of one file, whose lines are counted when all of them have been read.
+    `inputs` names the sources by their number; None for rows without a file. Several sources may be
+    pieces of one file: its lines are counted when all of them have been read.
     """
 
     inputs: tuple[str | None, ...] = ()

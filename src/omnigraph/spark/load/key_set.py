@@ -25,8 +25,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.spark.hashing import Hashes, HashScheme, Mask
 from omnigraph.spark.load.side_files import SideFiles, mapped
+from omnigraph.write.load.check.hashing import Hashes, HashScheme
+from omnigraph.write.stage.columns import Mask
 
 Places = npt.NDArray[np.int64]
 Answer = TypeVar("Answer", np.bool_, np.int64)
@@ -34,8 +35,8 @@ Answer = TypeVar("Answer", np.bool_, np.int64)
 RUN_SCHEMA: Final = pa.schema([("hash", pa.uint64()), ("id", pa.large_utf8()), ("row", pa.int64())])
 _BITS: Final = 64
 _SETS_OPEN_MAX: Final = 16
-_SIEVE_BITS: Final = 22
-SIEVED_ROWS_MAX: Final = 1 << 19
+_PREFILTER_BITS: Final = 22
+PREFILTER_ROWS_MAX: Final = 1 << 19
 """Larger sets fill a sieve so that it keeps nothing back."""
 
 
@@ -106,8 +107,8 @@ class KeySet:
     def rows_of_some(self, ids: pa.Array) -> Places:
         """Return what `rows_of` does; quicker where few of the ids are in the set."""
         rows = np.full(len(ids), -1, np.int64)
-        sieve = _sieve(tuple(map(self.files.local, self.parts)), self.scheme)
-        worth = np.flatnonzero(sieve[_slots(self.scheme, ids)])
+        prefilter = _prefilter(tuple(map(self.files.local, self.parts)), self.scheme)
+        worth = np.flatnonzero(prefilter[_slots(self.scheme, ids)])
         rows[worth] = self.rows_of(ids.take(pa.array(worth)))
         return rows
 
@@ -218,16 +219,16 @@ class _Part:
 
 
 @lru_cache(maxsize=_SETS_OPEN_MAX)
-def _sieve(paths: tuple[Path, ...], scheme: HashScheme) -> Mask:
-    sieve = np.zeros(1 << _SIEVE_BITS, np.bool_)
+def _prefilter(paths: tuple[Path, ...], scheme: HashScheme) -> Mask:
+    prefilter = np.zeros(1 << _PREFILTER_BITS, np.bool_)
     for run in map(mapped, paths):
         if run.num_rows:
-            sieve[_slots(scheme, run["id"].chunk(0))] = True
-    return sieve
+            prefilter[_slots(scheme, run["id"].chunk(0))] = True
+    return prefilter
 
 
 def _slots(scheme: HashScheme, ids: pa.Array) -> Places:
-    return (scheme.endings(ids) >> np.uint64(_BITS - _SIEVE_BITS)).astype(np.int64)
+    return (scheme.endings(ids) >> np.uint64(_BITS - _PREFILTER_BITS)).astype(np.int64)
 
 
 @lru_cache(maxsize=_SETS_OPEN_MAX)

@@ -23,15 +23,16 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.errors import OmnigraphError
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType, NodeType
-from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load.plan import LoadContext
 from omnigraph.spark.load.run import DRIVER_ROWS_MAX, LoadRun
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.spark.load.work import SparkWork
 from omnigraph.write.embed.tasks import EmbedOrder, order_for
-from omnigraph.write.load.check.checks import LoadJudge
-from omnigraph.write.load.loader import Loader, PreparedLoad
-from omnigraph.write.load.result import LoadOptions, LoadResult, OnError
+from omnigraph.write.load.check.checks import LoadCheck
+from omnigraph.write.load.check.hashing import HashScheme
+from omnigraph.write.load.loader import Loader, LoadState
+from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.result import LoadResult
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.staging_record import DatasetBase, StagingJob, StagingRecords
@@ -46,9 +47,9 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.stored_tasks import EndsTask
     from omnigraph.write.commit.committer import Committer
     from omnigraph.write.embed.row_embedder import RowEmbedder
-    from omnigraph.write.load.input.sink import LoadSink, LoadSource
+    from omnigraph.write.load.input.interfaces import LoadSink, LoadSource
     from omnigraph.write.load.rows.spool import SpoolBudget
-    from omnigraph.write.load.stage import StagedType
+    from omnigraph.write.load.stage import StagedTable
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class SparkSource:
 
     plan_for: Callable[[Catalog], LoadPlan]
     place: str
-    folds_free_ids: bool
+    last_wins_for_unkeyed_ids: bool
 
     def read(self, catalog: Catalog, sink: LoadSink) -> None:
         """Refuse: tasks read it."""
@@ -115,7 +116,7 @@ class SparkLoader(Loader):
 
     def prepare(
         self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolBudget
-    ) -> PreparedLoad:
+    ) -> LoadState:
         """Stage everything that the input has."""
         if not isinstance(source, SparkSource):
             raise TypeError(f"{type(source).__name__} is no source for Spark")
@@ -140,7 +141,7 @@ class SparkLoader(Loader):
             raise
         return load
 
-    def _context(self, load: PreparedLoad, plan: LoadPlan, snapshot: Snapshot) -> LoadContext:
+    def _context(self, load: LoadState, plan: LoadPlan, snapshot: Snapshot) -> LoadContext:
         catalog = load.catalog
         entity_types: list[EntityType] = [
             *catalog.node_types.values(),
@@ -163,7 +164,7 @@ class SparkLoader(Loader):
             conversion=load.options.conversion,
             replaces=load.options.mode is WriteMode.OVERWRITE,
             external_blob_bases=load.options.external_blob_bases,
-            keeps_rejected=load.options.on_error is OnError.QUARANTINE,
+            keeps_rejected=load.options.quarantines,
             ends=frozenset(TableKey.node(name) for edge in edges for _, name in edge_ends(edge)),
             embed=self._embed_order(written, snapshot),
         )
@@ -193,13 +194,13 @@ class SparkLoader(Loader):
 
     # -- judging ----------------------------------------------------------------------------------
 
-    def judge(self, load: PreparedLoad, snapshot: Snapshot) -> LoadJudge:
+    def judge(self, load: LoadState, snapshot: Snapshot) -> LoadCheck:
         """Prove the rules across rows, or run them."""
         work = self._staged()
         self._orphaned = {}
         if not load.intake.types and not load.intake.log.total:
             proofs = work.proofs(snapshot)
-            if not proofs.doubts():
+            if not proofs.unproven():
                 self._orphaned = proofs.orphaned
                 judge = load.judge(snapshot)
                 reads = proofs.reads - self._orphaned.keys()
@@ -208,7 +209,7 @@ class SparkLoader(Loader):
         work.bring_in(snapshot)
         return super().judge(load, snapshot)
 
-    def revalidation(self, load: PreparedLoad, snapshot: Snapshot, judge: LoadJudge) -> Revalidate:
+    def revalidation(self, load: LoadState, snapshot: Snapshot, judge: LoadCheck) -> Revalidate:
         """Return the check of tables that were only read and have moved."""
         run_rules = super().revalidation(load, snapshot, judge)
 
@@ -220,7 +221,7 @@ class SparkLoader(Loader):
 
     # -- committing -------------------------------------------------------------------------------
 
-    def stage(self, load: PreparedLoad, snapshot: Snapshot) -> dict[str, StagedType]:
+    def stage(self, load: LoadState, snapshot: Snapshot) -> dict[str, StagedTable]:
         """Make one transaction per table of what was staged."""
         del load
         return self._staged().tables(snapshot, self._orphaned)

@@ -17,11 +17,11 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load.key_set import KeySet
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.store.records import DatasetVersion, WrittenFragment
 from omnigraph.write.embed.tasks import EmbedOrder
+from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.rules.violations import ViolationLog
 

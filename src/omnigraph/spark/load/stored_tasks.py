@@ -243,7 +243,7 @@ def count_found(context: LoadContext, task: FoundTask, number: int) -> int:
 
 
 @dataclass(frozen=True)
-class StagedRows:
+class StagedFragments:
     """The rows of a type in their staged fragments: where each fragment's rows begin."""
 
     at: DatasetVersion
@@ -263,9 +263,9 @@ class MatchTask:
     """Stored rows that staged ones may replace."""
 
     stored: Slice
-    staged: StagedRows
+    staged: StagedFragments
     ids: KeySet
-    is_sieved: bool = False
+    is_prefiltered: bool = False
     """Whether few of the stored ids are staged."""
 
 
@@ -324,7 +324,7 @@ def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np
     found: list[tuple[Places, np.ndarray, np.ndarray]] = []
     for slab in task.stored.slabs(context, ("id",), with_rows=True):
         ids = flat(slab["id"])
-        rows = task.ids.rows_of_some(ids) if task.is_sieved else task.ids.rows_of(ids)
+        rows = task.ids.rows_of_some(ids) if task.is_prefiltered else task.ids.rows_of(ids)
         hits = rows >= 0
         if hits.any():
             own, places = (flat(slab[name]).to_numpy()[hits] for name in (ROW_ID, ROW_ADDRESS))
@@ -337,7 +337,7 @@ def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np
 
 
 def _staged_rows(
-    context: LoadContext, entity_type: EntityType, staged: StagedRows, rows: Places
+    context: LoadContext, entity_type: EntityType, staged: StagedFragments, rows: Places
 ) -> pa.Table:
     """Read whole staged rows, in the order given."""
     order = np.argsort(rows)

@@ -48,16 +48,17 @@ from omnigraph.store.batching import gathered
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.source import read_compatibly
 from omnigraph.write.load.input.tables import column_batch
-from omnigraph.write.load.rows.check_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
+from omnigraph.write.load.rows.check_rows import CheckedRows, ColumnBatch, RowRules, check_rows
 from omnigraph.write.rules.endpoints import edge_ends, missing_end
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, ViolationLog, position_in
 from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 if TYPE_CHECKING:
-    from omnigraph.spark.hashing import Hashes, Mask
     from omnigraph.spark.load.plan import Positions
     from omnigraph.store.records import WrittenFragment
+    from omnigraph.write.load.check.hashing import Hashes
+    from omnigraph.write.stage.columns import Mask
 
 _BATCH_ROWS: Final = 1 << 17
 _BLOCK_BYTES: Final = 4 << 20
@@ -213,17 +214,17 @@ class Rejects:
         known = self._refused.setdefault(violation.position or 0, (record, []))
         known[1].append(violation)
 
-    def take(self, entity_type: EntityType, batch: ColumnBatch, judged: JudgedRows) -> None:
+    def take(self, entity_type: EntityType, batch: ColumnBatch, checked: CheckedRows) -> None:
         """Take the bad rows of a batch."""
-        self.log.absorb(judged.log)
-        if judged.spellings is not None:
+        self.log.absorb(checked.log)
+        if checked.spellings is not None:
             self.respelled.add(entity_type.table_key)
-        rows = np.flatnonzero(judged.bad).tolist()
+        rows = np.flatnonzero(checked.bad).tolist()
         self.bad_records += len(rows)
         if not self.keeps_records or not rows:
             return
         by_position: dict[int, list[Violation]] = {}
-        for violation in judged.log.kept:
+        for violation in checked.log.kept:
             by_position.setdefault(violation.position or 0, []).append(violation)
         for row in rows:
             found = by_position[batch.positions[row].as_py()]
@@ -388,19 +389,19 @@ class TypeStage:
 
     def _judged(self, batch: ColumnBatch) -> pa.RecordBatch:
         self._records += len(batch.positions)
-        judged = judge_rows(self._rules, batch, self._clock)
-        if self._vectors is not None and judged.rows.num_rows:
-            judged = replace(judged, rows=self._vectors.fill(judged.rows))
-        self.rejects.take(self._entity_type, batch, judged)
-        self._ids_are_new &= judged.ids_are_new
-        self._positions.append(judged.positions)
-        if judged.rows.num_rows:
-            if self._is_end or not judged.ids_are_new:
-                self._remember_ids(judged.rows)
-            self._remember(judged.rows)
-            self._probe(judged.rows, judged.positions)
-            self._rows += judged.rows.num_rows
-        return judged.rows
+        checked = check_rows(self._rules, batch, self._clock)
+        if self._vectors is not None and checked.rows.num_rows:
+            checked = replace(checked, rows=self._vectors.fill(checked.rows))
+        self.rejects.take(self._entity_type, batch, checked)
+        self._ids_are_new &= checked.ids_are_new
+        self._positions.append(checked.positions)
+        if checked.rows.num_rows:
+            if self._is_end or not checked.ids_are_new:
+                self._remember_ids(checked.rows)
+            self._remember(checked.rows)
+            self._probe(checked.rows, checked.positions)
+            self._rows += checked.rows.num_rows
+        return checked.rows
 
     def _remember_ids(self, rows: pa.RecordBatch) -> None:
         self._ids.append(rows["id"])

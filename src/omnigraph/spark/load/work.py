@@ -10,15 +10,15 @@ import numpy as np
 
 from omnigraph.spark.load.commit import TableStage, dropped_file
 from omnigraph.spark.load.inputs import FrameSource
-from omnigraph.spark.load.judge import loaded_types
-from omnigraph.spark.load.places import InputPlaces, places_in_files
 from omnigraph.spark.load.plan import FRAME_SOURCE, LoadContext
+from omnigraph.spark.load.positions import InputPositions, positions_in_files
 from omnigraph.spark.load.proofs import Proofs
+from omnigraph.spark.load.read_back import loaded_types
 from omnigraph.spark.load.rejected_file import decode_rejected
 from omnigraph.spark.load.staged_views import StagedViews
 from omnigraph.spark.load.vectors import notes_in
-from omnigraph.write.load.check.checks import fold
 from omnigraph.write.load.check.hashing import HashScheme
+from omnigraph.write.load.check.repeats import fold
 from omnigraph.write.rules.violations import JSON_REST_RULE
 from omnigraph.write.stage.delta import WriteMode
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.run import LoadRun
     from omnigraph.spark.load.stored_tasks import EndsTask
     from omnigraph.write.embed.row_embedder import EmbedNotes
-    from omnigraph.write.load.loader import PreparedLoad
+    from omnigraph.write.load.loader import LoadState
     from omnigraph.write.load.rows.spool import SpoolBudget
-    from omnigraph.write.load.stage import StagedType
+    from omnigraph.write.load.stage import StagedTable
 
 
 class SparkWork:
@@ -39,7 +39,7 @@ class SparkWork:
 
     def __init__(
         self,
-        load: PreparedLoad,
+        load: LoadState,
         *,
         plan: LoadPlan,
         run: LoadRun,
@@ -69,9 +69,9 @@ class SparkWork:
 
     # -- what has been read -----------------------------------------------------------------------
 
-    def _input_places(self) -> InputPlaces:
+    def _input_places(self) -> InputPositions:
         files = [path or "" for path in self._plan.inputs]
-        sources = places_in_files(files, self._staged.lines)
+        sources = positions_in_files(files, self._staged.lines)
         names: list[str | None] = list(dict.fromkeys(files))
         frames = [
             source
@@ -87,7 +87,7 @@ class SparkWork:
                 sources[FRAME_SOURCE + frame.source + part.order] = (len(names), before)
                 before += part.records
             names.append(None)
-        return InputPlaces(tuple(names), sources)
+        return InputPositions(tuple(names), sources)
 
     def _tell_intake(self) -> None:
         intake, staged = self._load.intake, self._staged
@@ -102,10 +102,10 @@ class SparkWork:
         for count, path in staged.rejected:
             intake.bad_records += count
             if path is not None:
-                self._set_aside(path)
+                self._quarantine(path)
         intake.require_tolerable()
 
-    def _set_aside(self, path: str) -> None:
+    def _quarantine(self, path: str) -> None:
         quarantine = self._load.intake.quarantine
         if quarantine is None:
             return
@@ -156,13 +156,13 @@ class SparkWork:
             )
         )
         for loaded in self._load.intake.types.values():
-            fold(loaded, self._load.terms)
+            fold(loaded, self._load.options, self._load.source)
 
     # -- committing -------------------------------------------------------------------------------
 
     def tables(
         self, snapshot: Snapshot, orphaned: Mapping[str, Sequence[EndsTask]]
-    ) -> dict[str, StagedType]:
+    ) -> dict[str, StagedTable]:
         """Make one transaction per table of the rows that count, and of those that go."""
         types = self._staged.types()
         bases: dict[str, WriteBase] = {

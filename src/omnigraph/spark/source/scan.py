@@ -80,7 +80,7 @@ class FragmentsPartition(InputPartition):
         self.fragment_ids = fragment_ids
 
 
-class TableReader(DataSourceReader):
+class TypeReader(DataSourceReader):
     """Reads a node or edge type, a group of fragments per task."""
 
     def __init__(self, plan: TablePlan) -> None:

@@ -44,29 +44,22 @@ from omnigraph.schema import Catalog
 from omnigraph.write.commit.attempts import attempts
 from omnigraph.write.commit.committer import Committer, WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
-from omnigraph.write.load.check.checks import LoadJudge, fold
-from omnigraph.write.load.check.findings import Findings, LoadTerms
-from omnigraph.write.load.input.sink import LoadSource
-from omnigraph.write.load.result import (
-    LoadOptions,
-    LoadResult,
-    OnDuplicate,
-    OnError,
-    Seconds,
-    TypeCounts,
-)
+from omnigraph.write.load.check.checks import LoadCheck
+from omnigraph.write.load.check.findings import Findings
+from omnigraph.write.load.check.repeats import fold
+from omnigraph.write.load.input.interfaces import LoadInput, LoadSource
+from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.result import LoadCounts, LoadResult, Seconds
 from omnigraph.write.load.rows.intake import Intake
 from omnigraph.write.load.rows.parts import TableBases
 from omnigraph.write.load.rows.spool import SpoolBudget
-from omnigraph.write.load.stage import StagedType, preview_type, stage_cascade, stage_type
+from omnigraph.write.load.stage import StagedTable, preview_type, stage_cascade, stage_type
 from omnigraph.write.load.topology import persist_topologies
 from omnigraph.write.rules.violations import KeyConflictError
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.staging_record import LazyRecord, StagingRecords
 from omnigraph.write.stage.stored_rows import StoredRows
-
-__all__ = ["LoadOptions", "LoadResult", "Loader", "OnDuplicate", "OnError"]
 
 _log = logging.getLogger(__name__)
 
@@ -164,7 +157,7 @@ class Loader:
 
     def prepare(
         self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolBudget
-    ) -> PreparedLoad:
+    ) -> LoadState:
         """Read everything."""
         load = self.begun(source, options, snapshot, room)
         try:
@@ -173,12 +166,12 @@ class Loader:
         except BaseException:
             load.intake.close()
             raise
-        load.timer.move("read", "validate", load.intake.judging_s)
+        load.timer.move("read", "validate", load.intake.checking_s)
         return load
 
     def begun(
         self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolBudget
-    ) -> PreparedLoad:
+    ) -> LoadState:
         """Return a load that has read nothing yet."""
         clock = self._repository.clock
         store = self._repository.store
@@ -194,46 +187,38 @@ class Loader:
             place=source.place,
             embedder=self._embedder,
         )
-        terms = LoadTerms(
-            options.mode,
-            keeps_last=options.on_duplicate is OnDuplicate.LAST,
-            folds_free_ids=source.folds_free_ids,
-            keeps_ends=options.persists_topology,
-            sets_aside=options.on_error is OnError.QUARANTINE,
-            cascades=options.cascade,
-        )
         catalog = catalog_of(snapshot.schema)
-        return PreparedLoad(intake, bases, catalog, options, terms, source.place, _Timer(clock))
+        return LoadState(source, intake, bases, catalog, options, _Timer(clock))
 
     # -- judging ----------------------------------------------------------------------------------
 
-    def judge(self, load: PreparedLoad, snapshot: Snapshot) -> LoadJudge:
+    def judge(self, load: LoadState, snapshot: Snapshot) -> LoadCheck:
         """Run the rules across rows; leave out what breaks them, or raise."""
         intake = load.intake
         if intake.has_bad_input:
-            intake.log.require_clean(load.place, intake.inputs)
+            intake.log.require_clean(load.source.place, intake.inputs)
         while True:
             judge = load.judge(snapshot)
             findings = judge.run()
-            if not load.terms.sets_aside:
+            if not load.options.quarantines:
                 intake.log.absorb(findings.log)
                 if intake.log.total:
                     intake.log.absorb(findings.conflicts)
-                intake.log.require_clean(load.place, intake.inputs)
+                intake.log.require_clean(load.source.place, intake.inputs)
                 _require_no_conflicts(findings, load)
                 return judge
             if findings.unfixable.total:
-                findings.log.require_clean(load.place, intake.inputs)
-            if not findings.fallen:
+                findings.log.require_clean(load.source.place, intake.inputs)
+            if not findings.rejected_rows:
                 if intake.quarantine is not None:
                     intake.quarantine.keep()
                 return judge
             intake.log.absorb(findings.log)
-            for key, rows in findings.fallen.items():
-                intake.set_aside_rows(intake.types[key], rows)
+            for key, rows in findings.rejected_rows.items():
+                intake.reject_rows(intake.types[key], rows)
             intake.require_tolerable()
 
-    def revalidation(self, load: PreparedLoad, snapshot: Snapshot, judge: LoadJudge) -> Revalidate:
+    def revalidation(self, load: LoadState, snapshot: Snapshot, judge: LoadCheck) -> Revalidate:
         """Return the check of tables that were only read and have moved."""
 
         def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
@@ -243,23 +228,23 @@ class Loader:
                 # Edges have come that would have to go as well.
                 key = min(findings.cascaded)
                 raise mismatch(state, key, judge.reads[key])
-            if findings.log.total and load.terms.sets_aside:
+            if findings.log.total and load.options.quarantines:
                 # Rows that fall now have to be left out: that is another attempt.
                 key = min(moved & judge.reads.keys())
                 raise mismatch(state, key, judge.reads[key])
-            findings.log.require_clean(load.place, load.intake.inputs)
+            findings.log.require_clean(load.source.place, load.intake.inputs)
 
         return revalidate
 
     # -- committing -------------------------------------------------------------------------------
 
     @staticmethod
-    def _fold(load: PreparedLoad) -> None:
+    def _fold(load: LoadState) -> None:
         with load.timer.phase("validate"):
             for loaded in load.intake.types.values():
-                fold(loaded, load.terms)
+                fold(loaded, load.options, load.source)
 
-    def _preview(self, load: PreparedLoad, snapshot: Snapshot) -> None:
+    def _preview(self, load: LoadState, snapshot: Snapshot) -> None:
         """Judge everything, and count what would change."""
         with load.timer.phase("validate"):
             judge = self.judge(load, snapshot)
@@ -269,9 +254,9 @@ class Loader:
                 for key, loaded in load.intake.types.items()
             }
             for key, addresses in judge.findings.cascaded.items():
-                load.staged[key] = StagedType(None, removed=len(addresses))
+                load.staged[key] = StagedTable(None, removed=len(addresses))
 
-    def _commit(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
+    def _commit(self, load: LoadState, snapshot: Snapshot) -> GraphCommit | None:
         schema_hash = snapshot.schema.schema_hash
         first = {key: snapshot.entry(key) for key in load.intake.types}
         clock, branch = self._repository.clock, snapshot.incarnation.branch
@@ -292,7 +277,7 @@ class Loader:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _attempt(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
+    def _attempt(self, load: LoadState, snapshot: Snapshot) -> GraphCommit | None:
         clock = self._repository.clock
         options = load.options
         with load.timer.phase("validate"):
@@ -326,7 +311,7 @@ class Loader:
             revalidate = self.revalidation(load, snapshot, judge)
             return self._committer.commit(job, revalidate=revalidate).commit
 
-    def stage(self, load: PreparedLoad, snapshot: Snapshot) -> dict[str, StagedType]:
+    def stage(self, load: LoadState, snapshot: Snapshot) -> dict[str, StagedTable]:
         """Make one transaction per table."""
         stored = StoredRows(snapshot)
         types = sorted(load.intake.types.items(), key=lambda item: _nodes_first(item[0]))
@@ -334,7 +319,7 @@ class Loader:
             key: stage_type(loaded, stored, load.bases, load.options.mode) for key, loaded in types
         }
 
-    def _persist_topologies(self, load: PreparedLoad, incarnation: Incarnation) -> None:
+    def _persist_topologies(self, load: LoadState, incarnation: Incarnation) -> None:
         with load.timer.phase("write"):
             snapshot = self._repository.history.snapshot(incarnation)
             store = self._repository.store
@@ -342,9 +327,7 @@ class Loader:
 
     # -- telling ----------------------------------------------------------------------------------
 
-    def _result(
-        self, load: PreparedLoad, target: _Target, commit: GraphCommit | None
-    ) -> LoadResult:
+    def _result(self, load: LoadState, target: _Target, commit: GraphCommit | None) -> LoadResult:
         counts = {key: load.counts(key) for key in sorted(load.intake.records_read)}
         options = load.options
         rejected = load.intake.quarantine
@@ -399,27 +382,26 @@ class _Timer:
 
 
 @dataclass
-class PreparedLoad:
+class LoadState:
     """A load that has been read."""
 
+    source: LoadInput
     intake: Intake
     bases: TableBases
     catalog: Catalog
     options: LoadOptions
-    terms: LoadTerms
-    place: str
     timer: _Timer
-    staged: dict[str, StagedType] = field(default_factory=dict)
+    staged: dict[str, StagedTable] = field(default_factory=dict)
 
     @property
     def is_repeatable(self) -> bool:
         """Whether the load means the same on a newer state."""
         return self.options.mode is not WriteMode.OVERWRITE
 
-    def judge(self, snapshot: Snapshot) -> LoadJudge:
+    def judge(self, snapshot: Snapshot) -> LoadCheck:
         """Return the rules across rows, to be run against a snapshot."""
         stored = StoredRows(snapshot)
-        return LoadJudge(self.intake.types, self.catalog, self.terms, stored, self.place)
+        return LoadCheck(self.intake.types, self.catalog, self.options, self.source, stored)
 
     def removed(self) -> dict[str, int]:
         """Say how many stored edges go with their nodes, by type."""
@@ -429,11 +411,11 @@ class PreparedLoad:
             if staged.removed
         }
 
-    def counts(self, key: str) -> TypeCounts:
+    def counts(self, key: str) -> LoadCounts:
         """Say what has become of one type."""
-        staged = self.staged.get(key, StagedType(None))
+        staged = self.staged.get(key, StagedTable(None))
         quarantine = self.intake.quarantine
-        return TypeCounts(
+        return LoadCounts(
             loaded=self.intake.records_read[key],
             inserted=staged.inserted,
             updated=staged.updated,
@@ -442,11 +424,14 @@ class PreparedLoad:
         )
 
 
-def _require_no_conflicts(findings: Findings, load: PreparedLoad) -> None:
+def _require_no_conflicts(findings: Findings, load: LoadState) -> None:
     """Raise all ids that cannot be inserted; ids given twice come first."""
     if findings.first_conflict is not None:
         raise KeyConflictError.of(
-            findings.first_conflict, findings.conflicts, place=load.place, inputs=load.intake.inputs
+            findings.first_conflict,
+            findings.conflicts,
+            place=load.source.place,
+            inputs=load.intake.inputs,
         )
 
 
@@ -459,7 +444,7 @@ def _require_unmoved(state: ManifestState, expected: Mapping[str, Entry]) -> Non
             raise mismatch(state, key, entry)
 
 
-def _reads(judge: LoadJudge, load: PreparedLoad, snapshot: Snapshot) -> dict[str, Entry | None]:
+def _reads(judge: LoadCheck, load: LoadState, snapshot: Snapshot) -> dict[str, Entry | None]:
     """Return the entries that the verdict rests on and the load does not write."""
     reads = dict(judge.reads)
     for key, staged in load.staged.items():
@@ -478,7 +463,7 @@ def _nodes_first(table_key: str) -> tuple[bool, str]:
     return TableKey(table_key).is_edge, table_key
 
 
-def _of_kind(counts: Mapping[str, TypeCounts], prefix: str) -> dict[str, TypeCounts]:
+def _of_kind(counts: Mapping[str, LoadCounts], prefix: str) -> dict[str, LoadCounts]:
     return {
         key.removeprefix(prefix): found for key, found in counts.items() if key.startswith(prefix)
     }

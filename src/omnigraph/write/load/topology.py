@@ -28,14 +28,14 @@ from omnigraph.store import Store
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ScanRequest
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.load.stage import StagedType
+from omnigraph.write.load.stage import StagedTable
 
 _log = logging.getLogger(__name__)
 
 
 def persist_topologies(
     types: Mapping[str, LoadedType],
-    staged: Mapping[str, StagedType],
+    staged: Mapping[str, StagedTable],
     snapshot: Snapshot,
     store: Store,
 ) -> None:
@@ -99,7 +99,7 @@ def _numbering(handle: DatasetHandle) -> Numbering | None:
     return Numbering(count, first or 0)
 
 
-def _is_whole(loaded: LoadedType, staged: StagedType, snapshot: Snapshot) -> bool:
+def _is_whole(loaded: LoadedType, staged: StagedTable, snapshot: Snapshot) -> bool:
     """Whether a table still holds exactly the rows of the load, in their order."""
     write, entry = staged.write, snapshot.entry(loaded.table_key)
     if write is None or write.base is None:

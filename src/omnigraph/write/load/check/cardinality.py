@@ -182,10 +182,10 @@ def _add_all(edge: EdgeType, loaded: LoadedType, bad: FirstRows, scope: LoadScop
         if not len(own):
             _add_former(edge, loaded, source, total, scope)
             continue
-        falling = _falling(edge, own, total) if scope.terms.sets_aside else own[-1:]
+        leaving = _rows_to_reject(edge, own, total) if scope.options.quarantines else own[-1:]
         text = loaded.pick(own[-1:], ("src",))["src"][0].as_py()
-        positions = loaded.positions(falling)
-        for row, position in zip(falling.tolist(), positions, strict=True):
+        positions = loaded.positions(leaving)
+        for row, position in zip(leaving.tolist(), positions, strict=True):
             scope.findings.add(loaded, row, card_violation(edge, text, total, position))
 
 
@@ -219,14 +219,14 @@ def _add_former(
         if not len(moving):
             continue
         violation = card_violation(edge, found["src"][0].as_py(), total, None)
-        if not scope.terms.sets_aside:
+        if not scope.options.quarantines:
             scope.findings.log.add(violation)
             return
         for row in moving.tolist():
             scope.findings.add(loaded, row, violation)
 
 
-def _falling(edge: EdgeType, edges: Integers, total: int) -> Integers:
+def _rows_to_reject(edge: EdgeType, edges: Integers, total: int) -> Integers:
     """Return the written edges of a source that must stay out for `@card` to hold."""
     limits = edge.cardinality
     if limits.max is not None and total > limits.max:

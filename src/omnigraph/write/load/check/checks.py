@@ -31,12 +31,13 @@ from omnigraph.write.load.check.findings import (
     Findings,
     FirstRows,
     LoadScope,
-    LoadTerms,
     live_rows,
 )
 from omnigraph.write.load.check.hashes import HashPart, StoredHashes
 from omnigraph.write.load.check.hashing import NO_HASH, Hashes, distinct_hashes, is_among
-from omnigraph.write.load.check.repeats import fold, repeats
+from omnigraph.write.load.check.repeats import folds, repeats
+from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.endpoints import edge_ends
@@ -46,27 +47,26 @@ from omnigraph.write.stage.columns import Integers, flat
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
-__all__ = ["LoadJudge", "fold"]
-
 _CONFIRMED_ROWS: Final = 1 << 18
 
 
-class LoadJudge:
+class LoadCheck:
     """One run of the rules over all types of a load, against one snapshot."""
 
     def __init__(
         self,
         types: Mapping[str, LoadedType],
         catalog: Catalog,
-        terms: LoadTerms,
+        options: LoadOptions,
+        source: LoadInput,
         stored: StoredRows,
-        place: str,
     ) -> None:
         self._types = types
         self._catalog = catalog
-        self._terms = terms
+        self._options = options
+        self._source = source
         self._stored = stored
-        self._scope = LoadScope(types, terms, stored, place)
+        self._scope = LoadScope(types, options, source, stored)
         self.findings = self._scope.findings
         self.reads: dict[str, Entry | None] = self._scope.reads
         """The tables that the verdict rests on and the load does not write."""
@@ -86,7 +86,7 @@ class LoadJudge:
                 check_orphans(entity_type, self._scope)
                 if loaded is not None:
                     check_cardinality(entity_type, loaded, self._scope)
-        if self._terms.mode is WriteMode.APPEND:
+        if self._options.mode is WriteMode.APPEND:
             for entity_type in _by_name(self._catalog):
                 loaded = self._types.get(entity_type.table_key)
                 if loaded is not None:
@@ -112,7 +112,11 @@ class LoadJudge:
     # -- ids --------------------------------------------------------------------------------------
 
     def _check_repeated_ids(self, loaded: LoadedType) -> None:
-        if loaded.id_start is None or not loaded.has_given_ids or self._terms.folds(loaded):
+        if (
+            loaded.id_start is None
+            or not loaded.has_given_ids
+            or folds(loaded, self._options, self._source)
+        ):
             return
         found = FirstRows(self.findings.room, width=2)
         for again in repeats(loaded, loaded.ids, ("id",), counted=loaded.live):
@@ -158,7 +162,7 @@ class LoadJudge:
         is_stored = first_rows is None
         findings = self.findings
         kind = "node" if isinstance(loaded.entity_type, NodeType) else "edge"
-        shown = rows if self._terms.sets_aside else rows[: findings.conflicts.room]
+        shown = rows if self._options.quarantines else rows[: findings.conflicts.room]
         ids = loaded.pick(shown, ("id",))["id"].to_pylist()
         positions = loaded.positions(shown)
         firsts = None if first_rows is None else loaded.positions(first_rows[: len(shown)])
@@ -174,19 +178,19 @@ class LoadJudge:
                 code=codes.KEY_CONFLICT,
                 message=conflict.text + where,
             )
-            if self._terms.sets_aside:
+            if self._options.quarantines:
                 findings.add(loaded, row, violation)
             else:
                 findings.first_conflict = findings.first_conflict or conflict
                 findings.conflicts.add(violation)
-        if not self._terms.sets_aside:
+        if not self._options.quarantines:
             findings.conflicts.count("key_conflict", total - len(shown))
 
     # -- unique -----------------------------------------------------------------------------------
 
     def _check_apart(self, loaded: LoadedType, number: int) -> None:
         """Check the records of the input among each other, even two of one id."""
-        counted = loaded.live if self._terms.keeps_last else loaded.records
+        counted = loaded.live if self._options.keeps_last else loaded.records
         members = loaded.tuples[number]
         found = FirstRows(self.findings.room, width=2)
         for again in repeats(loaded, loaded.unique[number], members, counted=counted):

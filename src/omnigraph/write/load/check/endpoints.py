@@ -1,6 +1,6 @@
 """Edges of a load end in nodes that exist, and stored edges do not lose theirs to an overwrite.
 
-With `cascades` stored edges go with the nodes that an overwrite takes away. What stays of their
+With `cascade`, stored edges go with the nodes that an overwrite takes away. What stays of their
 sources has to have as many edges as `@card` wants.
 """
 
@@ -42,7 +42,7 @@ def _rows_without_node(loaded: LoadedType, end: str, node_key: str, scope: LoadS
     column = loaded.ends[end]
     is_open = np.ones(loaded.row_count, np.bool_) if loaded.live is None else loaded.live.copy()
     if written is not None:
-        keeps_ends = scope.terms.keeps_ends and not has_stored
+        keeps_ends = scope.options.persists_topology and not has_stored
         for rows, found in written.lookup().joined(column):
             _clear(is_open, rows, found >= 0)
             if keeps_ends:
@@ -87,7 +87,7 @@ def check_orphans(edge: EdgeType, scope: LoadScope) -> None:
             continue
         scope.rest_on(edge.table_key)
         orphans = _orphans(edge, end, nodes, scope)
-        if scope.terms.cascades:
+        if scope.options.cascade:
             removed.append(orphans.rows().astype(np.uint64))
         elif orphans.total:
             _add_orphans(edge, end, orphans, scope)
@@ -98,7 +98,7 @@ def check_orphans(edge: EdgeType, scope: LoadScope) -> None:
 def _orphans(edge: EdgeType, end: str, nodes: LoadedType, scope: LoadScope) -> FirstRows:
     """Find the addresses of stored edges whose node is not in the new image."""
     wanted = scope.findings.room
-    if scope.terms.cascades:
+    if scope.options.cascade:
         wanted = scope.stored.row_count(edge.table_key)
     orphans = FirstRows(wanted)
     column = StoredHashes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,8 @@ import pyarrow as pa
 from omnigraph.manifest import Entry
 from omnigraph.write.load.check.hashes import RowLookup, StoredHashes
 from omnigraph.write.load.check.hashing import Hashes
+from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.violations import (
     VIOLATIONS_MAX,
@@ -28,36 +29,12 @@ _UNLIMITED: Final = 1 << 62
 _TRIM_ROWS: Final = 1 << 16
 
 
-@dataclass(frozen=True)
-class LoadTerms:
-    """What a load has agreed on: `keeps_last` and `folds_free_ids` are about ids given twice.
-
-    `keeps_last`: the last record of an id wins. `folds_free_ids`: it does where the id is no key.
-    """
-
-    mode: WriteMode
-    keeps_last: bool = False
-    folds_free_ids: bool = True
-    keeps_ends: bool = False
-    """Whether it is remembered which nodes edges end in, for their topology."""
-    sets_aside: bool = False
-    """Whether rows that break a rule are left out instead of failing the load."""
-    cascades: bool = False
-    """Whether stored edges go with the nodes that an overwrite takes away."""
-
-    def folds(self, loaded: LoadedType) -> bool:
-        """Whether several records of one id are one row."""
-        if self.mode is not WriteMode.MERGE:
-            return False
-        return self.keeps_last or (self.folds_free_ids and not loaded.is_keyed)
-
-
 class Findings:
     """What one run of the rules has found; with `keeps_all` every violation and its row."""
 
     def __init__(self, *, keeps_all: bool) -> None:
         self.log = ViolationLog(_UNLIMITED if keeps_all else VIOLATIONS_MAX)
-        self.fallen: dict[str, dict[int, list[Violation]]] = {}
+        self.rejected_rows: dict[str, dict[int, list[Violation]]] = {}
         self.unfixable = ViolationLog()
         self.conflicts = ViolationLog()
         """Ids that cannot be inserted; beside other violations they are told with those."""
@@ -75,7 +52,9 @@ class Findings:
         """Note that a row breaks a rule."""
         self.log.add(violation)
         if self._keeps_all:
-            self.fallen.setdefault(loaded.table_key, {}).setdefault(row, []).append(violation)
+            self.rejected_rows.setdefault(loaded.table_key, {}).setdefault(row, []).append(
+                violation
+            )
 
     def add_unfixable(self, violation: Violation) -> None:
         """Note a broken rule that no row of the load could mend by staying out."""
@@ -123,20 +102,24 @@ class LoadScope:
     """What one run of the rules has before it: rows of the load by table, and stored ones."""
 
     def __init__(
-        self, types: Mapping[str, LoadedType], terms: LoadTerms, stored: StoredRows, place: str
+        self,
+        types: Mapping[str, LoadedType],
+        options: LoadOptions,
+        source: LoadInput,
+        stored: StoredRows,
     ) -> None:
         self.types = types
-        self.terms = terms
+        self.options = options
         self.stored = stored
-        self.findings = Findings(keeps_all=terms.sets_aside)
+        self.findings = Findings(keeps_all=options.quarantines)
         self.reads: dict[str, Entry | None] = {}
-        self._place = place
+        self._place = source.place
         self._stored_lookup: tuple[str, RowLookup] | None = None
         self._written: dict[str, Mask] = {}
 
     def is_overwritten(self, table_key: str) -> bool:
         """Whether the load replaces all rows of a table."""
-        return self.terms.mode is WriteMode.OVERWRITE and table_key in self.types
+        return self.options.mode is WriteMode.OVERWRITE and table_key in self.types
 
     def rest_on(self, table_key: str) -> None:
         """Remember that the verdict depends on a table, unless the load writes it."""

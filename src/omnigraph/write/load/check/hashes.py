@@ -22,8 +22,8 @@ from omnigraph.write.load.check.hashing import (
     NO_HASH,
     Hashes,
     HashIndex,
+    HashPairs,
     HashScheme,
-    Pairs,
     distinct_hashes,
     repeated_hashes,
 )
@@ -37,7 +37,7 @@ class HashedRows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def slabs(self) -> Iterator[tuple[Pairs, Integers]]:
+    def slabs(self) -> Iterator[tuple[HashPairs, Integers]]:
         """Read everything in pieces, with the numbers of the rows."""
         ...
 
@@ -67,11 +67,11 @@ class HashedColumn:
         """Add rows."""
         self._numbers.append(*hashes)
 
-    def slabs(self) -> Iterator[tuple[Pairs, Integers]]:
+    def slabs(self) -> Iterator[tuple[HashPairs, Integers]]:
         """Read all pairs in pieces, with the numbers of their rows."""
         row = self.start
         for first, second in self._numbers.slabs():
-            yield Pairs(first, second), np.arange(row, row + len(first))
+            yield HashPairs(first, second), np.arange(row, row + len(first))
             row += len(first)
 
     def buckets(self) -> Buckets:
@@ -193,7 +193,7 @@ class StoredHashes:
     def __len__(self) -> int:
         return self._stored.row_count(self._table_key)
 
-    def slabs(self) -> Iterator[tuple[Pairs, Integers]]:
+    def slabs(self) -> Iterator[tuple[HashPairs, Integers]]:
         """Read the column, slab by slab."""
         row = 0
         scan = self._stored.scan(self._table_key, (self._column,), with_addresses=self._by_address)
@@ -229,7 +229,7 @@ class RowLookup:
         self._rows_max = rows_max
         self._whole: _Index | None = None
 
-    def rows_of(self, wanted: Pairs) -> Integers:
+    def rows_of(self, wanted: HashPairs) -> Integers:
         """Return the number of every pair, -1 where it is not known."""
         if not self.is_divided:
             return self._index().rows_of(wanted)
@@ -271,7 +271,7 @@ class RowLookup:
     def _index(self) -> _Index:
         if self._whole is None:
             parts = list(self._known.slabs())
-            pairs = Pairs(
+            pairs = HashPairs(
                 _together([pairs.first for pairs, _ in parts]),
                 _together([pairs.second for pairs, _ in parts]),
             )
@@ -289,12 +289,12 @@ class RowLookup:
 
             def make(within: range = within) -> _Index:
                 first, second, rows = buckets.rows(within)
-                return self._made(Pairs(first, second), rows.view(np.int64), self._counted)
+                return self._made(HashPairs(first, second), rows.view(np.int64), self._counted)
 
             yield within, make
 
     @staticmethod
-    def _made(pairs: Pairs, rows: Integers, counted: Mask | None) -> _Index:
+    def _made(pairs: HashPairs, rows: Integers, counted: Mask | None) -> _Index:
         if counted is not None:
             kept = counted[rows]
             pairs, rows = pairs.filter(kept), rows[kept]
@@ -309,7 +309,7 @@ class _Index:
     rows: Integers | None
     start: int = 0
 
-    def rows_of(self, wanted: Pairs) -> Integers:
+    def rows_of(self, wanted: HashPairs) -> Integers:
         places = self.index.places(wanted)
         if self.rows is None:
             return np.where(places >= 0, places + self.start, -1)
@@ -322,7 +322,7 @@ def _found_in(
     index: _Index, slabs: Iterator[tuple[Hashes, ...]]
 ) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
     for columns in slabs:
-        yield columns, index.rows_of(Pairs(columns[0], columns[1]))
+        yield columns, index.rows_of(HashPairs(columns[0], columns[1]))
 
 
 def _together(parts: list[Hashes]) -> Hashes:

@@ -39,7 +39,7 @@ _LAST_SHIFT: Final = np.uint64(31)
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class HashPairs:
     """Two independent hashes of each of some texts."""
 
     first: Hashes
@@ -48,9 +48,9 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
-    def filter(self, mask: Mask) -> Pairs:
+    def filter(self, mask: Mask) -> HashPairs:
         """Keep some."""
-        return Pairs(self.first[mask], self.second[mask])
+        return HashPairs(self.first[mask], self.second[mask])
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class HashScheme:
         (first,) = self._lanes(column, 1)
         return self._cut(first)
 
-    def pairs(self, column: pa.Array) -> Pairs:
+    def pairs(self, column: pa.Array) -> HashPairs:
         """Return two numbers for every text of a column without nulls; `texts` has the first."""
         first, second = self._lanes(column, 2)
-        return Pairs(self._cut(first), second)
+        return HashPairs(self._cut(first), second)
 
     def endings(self, column: pa.Array) -> Hashes:
         """Return one number for the length and the last word of every text.
@@ -213,7 +213,7 @@ class HashIndex:
     alike, as those of one bucket do.
     """
 
-    def __init__(self, known: Pairs) -> None:
+    def __init__(self, known: HashPairs) -> None:
         is_short = len(known) < 1 << 31
         # Not a name of its own: what is longer than needed goes at once.
         self._order = np.argsort(known.first).astype(np.int32 if is_short else np.int64, copy=False)
@@ -233,7 +233,7 @@ class HashIndex:
     def __len__(self) -> int:
         return len(self._first)
 
-    def places(self, wanted: Pairs) -> Integers:
+    def places(self, wanted: HashPairs) -> Integers:
         """Return the place of every wanted pair among the known ones, -1 where there is none.
 
         Of several equal known pairs any one is returned.
@@ -246,7 +246,7 @@ class HashIndex:
             places[own] = self._block(wanted.first[own], wanted.second[own])
         return places
 
-    def contains(self, wanted: Pairs) -> Mask:
+    def contains(self, wanted: HashPairs) -> Mask:
         """Return which pairs are known."""
         return self.places(wanted) >= 0
 

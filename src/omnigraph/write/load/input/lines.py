@@ -41,8 +41,8 @@ from omnigraph.schema.values.ids import Ids
 from omnigraph.schema.values.row_errors import no_errors
 from omnigraph.values import PropType, Scalar
 from omnigraph.write.load.input.decode import strict_batches
+from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.records import RecordSorter
-from omnigraph.write.load.input.sink import LoadSink
 from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.stage.columns import Integers
 

@@ -27,7 +27,7 @@ from omnigraph.schema.values.ids import Ids, given_ids
 from omnigraph.schema.values.row_errors import ErrorLog, json_text, no_errors
 from omnigraph.schema.values.scalars import text_column
 from omnigraph.write.load.input.decode import NOTHING, data_of
-from omnigraph.write.load.input.sink import LoadSink
+from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import Violation

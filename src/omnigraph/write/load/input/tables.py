@@ -32,7 +32,7 @@ from omnigraph.schema.values.ids import Ids, spell
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog
 from omnigraph.store.interrupts import raise_interrupt
-from omnigraph.write.load.input.sink import LoadSink
+from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.source import InputUnreadableError, files_of
 from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules import codes
@@ -66,7 +66,7 @@ class TableSource:
     edges: Mapping[str, TableInput]
 
     place: str = "row"
-    folds_free_ids: bool = False
+    last_wins_for_unkeyed_ids: bool = False
 
     def read(self, catalog: Catalog, sink: LoadSink) -> None:
         """Hand all tables over, nodes first, by name."""

@@ -26,7 +26,7 @@ from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.ids import EndpointRemap
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
 from omnigraph.write.load.check.hashing import Hashes, HashScheme
-from omnigraph.write.load.rows.check_rows import JudgedRows
+from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.parts import Destination, RowPart
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.stage.columns import Integers, Mask, flat
@@ -87,17 +87,17 @@ class LoadedType:
 
     # -- gathering --------------------------------------------------------------------------------
 
-    def add(self, judged: JudgedRows) -> None:
+    def add(self, checked: CheckedRows) -> None:
         """Add the good rows of a batch."""
-        rows = judged.rows
+        rows = checked.rows
         if not rows.num_rows:
             return
-        if not judged.ids_are_new:
+        if not checked.ids_are_new:
             self.has_given_ids = True
             if self.id_start is None:
                 self.id_start = self.ids.start = self.row_count
         self._append(rows)
-        self._positions.append(judged.positions.to_numpy())
+        self._positions.append(checked.positions.to_numpy())
 
     def _append(self, rows: pa.RecordBatch) -> None:
         if self._is_merge and self.has_given_ids:
@@ -164,7 +164,7 @@ class LoadedType:
             self.live = self._without(self.live, rows)
             self._lookup = None
 
-    def set_aside(self, rows: Integers) -> None:
+    def reject(self, rows: Integers) -> None:
         """Let rows not count any more, because they break a rule."""
         if len(rows):
             self.live = self._without(self.live, rows)

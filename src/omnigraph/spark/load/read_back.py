@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from omnigraph.schema import EdgeType
 from omnigraph.store.records import ScanRequest
-from omnigraph.write.load.rows.check_rows import JudgedRows
+from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.parts import Destination, RowPart, TableBases
 from omnigraph.write.load.rows.types import LoadedType, tuple_members
 from omnigraph.write.rules.violations import ViolationLog
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
-    from omnigraph.spark.load.places import InputPlaces
+    from omnigraph.spark.load.positions import InputPositions
     from omnigraph.spark.load.staged import StagedType
     from omnigraph.spark.load.staged_views import StagedViews
     from omnigraph.store.datasets import DatasetHandle
@@ -59,7 +59,7 @@ class _ViewPart(RowPart):
 def loaded_types(
     types: Mapping[str, StagedType],
     *,
-    places: InputPlaces,
+    places: InputPositions,
     views: StagedViews,
     snapshot: Snapshot,
     bases: TableBases,
@@ -84,7 +84,7 @@ def loaded_types(
     return found
 
 
-def _fill(loaded: LoadedType, staged: StagedType, places: InputPlaces) -> None:
+def _fill(loaded: LoadedType, staged: StagedType, places: InputPositions) -> None:
     """Read the columns that rules look at; all rows are staged in one way."""
     entity_type = staged.entity_type
     ends = ("src", "dst") if isinstance(entity_type, EdgeType) else ()
@@ -96,7 +96,7 @@ def _fill(loaded: LoadedType, staged: StagedType, places: InputPlaces) -> None:
             numbers = np.arange(start, start + piece.num_rows)
             start += piece.num_rows
             loaded.add(
-                JudgedRows(
+                CheckedRows(
                     rows=piece,
                     positions=pa.array(places.of(staged.positions(numbers))),
                     bad=np.zeros(piece.num_rows, np.bool_),

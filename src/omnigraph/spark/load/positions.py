@@ -25,7 +25,7 @@ _NUMBER_BITS = 40
 
 
 @dataclass(frozen=True)
-class InputPlaces:
+class InputPositions:
     """Leads from the source of a task to its input, and to what comes before it there."""
 
     inputs: tuple[str | None, ...]
@@ -59,7 +59,9 @@ class InputPlaces:
         return moved
 
 
-def places_in_files(inputs: Sequence[str], lines: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+def positions_in_files(
+    inputs: Sequence[str], lines: Mapping[int, int]
+) -> dict[int, tuple[int, int]]:
     """Give files numbers, and count the lines before each piece; pieces come in order."""
     numbers = {path: number for number, path in enumerate(dict.fromkeys(inputs))}
     before = dict.fromkeys(numbers, 0)
