@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.spark.load.loader import Tuning
+from omnigraph.spark.load.workers import Tuning
 from omnigraph.write.load.options import OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError

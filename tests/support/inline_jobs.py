@@ -13,7 +13,7 @@ from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff_tasks import CANDIDATES
 from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
-from omnigraph.spark.load.loader import SparkLoader, SparkSource, Tuning
+from omnigraph.spark.load.workers import SparkSource, Tuning, load_on_spark
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.result import LoadResult
 
@@ -112,12 +112,13 @@ def inline_load(
         )
     repository = graph._repository
     options.setdefault("target", BranchName(graph.branch))
-    loader = SparkLoader(
+    return load_on_spark(
         repository,
         graph._committer,
+        source,
+        LoadOptions(**options),
         jobs or InlineJobs(),
         operation_id=repository.clock.ulid(),
         tuning=tuning,
         embedder=graph._embedder(embed),
     )
-    return loader.load(source, LoadOptions(**options))

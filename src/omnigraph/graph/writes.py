@@ -25,6 +25,7 @@ from omnigraph.write.load.input.tables import TableInput, table_source
 from omnigraph.write.load.loader import Loader
 from omnigraph.write.load.options import LoadOptions, OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
+from omnigraph.write.load.workers import LocalLoadWorkers
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
 from omnigraph.write.stage.blob_bases import blob_bases
 from omnigraph.write.stage.delta import WriteMode
@@ -122,7 +123,9 @@ class WriteCalls(GraphCore):
             )
             # Whoever brings tables brings many edges, and is going to traverse them.
             own = replace(options, persists_topology=isinstance(data, Mapping))
-            return Loader(self._repository, self._committer, embedder).load(source, own)
+            return Loader(self._repository, self._committer, embedder).load(
+                LocalLoadWorkers(source), own
+            )
 
         return run_load(choice(EngineChoice, engine, "engine"), request, local)
 

@@ -21,7 +21,7 @@ from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
 from omnigraph.spark.jobs import Jobs
 from omnigraph.spark.load.inputs import expand, plan_lines, plan_tables, plan_values
-from omnigraph.spark.load.loader import SparkLoader, SparkSource, Tuning
+from omnigraph.spark.load.workers import SparkSource, Tuning, load_on_spark
 from omnigraph.spark.maintenance import spark_workers
 from omnigraph.spark.merge import spark_merge_workers
 from omnigraph.spark.progress import Progress, classic_parallelism
@@ -65,15 +65,16 @@ class SparkEngine:
         progress = Progress.on_stderr() if request.shows_progress else Progress()
         operation_id = request.repository.clock.ulid()
         jobs = Jobs(spark, tag=f"omnigraph-{operation_id}", progress=progress)
-        loader = SparkLoader(
+        return load_on_spark(
             request.repository,
             request.committer,
+            source_of(request, spark),
+            request.options,
             jobs,
             operation_id=operation_id,
             tuning=self.tuning,
             embedder=request.embedder,
         )
-        return loader.load(source_of(request, spark), request.options)
 
     def frame(self, request: FrameRequest) -> Any:
         """Return a DataFrame of one type, or a GraphFrame of everything."""

@@ -59,7 +59,7 @@ class _ViewPart(RowPart):
 def loaded_types(
     types: Mapping[str, StagedType],
     *,
-    places: InputPositions,
+    inputs: InputPositions,
     views: StagedViews,
     snapshot: Snapshot,
     bases: TableBases,
@@ -79,12 +79,12 @@ def loaded_types(
         if staged.rows:
             rows = views.rows(staged).fragment_ids
             loaded.fresh = _ViewPart(destination, room, views.handle(staged), rows)
-            _fill(loaded, staged, places)
+            _fill(loaded, staged, inputs)
         found[key] = loaded
     return found
 
 
-def _fill(loaded: LoadedType, staged: StagedType, places: InputPositions) -> None:
+def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> None:
     """Read the columns that rules look at; all rows are staged in one way."""
     entity_type = staged.entity_type
     ends = ("src", "dst") if isinstance(entity_type, EdgeType) else ()
@@ -98,7 +98,7 @@ def _fill(loaded: LoadedType, staged: StagedType, places: InputPositions) -> Non
             loaded.add(
                 CheckedRows(
                     rows=piece,
-                    positions=pa.array(places.of(staged.positions(numbers))),
+                    positions=pa.array(inputs.of(staged.positions(numbers))),
                     bad=np.zeros(piece.num_rows, np.bool_),
                     log=ViolationLog(),
                     ids_are_new=ids_are_new,
