@@ -1,4 +1,4 @@
-"""Everything that runs on Spark; the only room that imports pyspark."""
+"""Everything that runs on Spark; the only package that imports pyspark."""
 
 from omnigraph.spark.session import (
     JavaMissingError,

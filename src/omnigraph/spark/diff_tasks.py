@@ -1,8 +1,8 @@
 """What tasks do to compare two snapshots.
 
 1. The first kind of task reads the candidates of some fragments that differ, as
-   `omnigraph.changes.table_changes` defines them: ids and places, nothing else. Every candidate
-   goes to the bucket of its id, on whichever side it is.
+   `omnigraph.changes.table_changes` defines them: ids and row addresses, nothing else. Every
+   candidate goes to the bucket of its id, on whichever side it is.
 2. The second kind gets all candidates of a bucket, so it sees both rows of an id or none, and
    compares them with the code that compares whole tables in process.
 3. A bucket holds a bounded number of candidates; rows are fetched a bounded number at once.
@@ -244,7 +244,7 @@ def refs_of(rows: pa.Table) -> RowRefs:
 def _versions(
     table: DiffTable, op: Op, old: RowRefs, new: RowRefs, known: pa.Table
 ) -> Numbers | list[int]:
-    """Return the version that last wrote each row; for deletes, the one that both are told at."""
+    """Return the version that last wrote each row; for deletes, the version that is reported."""
     at = table.after or table.before
     if op is Op.DELETE or table.after is None:
         return [0 if at is None else at.version] * max(len(old), len(new))
@@ -255,7 +255,7 @@ def _versions(
 
 @dataclass(frozen=True)
 class _Teller:
-    """Makes rows that say what differs."""
+    """Makes the rows of a difference."""
 
     table: DiffTable
     before: DatasetHandle | None

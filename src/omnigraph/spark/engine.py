@@ -50,7 +50,7 @@ class SparkEngine:
         self.tuning = tuning or Tuning()
 
     def problem(self) -> str | None:
-        """Say why Spark cannot start here, or return None."""
+        """Return why Spark cannot start here, or None."""
         if find_spec("pyspark") is None:
             return "PySpark is not installed: pip install 'omnigraph[spark]'"
         return java_problem()

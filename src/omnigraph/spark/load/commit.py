@@ -4,7 +4,7 @@
 2. In a merge, tasks go through the stored fragments, each through its own: they find the ids that
    are staged too, leave equal rows alone, write different ones under their stable row ids and
    remove exactly their old versions. What is new stays in the fragments in which it was staged.
-3. Fragments from which rows have to go, or that are many and small, are written again.
+3. Fragments that lose rows, or that are many and small, are written again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SMALL_FRAGMENT_ROWS: Final = 100_000
 SMALL_FRAGMENTS_MAX: Final = 8
 _FRAGMENT_ROWS: Final = 1_000_000
 _PREFILTER_SHARE: Final = 8
-"""A sieve is worth its cost where at most one of so many stored ids is staged."""
+"""A prefilter pays where at most one of so many stored ids is staged."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class TableStage:
         }
 
     def without_orphans(self, orphaned: Mapping[str, Sequence[EndsTask]]) -> dict[str, StagedTable]:
-        """Take stored edges out of their tables whose nodes go."""
+        """Remove stored edges whose nodes an overwrite removes."""
         staged = {}
         for key, tasks in orphaned.items():
             base = self._bases[key]
@@ -203,8 +203,8 @@ class TableStage:
         lost = np.zeros(len(counts), np.int64)
         for path in leaving:
             rows = self._run.dropped_rows([path])
-            entity_types = np.searchsorted(np.cumsum(counts), rows, side="right")
-            lost += np.bincount(entity_types, minlength=len(counts))
+            numbers = np.searchsorted(np.cumsum(counts), rows, side="right")
+            lost += np.bincount(numbers, minlength=len(counts))
         return lost
 
     def _rewrites(
@@ -222,12 +222,12 @@ class TableStage:
             (fragment.base.location, fragment.base.branch) != (base.location, base.branch)
             for fragment in fragments
         ):
-            # Somebody was faster to write to this branch: its lineage is another one now.
+            # Another writer has forked the table for this branch: its lineage is another one now.
             loses[:] = True
         is_small = counts < SMALL_FRAGMENT_ROWS
         if np.count_nonzero(is_small) <= SMALL_FRAGMENTS_MAX:
             is_small[:] = False
-        # What loses all of its rows just goes.
+        # A fragment that loses all of its rows is not committed.
         chosen = (loses | is_small) & (lost < counts)
         if not chosen.any():
             return {}
@@ -258,6 +258,6 @@ def _neighbours(chosen: Mask, counts: Integers) -> list[tuple[int, ...]]:
 
 
 def dropped_file(load: StagedLoad, table_key: str, rows: Integers) -> str:
-    """Leave the numbers of rows that do not count in a file for tasks."""
+    """Write the numbers of rows that do not count to a file for tasks; return its path."""
     name = table_key.replace(":", "-")
     return load.context.files.write(f"dropped-{name}", pa.table({"row": np.sort(rows)}))

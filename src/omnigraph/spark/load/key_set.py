@@ -1,14 +1,14 @@
 """The ids of a node type as a sorted set that tasks probe.
 
 A *run* is a table sorted by `hash`: the hashes of some ids, the ids themselves, and the number of
-the row that each stands in. Tasks leave one run each; `merged` makes one part of a set of them. A
-set is one file, or several that share the hashes among them by range when one would be too large.
+the row of each. Tasks write one run each; `merged` combines runs into one part of a set. A set is
+one file, or several that divide the hashes by range when one would be too large.
 
-1. A probe is exact: hashes find the place, the text there decides. Several ids with one hash stand
-   next to each other and are all compared.
+1. A probe is exact: a hash leads to a position, the text there decides. Several ids with one hash
+   are adjacent and are all compared.
 2. Memory of a probe is that of the probed column, not of the set: sets are mapped, not read.
-3. Where nearly no id is in the set, a *sieve* keeps most from being hashed and compared: one
-   byte per slot, by a guess from the end of the text, that says where it is worth to look.
+3. Where nearly no id is in the set, a *prefilter* drops most before they are hashed and compared: a
+   byte map over a cheap hash of the last word of the text.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _BITS: Final = 64
 _SETS_OPEN_MAX: Final = 16
 _PREFILTER_BITS: Final = 22
 PREFILTER_ROWS_MAX: Final = 1 << 19
-"""Larger sets fill a sieve so that it keeps nothing back."""
+"""Larger sets fill the prefilter, so that it drops nothing."""
 
 
 def sorted_run(hashes: Hashes, ids: pa.Array, rows: Places) -> pa.Table:
-    """Return hashes, ids and the rows that they stand in as a run."""
+    """Return hashes, ids and their rows as a run."""
     order = np.argsort(hashes)
     taken = ids.cast(pa.large_utf8()).take(pa.array(order))
     return pa.table([pa.array(hashes[order]), taken, pa.array(rows[order])], schema=RUN_SCHEMA)
 
 
 def numbered(run: pa.Table, first_row: int) -> pa.Table:
-    """Let the rows of a run count from another number."""
+    """Add a number to all row numbers of a run."""
     rows = pa.array(run["row"].to_numpy() + first_row)
     return run.set_column(run.schema.get_field_index("row"), "row", rows)
 
@@ -83,7 +83,7 @@ def merged(runs: Sequence[pa.Table], within: HashRange) -> pa.Table:
     if len(parts) <= 1:
         return together
     hashes = together["hash"].to_numpy()
-    # The parts are sorted already, which this kind of sort makes use of.
+    # A stable sort is quick on a sequence of sorted parts.
     order = np.argsort(hashes, kind="stable")
     return together.combine_chunks().take(pa.array(order))
 
@@ -101,7 +101,7 @@ class KeySet:
         return self._asked(ids, _Part.contains, np.zeros(len(ids), np.bool_))
 
     def rows_of(self, ids: pa.Array) -> Places:
-        """Return the row in which each id stands, or -1; of several rows any."""
+        """Return the row of each id, or -1; of several rows any."""
         return self._asked(ids, _Part.rows_of, np.full(len(ids), -1, np.int64))
 
     def rows_of_some(self, ids: pa.Array) -> Places:
@@ -144,13 +144,13 @@ class KeySet:
             yield self.parts[0], None
             return
         bounds = np.array([within.first for within in ranges(len(self.parts))], np.uint64)
-        entity_types = np.searchsorted(bounds, hashes, side="right") - 1
+        part_numbers = np.searchsorted(bounds, hashes, side="right") - 1
         for number, part in enumerate(self.parts):
-            yield part, np.flatnonzero(entity_types == number)
+            yield part, np.flatnonzero(part_numbers == number)
 
 
 class _Part:
-    """One part, with a table that leads from the upper bits of a hash to its place."""
+    """One part, with a table that leads from the upper bits of a hash to its position."""
 
     def __init__(self, run: pa.Table) -> None:
         self._hashes = run["hash"].to_numpy()
@@ -159,7 +159,7 @@ class _Part:
         count = len(self._hashes)
         bits = max(1, min(28, int(count).bit_length()))
         if count:
-            # All hashes of a part may begin alike, so places count from its first one.
+            # All hashes of a part may share their upper bits, so slots count from the first hash.
             first, last = int(self._hashes[0]), int(self._hashes[-1])
             span = max(1, last - first)
             self._first = np.uint64(first)
@@ -196,13 +196,13 @@ class _Part:
             equal = pc.equal(self._ids.take(pa.array(at)), wanted).to_numpy(zero_copy_only=False)
             found[rows[equal]] = at[equal]
             rows = rows[~equal]
-            # Another id may have the same hash, right behind.
+            # The next id may have the same hash.
             places[rows] += 1
             rows = rows[places[rows] < count]
         return found
 
     def _first_places(self, hashes: Hashes) -> Places:
-        """Return the place of the first hash that is not smaller."""
+        """Return the position of the first hash that is not smaller."""
         count = len(self._hashes)
         slots = (hashes - self._first) >> self._shift
         outside = (hashes < self._first) | (slots >= np.uint64(len(self._starts) - 1))

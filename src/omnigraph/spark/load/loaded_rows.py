@@ -122,7 +122,7 @@ class SparkRows:
     # -- checking ---------------------------------------------------------------------------------
 
     def prove(self, snapshot: Snapshot) -> frozenset[str] | None:
-        """Prove the rules by hashes, unless something is wrong already or was gathered before."""
+        """Prove the rules by hashes; not when there are problems, or rows were gathered already."""
         self._orphaned = {}
         if self._load.intake.types or self._load.intake.log.total:
             return None
@@ -152,7 +152,7 @@ class SparkRows:
                 snapshot=snapshot,
                 bases=self._load.bases,
                 hasher=HashScheme(self._context.files.operation_id),
-                room=self._load.budget,
+                budget=self._load.budget,
                 is_overwrite=self._mode is WriteMode.OVERWRITE,
             )
         )

@@ -1,4 +1,4 @@
-"""Proving by hashes that no rule across rows is broken.
+"""Proves by hashes that no rule across rows is broken.
 
 | rule | proof |
 |---|---|
@@ -8,8 +8,8 @@
 | `@card` | edges per hash of a source are within the bounds, and no two nodes share a hash |
 | overwritten nodes leave no edge behind | ends of stored edges are in the set of the new nodes |
 
-A proof is exact. What it cannot show is a *doubt*, not a violation: two texts may share a hash. Who
-has doubts asks the rules themselves.
+A proof is exact. A rule that it cannot prove is *unproven*, not broken: two texts may share a hash.
+Then the rules themselves are run.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Proofs:
         self.reads: set[str] = set()
         """Tables that are not written and that the proofs rest on."""
         self.orphaned: dict[str, list[EndsTask]] = {}
-        """Edge tables that lose edges with the nodes that go, by where those are."""
+        """Tasks that find the orphaned edges of each table, for `cascade`."""
 
     def unproven(self) -> list[Unproven]:
         """Return everything that is not proven."""
@@ -141,7 +141,7 @@ class Proofs:
         ]
 
     def _replaced(self, wanted: Mapping[str, object]) -> dict[str, KeySet]:
-        """Return the ids of rows that replace stored ones, where the rest is looked at."""
+        """Return the ids of staged rows, by the tables of which stored rows are compared."""
         if self._mode is not WriteMode.MERGE:
             return {}
         return {
@@ -232,12 +232,12 @@ class Proofs:
         path = self._files.write(f"ends-{node_key.replace(':', '-')}", run)
         known = KeySet(self._files, self._load.context.scheme, (path,))
         tasks = [FoundTask(own, known) for own in stored_slices(self._snapshot, node_key)]
-        # A row that a sieve keeps back costs a fraction of one that is hashed and compared.
+        # A row that the prefilter drops costs a fraction of one that is hashed and compared.
         rows = self._snapshot.entry(node_key).row_count // _PREFILTERED_ROWS_PER_ROW
         return sum(self._run.calls("looking for ends", count_found, tasks, rows=rows)) == len(ids)
 
     def _orphans(self) -> Iterator[Unproven]:
-        """Look for stored edges whose nodes an overwrite takes away."""
+        """Look for stored edges whose nodes an overwrite removes."""
         if self._mode is not WriteMode.OVERWRITE:
             return
         catalog = self._load.context.catalog
@@ -261,7 +261,7 @@ class Proofs:
         missing = self._run.calls("looking up ends", count_missing_ends, tasks, rows=rows)
         for task, number in zip(tasks, missing, strict=True):
             key = task.rows.table_key
-            # Who loses edges and must keep some is counted by the rules themselves.
+            # Sources that must keep a minimum of edges are counted by the rules themselves.
             if (
                 number
                 and self._cascades
@@ -283,7 +283,7 @@ class Proofs:
 
     def _is_counted_well(self, edge: EdgeType, staged: StagedType, others: list[pa.Table]) -> bool:
         limits = edge.cardinality
-        # Two sources with one hash would hide each other's missing edges behind their sum.
+        # Two sources with one hash are counted together, which would hide missing edges.
         if limits.min > 1 and self._sources_collide(edge):
             return False
         runs = staged.runs(CARDINALITY)

@@ -1,8 +1,8 @@
-"""Asking the rules themselves, over staged rows: when hashes could not prove that all is well.
+"""Reads staged rows back into the driver, when hashes could not prove that no rule is broken.
 
 The staged columns that rules across rows look at are read once, by the driver, into what the
 in-process engine keeps of a load: a few numbers per row, in memory up to a budget and in files
-beyond it. From there on the verdict is that engine's own.
+beyond it. Then that engine's own rules decide.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 class _ViewPart(RowPart):
-    """Rows that lie in staged fragments; nothing is kept of them here."""
+    """Rows that are read from staged fragments; no copy is made here."""
 
     def __init__(
         self,
         destination: Destination,
-        room: SpoolBudget,
+        budget: SpoolBudget,
         handle: DatasetHandle,
         fragment_ids: tuple[int, ...],
     ) -> None:
-        super().__init__(destination, room, may_stream=False)
+        super().__init__(destination, budget, may_stream=False)
         self._handle = handle
         self._fragment_ids = fragment_ids
 
@@ -64,7 +64,7 @@ def loaded_types(
     snapshot: Snapshot,
     bases: TableBases,
     hasher: HashScheme,
-    room: SpoolBudget,
+    budget: SpoolBudget,
     is_overwrite: bool,
 ) -> dict[str, LoadedType]:
     """Return the staged rows in the form in which the rules look at them."""
@@ -74,11 +74,11 @@ def loaded_types(
             bases, snapshot.entry(key), staged.entity_type.arrow_schema, is_overwrite
         )
         loaded = LoadedType(
-            staged.entity_type, destination, hasher, room, may_stream=False, is_merge=False
+            staged.entity_type, destination, hasher, budget, may_stream=False, is_merge=False
         )
         if staged.rows:
             rows = views.rows(staged).fragment_ids
-            loaded.fresh = _ViewPart(destination, room, views.handle(staged), rows)
+            loaded.fresh = _ViewPart(destination, budget, views.handle(staged), rows)
             _fill(loaded, staged, inputs)
         found[key] = loaded
     return found

@@ -46,11 +46,6 @@ class StagedType:
         return sum(part.rows for part in self.parts)
 
     @property
-    def bytes(self) -> int:
-        """How many bytes were written."""
-        return sum(part.bytes for part in self.parts)
-
-    @property
     def ids_are_new(self) -> bool:
         """Whether the load made every id itself."""
         return all(part.ids_are_new for part in self.parts)
@@ -82,10 +77,10 @@ class StagedType:
 
     def positions(self, rows: Positions) -> Positions:
         """Return where rows came from."""
-        entity_types = np.searchsorted(self.first_rows, rows, side="right") - 1
+        part_numbers = np.searchsorted(self.first_rows, rows, side="right") - 1
         found = np.zeros(len(rows), np.int64)
-        for number in np.unique(entity_types).tolist():
-            own = entity_types == number
+        for number in np.unique(part_numbers).tolist():
+            own = part_numbers == number
             found[own] = self.parts[number].positions.at(rows[own] - self.first_rows[number])
         return found
 

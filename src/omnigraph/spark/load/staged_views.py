@@ -34,7 +34,7 @@ class StagedViews:
         return self._opened(staged)[1]
 
     def rows(self, staged: StagedType) -> StagedFragments:
-        """Say where the rows of a type are."""
+        """Return the fragments that have the rows of a type."""
         return self._opened(staged)[0]
 
     def read(self, staged: StagedType, columns: tuple[str, ...]) -> pa.Table:

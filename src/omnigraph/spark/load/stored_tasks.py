@@ -75,7 +75,7 @@ class HashTask:
 
 
 def hash_stored(context: LoadContext, task: HashTask, number: int) -> dict[str, str]:
-    """Leave one run of hashes per kind; return the files."""
+    """Write one run of hashes per kind; return the files."""
     del number
     columns = {name for members in task.kinds.values() for name in members}
     if task.replaced is not None:
@@ -104,7 +104,7 @@ def _hashed(
 ) -> pa.Table:
     scheme = context.scheme
     if kind == CARDINALITY:
-        # A source whose edge leaves is counted too, with one edge less: with none.
+        # The source of a replaced edge is listed too: it may be left with too few edges.
         hashes = scheme.texts(flat(slab["src"]))
         counts = np.ones(len(hashes), np.int64) if leaving is None else (~leaving).astype(np.int64)
         former = np.zeros(len(hashes), np.int64) if leaving is None else leaving.astype(np.int64)
@@ -139,7 +139,7 @@ def _one_run(kind: str, runs: list[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Runs to make one part of a set of: each with the number of its first row, or None."""
+    """Runs to merge into one part of a set: each with the number of its first row, or None."""
 
     name: str
     runs: tuple[tuple[str, int | None], ...]
@@ -149,7 +149,7 @@ class MergeTask:
 
 
 def merge_runs(context: LoadContext, task: MergeTask, number: int) -> str:
-    """Leave one part of a set; return the file."""
+    """Write one part of a set; return the file."""
     del number
     runs = []
     for path, first in task.runs:
@@ -271,9 +271,9 @@ class MatchTask:
 
 @dataclass(frozen=True)
 class MatchOutcome:
-    """What became of the stored rows of a slice.
+    """What a merge does to the stored rows of a slice.
 
-    `matched` is the file of the staged rows, by number, whose id is stored: they are new nowhere.
+    `matched` is the file of the staged rows, by number, whose id is stored: they are not inserted.
     """
 
     fragments: tuple[WrittenFragment, ...]
@@ -284,7 +284,7 @@ class MatchOutcome:
 
 
 def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOutcome:
-    """Find the staged rows whose id is stored, and write those that differ in their place."""
+    """Find the staged rows whose id is stored; rewrite the stored rows that differ."""
     del number
     rows, row_ids, addresses = _hits(context, task)
     if not len(rows):

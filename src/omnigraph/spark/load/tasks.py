@@ -1,9 +1,9 @@
-"""What runs inside of Spark tasks: reading, judging and staging rows.
+"""What runs inside of Spark tasks: reading, checking and staging rows.
 
 1. Lance is opened here and nowhere earlier: it does not survive the fork that makes a worker.
 2. A task writes its rows once. What another attempt of it wrote is never named by an outcome.
-3. Rows of typed tables stream from the source into fragments; what is kept beside them is eight
-   bytes per row and hash, and the ids where a set of them is needed. Records of graph files are
+3. Rows of typed tables stream from the source into fragments; what stays in memory is eight bytes
+   per row and hash, and the ids where a set of them is needed. Records of graph files are
    kept until the end of the task, because they are of all types; their splits are small.
 """
 
@@ -86,7 +86,7 @@ def stage_batches(
     batches: Iterable[pa.RecordBatch],
     number: int,
 ) -> TaskOutcome:
-    """Stage the rows that Spark hands over; they have no numbers that mean anything outside."""
+    """Stage the rows that Spark hands over; their numbers mean nothing outside of the load."""
     entity_type = context.entity_type(table_key)
 
     def columns() -> Iterator[ColumnBatch]:
@@ -104,7 +104,7 @@ def stage_batches(
 
 
 def _whole_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put the small batches that Spark hands over together: what is done per batch costs."""
+    """Combine the small batches that Spark hands over, because each batch has a cost."""
     for table in gathered(batches, _BATCH_ROWS):
         yield from table.combine_chunks().to_batches()
 
@@ -198,7 +198,7 @@ def _blocks(text: bytes) -> Iterator[bytes]:
 
 
 class Rejects:
-    """What a task leaves out, and why."""
+    """The records that a task rejects, and why."""
 
     def __init__(self, *, keeps_records: bool) -> None:
         self.log = ViolationLog()
@@ -231,7 +231,7 @@ class Rejects:
             self.kept.append((entity_type.table_key, batch.record(row), found))
 
     def end_batch(self) -> None:
-        """Settle the records that were refused since the last time."""
+        """Count the records that were refused since the last call."""
         self.bad_records += len(self._refused)
         if self.keeps_records:
             self.kept += [(None, record, found) for record, found in self._refused.values()]
@@ -266,7 +266,7 @@ class _RecordSink:
         self._context = context
 
     def begin(self, name: str | None) -> int:
-        """Hear of the next input; the task numbers its splits itself."""
+        """Start the next input; the task numbers its splits itself."""
         del name
         return 1
 
@@ -282,7 +282,7 @@ class _RecordSink:
         self.rejects.refuse(violation, record)
 
     def end_batch(self) -> None:
-        """Hear that all about the records so far has been said."""
+        """Finish a batch."""
         self.rejects.end_batch()
 
 
@@ -321,7 +321,7 @@ def _rest_of_line(file: pa.NativeFile) -> bytes:
 
 
 class TypeStage:
-    """Judges and writes the rows of one type in one task."""
+    """Checks and writes the rows of one type in one task."""
 
     def __init__(
         self, context: LoadContext, entity_type: EntityType, rejects: Rejects | None = None
@@ -363,7 +363,7 @@ class TypeStage:
 
     def write(self, batches: Iterator[ColumnBatch], order: int) -> StagedPart:
         """Write the good rows; the others go to `rejects`."""
-        good = (rows for rows in map(self._judged, batches) if rows.num_rows)
+        good = (rows for rows in map(self._checked, batches) if rows.num_rows)
         first = next(good, None)
         fragments: tuple[WrittenFragment, ...] = ()
         if first is not None:
@@ -387,7 +387,7 @@ class TypeStage:
             embedded=None if self._vectors is None else self._vectors.noted(),
         )
 
-    def _judged(self, batch: ColumnBatch) -> pa.RecordBatch:
+    def _checked(self, batch: ColumnBatch) -> pa.RecordBatch:
         self._records += len(batch.positions)
         checked = check_rows(self._rules, batch, self._clock)
         if self._vectors is not None and checked.rows.num_rows:

@@ -17,7 +17,7 @@ from omnigraph.store import StoreSettings
 from omnigraph.store.uri import parse_root
 
 STORAGE_PREFIX: Final = "storage."
-"""What follows is an option of the storage, for those that the environment does not give."""
+"""The prefix of storage options, for those that the environment does not give."""
 
 _SUBJECTS: Final = ("node", "edge", "query", "system")
 FEED: Final = "readChangeFeed"
@@ -52,7 +52,7 @@ class SourceOptionError(InvalidInputError):
 
 
 class SystemTable(StrEnum):
-    """What a graph tells about itself."""
+    """A table of metadata."""
 
     COMMITS = "commits"
     RECOVERIES = "recoveries"
@@ -61,7 +61,7 @@ class SystemTable(StrEnum):
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a caller has said, by the proper names of the options."""
+    """The given options, by their proper names."""
 
     uri: str
     said: Mapping[str, str]
@@ -84,7 +84,7 @@ class SourceOptions:
 
     @property
     def settings(self) -> StoreSettings:
-        """How tasks reach the storage; what is not said here they take from their environment."""
+        """How tasks reach the storage; what is not given here they take from their environment."""
         return StoreSettings(parse_root(self.uri), dict(self.storage))
 
 
@@ -183,7 +183,7 @@ def positive_integer(options: SourceOptions, name: str) -> int | None:
 
 
 def refuse_options(options: SourceOptions, subject: str, names: tuple[str, ...]) -> None:
-    """Refuse options that mean nothing beside a subject."""
+    """Refuse options that mean nothing together with a subject."""
     for name in names:
         if options[name] is not None:
             raise SourceOptionError(name, f"has no meaning beside `{subject}`")

@@ -17,7 +17,7 @@ from omnigraph.spark.source.tables import plan_table
 
 @dataclass(frozen=True)
 class Planned:
-    """A read that has been planned: its columns, and who reads it."""
+    """A read that has been planned: its columns, and its reader."""
 
     schema: pa.Schema
     reader: DataSourceReader

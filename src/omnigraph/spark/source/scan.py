@@ -1,8 +1,8 @@
 """What tasks read, and how: the part of the source that runs on every executor.
 
 Spark imports this module in each task, so it imports little: storage and types. What a filter needs
-beyond storage is imported by the tasks that have such a filter, and Lance by whoever opens a store:
-it does not survive a fork.
+beyond storage is imported by the tasks that have such a filter, and Lance when a store is opened,
+because it does not survive a fork.
 """
 
 from __future__ import annotations

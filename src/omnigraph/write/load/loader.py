@@ -1,21 +1,22 @@
 """Bulk load: records or tables become one commit, or nothing.
 
-1. The input is read once. Rows are converted and judged one by one while it is read; what is wrong
-   anywhere in it is reported together, and then nothing is committed.
+1. The input is read once. Rows are converted and checked one by one while it is read; all problems
+   are reported together, and then nothing is committed.
 2. Memory is bounded by batches, not by the input: rows are written as fragments while they are
-   read, or wait in files; see `load_types` for the few numbers per row that stay.
+   read, or wait in files; `rows/types.py` lists the few numbers per row that stay.
 3. All types of one call are one commit; an edge may name a node of the same call in any order.
 4. A load that changes nothing makes no commit.
-5. With a quarantine, rows that break a rule are left out instead, and so are the rows that then
-   break one, until nothing more falls. A rule that no row can mend by staying out fails the load.
-6. `append` and `merge` that lose a race before any effect are judged and staged again on the newer
+5. With a quarantine, rows that break a rule are rejected instead, then the rows that break a rule
+   without those, until the rest is valid. A broken rule that rejecting rows cannot fix fails the
+   load.
+6. `append` and `merge` that lose a race before any effect are checked and staged again on the newer
    state, with the rows as they were converted and the files as they were written; the last attempt
-   is prepared under the lock, where nobody can be faster. `overwrite` is handed back to the caller,
+   runs under the branch lock, so no other writer can win. `overwrite` raises the conflict instead,
    unless only maintenance has moved its tables.
 7. A branch that the call has made is removed again when the load fails.
-8. Files that are written long before the commit are spared by `cleanup` while the load lives: it
-   holds a record (`staging_record`) from before the first of them.
-9. A dry run reads and judges everything, counts what would change, and writes nothing: neither
+8. `cleanup` spares files that are written long before the commit while the load lives: it holds a
+   record (`staging_record`) from before the first of them.
+9. A dry run reads and checks everything, counts what would change, and writes nothing: neither
    files nor a branch.
 """
 
@@ -170,7 +171,7 @@ class Loader:
             options,
             snapshot,
             bases=bases,
-            room=budget,
+            budget=budget,
             clock=clock,
             external_blobs=external,
             place=source.place,

@@ -1,4 +1,4 @@
-"""Judged rows become one transaction per table.
+"""Checked rows become one transaction per table.
 
 1. Rows without a stored row of their id are appended, as the fragments that they may be already.
 2. In a merge the others are compared with the stored rows: equal ones are `unchanged` and not
@@ -6,8 +6,8 @@
    removed.
 3. A vector that the graph has made from a text (`@embed`) neither makes a row different nor gets
    lost while the input leaves it out and the text is the same.
-4. Rows are compared batch by batch. Where the stored rows are waits in a file when there are many;
-   of changed rows 8 bytes stay in memory.
+4. Rows are compared batch by batch. The addresses of stored rows are spilled to a file when there
+   are many; a changed row takes 8 bytes of memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
 _DECLARED_ROWS_MIN: Final = 1 << 18
-"""Fewer rows are written and committed in a moment."""
+"""Fewer rows need no staging record: they are committed in a moment."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> Sta
 def stage_cascade(
     table_key: str, addresses: Hashes, stored: StoredRows, bases: TableBases
 ) -> StagedTable:
-    """Remove the stored edges whose nodes go."""
+    """Remove the stored edges of removed nodes."""
     entry = stored.entry(table_key)
     base = bases.of(entry)
     deletions = bases.datasets.write_deletions(base.base, pa.array(addresses))
@@ -152,7 +152,7 @@ class _Matches:
     """All rows of the load whose ids are stored; many of them wait in a file, by row."""
 
     def __init__(self, loaded: LoadedType) -> None:
-        self._room = loaded.room
+        self._budget = loaded.budget
         self._shift = np.uint64(64 - max(1, loaded.row_count.bit_length()))
         self._parts: list[_Match] = []
         self._buckets: Buckets | None = None
@@ -164,8 +164,8 @@ class _Matches:
         """Add rows, in any order."""
         self.count += len(rows)
         self._parts.append(_Match(rows, row_ids, addresses))
-        if self._buckets is None and self.count > self._room.rows_at_once:
-            self._buckets = Buckets(self._room, 3)
+        if self._buckets is None and self.count > self._budget.rows_at_once:
+            self._buckets = Buckets(self._budget, 3)
         if self._buckets is not None:
             for part in self._parts:
                 scaled = part.rows.astype(np.uint64) << self._shift
@@ -216,7 +216,7 @@ def _matches(loaded: LoadedType, stored: StoredRows) -> _Matches:
         found = located.found
         matches.add(alive[found], located.row_ids[found], located.addresses[found])
         return matches
-    divided = Buckets(loaded.room, 4)
+    divided = Buckets(loaded.budget, 4)
     lookup = loaded.lookup()
     for pairs, row_ids, addresses in _stored_ids(loaded, stored):
         if lookup.is_divided:
@@ -343,7 +343,7 @@ def compared(
     row_ids: Hashes,
     addresses: Hashes,
 ) -> tuple[Mask, list[pa.Array]]:
-    """Say which rows differ from the stored ones, and return the columns to write for those.
+    """Return which rows differ from the stored ones, and the columns to write for those.
 
     The rows were found by their ids, which are not compared again.
     """

@@ -2,8 +2,8 @@
 
 1. Only where a load has made all rows of an edge table and of the node tables at its ends: then the
    rows that edges end in are known from checking them, and nothing is looked up again.
-2. It happens after the commit and never fails a load: whoever needs a topology that is not there
-   makes it.
+2. It happens after the commit and never fails a load: a traversal builds a topology that is not
+   there.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _topology(
     starts, ends = loaded.take_end_rows("src"), loaded.take_end_rows("dst")
     if any(key not in whole for key in keys) or starts is None or ends is None:
         return None
-    # What the rows have left behind is worth as much as the topology will take.
+    # Memory that the rows have left in the pool is about what the topology needs.
     pa.default_memory_pool().release_unused()
     handles = [snapshot.open(key) for key in keys]
     edges, sources, targets = (_numbering(handle) for handle in handles)

@@ -78,7 +78,7 @@ class LocalRows:
     load: LoadState
 
     def prove(self, snapshot: Snapshot) -> None:
-        """Prove nothing: running the rules costs no more."""
+        """Prove nothing: the rules are run instead."""
 
     def gather(self, snapshot: Snapshot) -> None:
         """Do nothing: everything is there."""

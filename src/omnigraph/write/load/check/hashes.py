@@ -33,7 +33,7 @@ from omnigraph.write.stage.stored_rows import StoredRows
 
 
 class HashedRows(Protocol):
-    """Pairs of hashes, one of each row, and a number that tells whose they are."""
+    """A pair of hashes per row, with the number of the row."""
 
     def __len__(self) -> int: ...
 
@@ -46,17 +46,17 @@ class HashedRows(Protocol):
         ...
 
     def forget_buckets(self) -> None:
-        """Give back the room of the divided form."""
+        """Remove the files of the buckets."""
         ...
 
 
 class HashedColumn:
     """Hashes of one text or tuple of each row of a load, from row `start` on, in their order."""
 
-    def __init__(self, room: SpoolBudget, width: int) -> None:
-        self._room = room
+    def __init__(self, budget: SpoolBudget, width: int) -> None:
+        self._budget = budget
         self._width = width
-        self._numbers = room.numbers(np.uint64, width)
+        self._numbers = budget.numbers(np.uint64, width)
         self._buckets: Buckets | None = None
         self.start = 0
 
@@ -77,7 +77,7 @@ class HashedColumn:
     def buckets(self) -> Buckets:
         """Return the hashes and the number of every row that has some, divided by the first."""
         if self._buckets is None:
-            self._buckets = Buckets(self._room, self._width + 1)
+            self._buckets = Buckets(self._budget, self._width + 1)
             row = self.start
             for columns in self._numbers.slabs():
                 has_hash = columns[0] != NO_HASH
@@ -87,14 +87,14 @@ class HashedColumn:
         return self._buckets
 
     def forget_buckets(self) -> None:
-        """Give back the room of the divided form."""
+        """Remove the files of the buckets."""
         if self._buckets is not None:
             self._buckets.close()
             self._buckets = None
 
     def parts(self, counted: Mask | None) -> Iterator[HashPart]:
         """Divide the rows that count so that equal first hashes are in one part."""
-        rows_max = self._room.rows_at_once
+        rows_max = self._budget.rows_at_once
         if len(self) <= rows_max:
             hashes = self._numbers.whole()
             rows = np.arange(self.start, self.start + len(hashes))
@@ -133,8 +133,8 @@ class HashPart:
         """Return those of some hashes that belong to this part."""
         if self.buckets is None:
             return hashes
-        entity_types = bucket_of(hashes)
-        return hashes[(entity_types >= self.within.start) & (entity_types < self.within.stop)]
+        buckets = bucket_of(hashes)
+        return hashes[(buckets >= self.within.start) & (buckets < self.within.stop)]
 
     def repeated(self) -> Hashes:
         """Return the hashes that more than one row has, sorted."""
@@ -145,7 +145,7 @@ class HashPart:
             known.append(hashes)
             size += len(hashes)
             if size > 2 * self.rows_max:
-                # Many rows with few hashes among them: each is enough once.
+                # Many rows share few hashes: keeping each once bounds the memory.
                 together = np.concatenate(known)
                 again.append(repeated_hashes(together))
                 known = [distinct_hashes(together)]
@@ -179,14 +179,14 @@ class StoredHashes:
         column: str,
         *,
         scheme: HashScheme,
-        room: SpoolBudget,
+        budget: SpoolBudget,
         by_address: bool = False,
     ) -> None:
         self._stored = stored
         self._table_key = table_key
         self._column = column
         self._scheme = scheme
-        self._room = room
+        self._budget = budget
         self._by_address = by_address
         self._buckets: Buckets | None = None
 
@@ -208,13 +208,13 @@ class StoredHashes:
     def buckets(self) -> Buckets:
         """Read the column once, and divide its hashes."""
         if self._buckets is None:
-            self._buckets = Buckets(self._room, 3)
+            self._buckets = Buckets(self._budget, 3)
             for pairs, rows in self.slabs():
                 self._buckets.append(pairs.first, pairs.second, rows.astype(np.uint64))
         return self._buckets
 
     def forget_buckets(self) -> None:
-        """Give back the room of the divided form."""
+        """Remove the files of the buckets."""
         if self._buckets is not None:
             self._buckets.close()
             self._buckets = None
@@ -234,9 +234,9 @@ class RowLookup:
         if not self.is_divided:
             return self._index().rows_of(wanted)
         found = np.full(len(wanted), -1, np.int64)
-        entity_types = bucket_of(wanted.first)
+        buckets = bucket_of(wanted.first)
         for within, index in self._indexes():
-            own = (entity_types >= within.start) & (entity_types < within.stop)
+            own = (buckets >= within.start) & (buckets < within.stop)
             if own.any():
                 found[own] = index().rows_of(wanted.filter(own))
         return found
@@ -244,7 +244,7 @@ class RowLookup:
     def joined(self, wanted: HashedRows) -> Iterator[tuple[Integers, Integers]]:
         """Look up all rows of the other side: their numbers, and what is found for each.
 
-        What comes of one piece is in ascending order only while nothing is divided.
+        The rows of one piece are in ascending order only while nothing is divided.
         """
         if not self.is_divided:
             for pairs, rows in wanted.slabs():
@@ -256,11 +256,11 @@ class RowLookup:
     def joined_buckets(self, wanted: Buckets) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
         """Look up rows that are divided already; their first two columns are a pair."""
         for within, index in self._indexes():
-            # The index has no name here: it has to go before the next one is made.
+            # No local variable, so that the index is freed before the next one is made.
             yield from _found_in(index(), wanted.slabs(within))
 
     def close(self) -> None:
-        """Give back the room of what was divided."""
+        """Remove the files of the buckets."""
         self._known.forget_buckets()
 
     @property

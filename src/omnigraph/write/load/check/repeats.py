@@ -45,7 +45,7 @@ def folds(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> bool:
 
 
 def fold(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> None:
-    """Let only the last record of every id count, where that is what the load means."""
+    """Count only the last record of every id, if the load asks for that."""
     if not folds(loaded, options, source) or not loaded.has_given_ids:
         return
     superseded = [

@@ -273,7 +273,7 @@ class RecordSorter:
 
 
 def _shape_problem(shape: tuple[str, ...]) -> tuple[str, str, str] | None:
-    """Say what is wrong with the member names of a record; code, rule and message."""
+    """Return what is wrong with the member names of a record: code, rule and message."""
     if ("type" in shape) == ("edge" in shape):
         return codes.ENVELOPE, "envelope", "expected exactly one of 'type' or 'edge'"
     known = _NODE_FIELDS if "type" in shape else _EDGE_FIELDS

@@ -72,7 +72,7 @@ class RowRules:
     violations_max: int = VIOLATIONS_MAX
     """So many violations of one batch are kept in full."""
     filled: frozenset[str] = frozenset()
-    """Required vectors that may be missing beside a text, because they are made from it."""
+    """Required vectors that may be missing where the row has the text that they are made from."""
 
 
 @dataclass(frozen=True)

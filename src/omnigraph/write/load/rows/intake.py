@@ -1,4 +1,4 @@
-"""The reading end of a load: every batch is judged row by row and goes to the rows of its type."""
+"""The receiving end of a load: checks every batch row by row, and keeps the rows by type."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Intake:
         snapshot: Snapshot,
         *,
         bases: TableBases,
-        room: SpoolBudget,
+        budget: SpoolBudget,
         clock: Clock,
         external_blobs: ExternalBlobs,
         place: str,
@@ -53,7 +53,7 @@ class Intake:
         self._options = options
         self._snapshot = snapshot
         self._bases = bases
-        self._room = room
+        self._budget = budget
         self._clock = clock
         self._external_blobs = external_blobs
         self._place = place
@@ -76,12 +76,12 @@ class Intake:
     # -- what a source hands over -----------------------------------------------------------------
 
     def begin(self, name: str | None) -> int:
-        """Hear of the next input, and return its first position."""
+        """Start the next input, and return its first position."""
         self.inputs.append(name)
         return position_in(len(self.inputs) - 1, 1)
 
     def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:
-        """Judge rows of one type and keep the good ones."""
+        """Check rows of one type and keep the good ones."""
         start = self._clock.monotonic_s()
         self.records_read[entity_type.table_key] += len(batch.positions)
         checked = check_rows(self._rules_of(entity_type), batch, self._clock)
@@ -103,7 +103,7 @@ class Intake:
         ):
             return checked
         if self._options.is_dry_run:
-            # Vectors cost money, and nobody would keep them.
+            # Vectors cost money, and a dry run would throw them away.
             return checked
         rows = pa.Table.from_batches([checked.rows])
         filled = self._embedder.fill(entity_type, rows, self._stored).combine_chunks()
@@ -120,7 +120,7 @@ class Intake:
             known[1].append(violation)
 
     def end_batch(self) -> None:
-        """Settle the records that were refused; stop when there are too many."""
+        """Count and quarantine the refused records; stop when there are too many."""
         self.log.sort_from(self._batch_start)
         self._batch_start = len(self.log.kept)
         self.bad_records += len(self._refused)
@@ -132,7 +132,7 @@ class Intake:
     # -- afterwards -------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Hear that everything has been read."""
+        """Finish the rows of every type, and rewrite ends that use another spelling of an id."""
         self.end_batch()
         for loaded in self.types.values():
             loaded.finish()
@@ -145,7 +145,7 @@ class Intake:
                 self.reject_rows(self.types[key], by_row)
 
     def close(self) -> None:
-        """Let everything go."""
+        """Release files and threads."""
         for loaded in self.types.values():
             loaded.close()
         if self.quarantine is not None:
@@ -158,7 +158,7 @@ class Intake:
             self.log.require_clean(self._place, self.inputs)
 
     def reject_rows(self, loaded: LoadedType, rows: dict[int, list[Violation]]) -> None:
-        """Leave out rows that break rules."""
+        """Reject rows that break rules, and write them to the quarantine."""
         numbers = np.array(sorted(rows), np.int64)
         loaded.reject(numbers)
         self.bad_records += len(numbers)
@@ -223,7 +223,7 @@ class Intake:
                 entity_type,
                 destination,
                 self._hasher,
-                self._room,
+                self._budget,
                 may_stream=self.quarantine is None
                 and not self._options.is_dry_run
                 and (is_final or not isinstance(entity_type, EdgeType)),
