@@ -111,10 +111,6 @@ class BulkEngine(Protocol):
         """Return in one sentence why it cannot run here, or None."""
         ...
 
-    def owns(self, table: BulkTable) -> bool:
-        """Whether a table is one of its own, which this process cannot read."""
-        ...
-
     def load(self, request: LoadRequest) -> LoadResult:
         """Load."""
         ...

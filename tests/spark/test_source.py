@@ -358,7 +358,7 @@ def test_options_of_the_storage_reach_the_tasks_and_keep_out_of_the_rest() -> No
     options = read_options({"path": "s3a://lake/g.omni", "Storage.AWS_Region": "eu", "node": "P"})
     assert options.settings.root.uri == "s3://lake/g.omni"
     assert dict(options.settings.storage_options) == {"aws_region": "eu"}
-    assert dict(options.said) == {"node": "P"}
+    assert dict(options.given) == {"node": "P"}
 
 
 @pytest.mark.spark

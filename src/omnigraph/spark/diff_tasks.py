@@ -218,7 +218,7 @@ class CompareCandidates:
             blobs=entity_type.blob_properties,
         )
         known = rows.filter(pc.invert(rows["is_before"]))
-        tell = _Teller(table, before, after, with_images=self.with_images)
+        rows_of = _ChangeRows(table, before, after, with_images=self.with_images)
         none = RowRefs.none()
         for op, old, new in (
             (Op.INSERT, none, changes.inserted),
@@ -226,7 +226,7 @@ class CompareCandidates:
             (Op.DELETE, changes.deleted, none),
         ):
             if self.selection.takes_op(op):
-                yield from tell(op, old, new, _versions(table, op, old, new, known))
+                yield from rows_of(op, old, new, _versions(table, op, old, new, known))
 
 
 def refs_of(rows: pa.Table) -> RowRefs:
@@ -254,7 +254,7 @@ def _versions(
 
 
 @dataclass(frozen=True)
-class _Teller:
+class _ChangeRows:
     """Makes the rows of a difference."""
 
     table: DiffTable

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.engine import (
-    BulkTable,
     DiffRequest,
     EngineMissingError,
     FrameRequest,
@@ -54,10 +53,6 @@ class SparkEngine:
         if find_spec("pyspark") is None:
             return "PySpark is not installed: pip install 'omnigraph[spark]'"
         return java_problem()
-
-    def owns(self, table: BulkTable) -> bool:
-        """Whether a table is a DataFrame."""
-        return type(table).__module__.partition(".")[0] == "pyspark"
 
     def load(self, request: LoadRequest) -> LoadResult:
         """Load on the caller's session, or on one that is found or started."""

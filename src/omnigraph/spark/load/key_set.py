@@ -27,9 +27,8 @@ import pyarrow.compute as pc
 
 from omnigraph.spark.load.side_files import SideFiles, mapped
 from omnigraph.write.load.check.hashing import Hashes, HashScheme
-from omnigraph.write.stage.columns import Mask
+from omnigraph.write.stage.columns import Integers, Mask
 
-Places = npt.NDArray[np.int64]
 Answer = TypeVar("Answer", np.bool_, np.int64)
 
 RUN_SCHEMA: Final = pa.schema([("hash", pa.uint64()), ("id", pa.large_utf8()), ("row", pa.int64())])
@@ -40,7 +39,7 @@ PREFILTER_ROWS_MAX: Final = 1 << 19
 """Larger sets fill the prefilter, so that it drops nothing."""
 
 
-def sorted_run(hashes: Hashes, ids: pa.Array, rows: Places) -> pa.Table:
+def sorted_run(hashes: Hashes, ids: pa.Array, rows: Integers) -> pa.Table:
     """Return hashes, ids and their rows as a run."""
     order = np.argsort(hashes)
     taken = ids.cast(pa.large_utf8()).take(pa.array(order))
@@ -100,11 +99,11 @@ class KeySet:
         """Return which ids are in the set; the column has no nulls."""
         return self._asked(ids, _Part.contains, np.zeros(len(ids), np.bool_))
 
-    def rows_of(self, ids: pa.Array) -> Places:
+    def rows_of(self, ids: pa.Array) -> Integers:
         """Return the row of each id, or -1; of several rows any."""
         return self._asked(ids, _Part.rows_of, np.full(len(ids), -1, np.int64))
 
-    def rows_of_some(self, ids: pa.Array) -> Places:
+    def rows_of_some(self, ids: pa.Array) -> Integers:
         """Return what `rows_of` does; quicker where few of the ids are in the set."""
         rows = np.full(len(ids), -1, np.int64)
         prefilter = _prefilter(tuple(map(self.files.local, self.parts)), self.scheme)
@@ -139,7 +138,7 @@ class KeySet:
                 differ = pc.not_equal(before, after).to_numpy()
                 yield np.unique(hashes[again[differ]])
 
-    def _shares(self, hashes: Hashes) -> Iterator[tuple[str, Places | None]]:
+    def _shares(self, hashes: Hashes) -> Iterator[tuple[str, Integers | None]]:
         if len(self.parts) == 1:
             yield self.parts[0], None
             return
@@ -171,51 +170,51 @@ class _Part:
             self._starts = starts
 
     def contains(self, hashes: Hashes, ids: pa.Array) -> Mask:
-        return self._places(hashes, ids) >= 0
+        return self._positions(hashes, ids) >= 0
 
-    def rows_of(self, hashes: Hashes, ids: pa.Array) -> Places:
-        places = self._places(hashes, ids)
-        found = places >= 0
-        places[found] = self._rows[places[found]]
-        return places
+    def rows_of(self, hashes: Hashes, ids: pa.Array) -> Integers:
+        positions = self._positions(hashes, ids)
+        found = positions >= 0
+        positions[found] = self._rows[positions[found]]
+        return positions
 
-    def _places(self, hashes: Hashes, ids: pa.Array) -> Places:
+    def _positions(self, hashes: Hashes, ids: pa.Array) -> Integers:
         found = np.full(len(ids), -1, np.int64)
         count = len(self._hashes)
         if not count or not len(ids):
             return found
         texts = ids.cast(pa.large_utf8())
-        places = self._first_places(hashes)
-        rows = np.flatnonzero(places < count)
+        positions = self._first_positions(hashes)
+        rows = np.flatnonzero(positions < count)
         while len(rows):
-            at = places[rows]
+            at = positions[rows]
             rows = rows[self._hashes[at] == hashes[rows]]
-            at = places[rows]
+            at = positions[rows]
             everything = len(rows) == len(ids)
             wanted = texts if everything else texts.take(pa.array(rows))
             equal = pc.equal(self._ids.take(pa.array(at)), wanted).to_numpy(zero_copy_only=False)
             found[rows[equal]] = at[equal]
             rows = rows[~equal]
             # The next id may have the same hash.
-            places[rows] += 1
-            rows = rows[places[rows] < count]
+            positions[rows] += 1
+            rows = rows[positions[rows] < count]
         return found
 
-    def _first_places(self, hashes: Hashes) -> Places:
+    def _first_positions(self, hashes: Hashes) -> Integers:
         """Return the position of the first hash that is not smaller."""
         count = len(self._hashes)
         slots = (hashes - self._first) >> self._shift
         outside = (hashes < self._first) | (slots >= np.uint64(len(self._starts) - 1))
         slots[outside] = 0
-        places = self._starts[slots.astype(np.int64)]
-        places[outside] = count
-        rows = np.flatnonzero(places < count)
-        rows = rows[self._hashes[places[rows]] < hashes[rows]]
+        positions = self._starts[slots.astype(np.int64)]
+        positions[outside] = count
+        rows = np.flatnonzero(positions < count)
+        rows = rows[self._hashes[positions[rows]] < hashes[rows]]
         while len(rows):
-            places[rows] += 1
-            rows = rows[places[rows] < count]
-            rows = rows[self._hashes[places[rows]] < hashes[rows]]
-        return places
+            positions[rows] += 1
+            rows = rows[positions[rows] < count]
+            rows = rows[self._hashes[positions[rows]] < hashes[rows]]
+        return positions
 
 
 @lru_cache(maxsize=_SETS_OPEN_MAX)
@@ -227,7 +226,7 @@ def _prefilter(paths: tuple[Path, ...], scheme: HashScheme) -> Mask:
     return prefilter
 
 
-def _slots(scheme: HashScheme, ids: pa.Array) -> Places:
+def _slots(scheme: HashScheme, ids: pa.Array) -> Integers:
     return (scheme.endings(ids) >> np.uint64(_BITS - _PREFILTER_BITS)).astype(np.int64)
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.names import TableKey
@@ -24,8 +23,7 @@ from omnigraph.write.embed.tasks import EmbedOrder
 from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.rules.violations import ViolationLog
-
-Positions: TypeAlias = npt.NDArray[np.int64]
+from omnigraph.write.stage.columns import Integers
 
 FRAME_SOURCE: Final = 1 << 22
 """Sources from this number on are partitions of a DataFrame: their rows have no line in a file."""
@@ -114,17 +112,17 @@ def has_cardinality(entity_type: EntityType) -> bool:
 class Runs:
     """Where rows came from: consecutive numbers as (first, count)."""
 
-    first: Positions
-    count: Positions
+    first: Integers
+    count: Integers
 
-    def at(self, places: Positions) -> Positions:
+    def at(self, rows: Integers) -> Integers:
         """Return the positions of some rows, given by their number."""
         ends = np.cumsum(self.count)
-        run = np.searchsorted(ends, places, side="right")
-        return self.first[run] + places - (ends[run] - self.count[run])
+        run = np.searchsorted(ends, rows, side="right")
+        return self.first[run] + rows - (ends[run] - self.count[run])
 
 
-def runs_of(positions: Positions) -> Runs:
+def runs_of(positions: Integers) -> Runs:
     """Write positions as runs."""
     if not len(positions):
         nothing = np.zeros(0, np.int64)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from omnigraph.spark.load.plan import Positions
 from omnigraph.write.rules.violations import (
     JSON_RULES,
     Violation,
@@ -20,6 +19,7 @@ from omnigraph.write.rules.violations import (
     number_of,
     position_in,
 )
+from omnigraph.write.stage.columns import Integers
 
 _NUMBER_BITS = 40
 
@@ -31,7 +31,7 @@ class InputPositions:
     inputs: tuple[str | None, ...]
     sources: Mapping[int, tuple[int, int]]
 
-    def of(self, positions: Positions) -> Positions:
+    def of(self, positions: Integers) -> Integers:
         """Return positions in whole inputs."""
         moved = positions.copy()
         sources = positions >> _NUMBER_BITS

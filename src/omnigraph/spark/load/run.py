@@ -40,8 +40,8 @@ from omnigraph.write.stage.delta import WriteMode
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, Snapshot
     from omnigraph.spark.jobs import JobRunner
-    from omnigraph.spark.load.key_set import Places
     from omnigraph.store.datasets import DatasetHandle
+    from omnigraph.write.stage.columns import Integers
 
 STORED_ROWS_PER_TASK: Final = 1_000_000
 _RESPELLED: Final = (
@@ -274,7 +274,7 @@ class LoadRun:
         at = entry.at
         return self._runs_of_stored.setdefault(at, {})
 
-    def dropped_rows(self, paths: Sequence[str]) -> Places:
+    def dropped_rows(self, paths: Sequence[str]) -> Integers:
         """Return the numbers of rows that files name, sorted."""
         return dropped_rows(self._context, paths)
 

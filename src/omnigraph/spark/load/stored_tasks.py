@@ -25,9 +25,9 @@ from omnigraph.write.load.stage import compared
 from omnigraph.write.stage.columns import flat, slabs
 
 if TYPE_CHECKING:
-    from omnigraph.spark.load.key_set import Places
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.store.records import DatasetVersion, WrittenDeletion, WrittenFragment
+    from omnigraph.write.stage.columns import Integers
 
 STORED_ROW: Final = -1
 """The row number of ids that are stored and not staged."""
@@ -165,14 +165,14 @@ def merge_runs(context: LoadContext, task: MergeTask, number: int) -> str:
 
 def dropped_rows(
     context: LoadContext, paths: Sequence[str], *, first: int = 0, end: int | None = None
-) -> Places:
+) -> Integers:
     """Return the numbers of rows that files name, sorted; those from `first` up to `end`."""
     found = [np.zeros(0, np.int64)]
     for path in paths:
         rows = context.files.read(path)["row"].to_numpy()
         last = len(rows) if end is None else int(np.searchsorted(rows, end))
         found.append(rows[int(np.searchsorted(rows, first)) : last])
-    rows_of_all: Places = np.unique(np.concatenate(found))
+    rows_of_all: Integers = np.unique(np.concatenate(found))
     return rows_of_all
 
 
@@ -250,7 +250,7 @@ class StagedFragments:
     fragment_ids: tuple[int, ...]
     first_rows: tuple[int, ...]
 
-    def addresses(self, rows: Places) -> np.ndarray:
+    def addresses(self, rows: Integers) -> np.ndarray:
         """Return the addresses of rows, given by number."""
         firsts = np.array(self.first_rows, np.int64)
         slices = np.searchsorted(firsts, rows, side="right") - 1
@@ -320,8 +320,8 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
     return MatchOutcome(fragments, deletions, matched, count, len(rows) - count)
 
 
-def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np.ndarray]:
-    found: list[tuple[Places, np.ndarray, np.ndarray]] = []
+def _hits(context: LoadContext, task: MatchTask) -> tuple[Integers, np.ndarray, np.ndarray]:
+    found: list[tuple[Integers, np.ndarray, np.ndarray]] = []
     for slab in task.stored.slabs(context, ("id",), with_rows=True):
         ids = flat(slab["id"])
         rows = task.ids.rows_of_some(ids) if task.is_prefiltered else task.ids.rows_of(ids)
@@ -337,7 +337,7 @@ def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np
 
 
 def _staged_rows(
-    context: LoadContext, entity_type: EntityType, staged: StagedFragments, rows: Places
+    context: LoadContext, entity_type: EntityType, staged: StagedFragments, rows: Integers
 ) -> pa.Table:
     """Read whole staged rows, in the order given."""
     order = np.argsort(rows)
@@ -358,7 +358,7 @@ def _staged_rows(
 
 
 def _rows_at(
-    context: LoadContext, entity_type: EntityType, rows: Slice, offsets: Places
+    context: LoadContext, entity_type: EntityType, rows: Slice, offsets: Integers
 ) -> pa.Table:
     """Read rows of one fragment that has no deletions, by ascending offset."""
     kept = []

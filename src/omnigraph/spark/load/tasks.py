@@ -55,10 +55,9 @@ from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 if TYPE_CHECKING:
-    from omnigraph.spark.load.plan import Positions
     from omnigraph.store.records import WrittenFragment
     from omnigraph.write.load.check.hashing import Hashes
-    from omnigraph.write.stage.columns import Mask
+    from omnigraph.write.stage.columns import Integers, Mask
 
 _BATCH_ROWS: Final = 1 << 17
 _BLOCK_BYTES: Final = 4 << 20
@@ -346,7 +345,7 @@ class TypeStage:
         self._positions: list[pa.Array] = []
         self._missing = ViolationLog()
         self._ids: list[pa.Array] = []
-        self._id_rows: list[Positions] = []
+        self._id_rows: list[Integers] = []
         self._rows = 0
         self._hashes: dict[str, list[Hashes]] = {}
         self._valid: dict[str, list[Mask]] = {}
@@ -425,12 +424,12 @@ class TypeStage:
             found = self._context.sets[node_key].contains(rows[end])
             if found.all():
                 continue
-            places = np.flatnonzero(~found)
-            shown = places[: self._missing.room].tolist()
-            for place in shown:
-                position = positions[place].as_py()
-                self._missing.add(missing_end(edge, end, rows[end][place].as_py(), position))
-            self._missing.count("endpoint", len(places) - len(shown))
+            missing = np.flatnonzero(~found)
+            shown = missing[: self._missing.room].tolist()
+            for row in shown:
+                position = positions[row].as_py()
+                self._missing.add(missing_end(edge, end, rows[end][row].as_py(), position))
+            self._missing.count("endpoint", len(missing) - len(shown))
 
     def _side_files(self) -> dict[str, str]:
         files = self._context.files

@@ -246,10 +246,6 @@ class HashIndex:
             places[own] = self._block(wanted.first[own], wanted.second[own])
         return places
 
-    def contains(self, wanted: HashPairs) -> Mask:
-        """Return which pairs are known."""
-        return self.places(wanted) >= 0
-
     def _block(self, first: Hashes, second: Hashes) -> Integers:
         found = np.full(len(first), -1, np.int64)
         slots = np.minimum((first - self._low) >> self._shift, self._slots)

@@ -183,11 +183,6 @@ class RowPart:
         self._base: WriteBase | None = None
         self.row_count = 0
 
-    @property
-    def is_streamed(self) -> bool:
-        """Whether fragments are written already."""
-        return self._stream is not None
-
     def append(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         self.row_count += batch.num_rows
@@ -217,7 +212,7 @@ class RowPart:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read all rows in their order."""
-        if self.is_streamed:
+        if self._stream is not None:
             yield from self._staged_batches(columns)
             return
         for batch in self._waiting:

@@ -73,11 +73,6 @@ class Quarantine:
         self._files: dict[str, BinaryIO] = {}
         self.counts: Counter[str] = Counter()
 
-    @property
-    def total(self) -> int:
-        """How many rows were left out."""
-        return self.counts.total()
-
     def add(
         self, entity_type: EntityType | None, record: object, violations: Sequence[Violation]
     ) -> None:

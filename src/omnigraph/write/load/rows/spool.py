@@ -112,13 +112,11 @@ class Spool:
         self._path: Path | None = None
         self._sink: pa.NativeFile | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
-        self.row_count = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         if not batch.num_rows:
             return
-        self.row_count += batch.num_rows
         self._batches.append(batch)
         if self._writer is None and self._budget.reserve(batch.nbytes):
             return
