@@ -19,7 +19,8 @@ from omnigraph.engine import (
 )
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.names import UnknownChoiceError
-from omnigraph.write.load.result import LoadOptionsError, LoadResult
+from omnigraph.write.load.options import LoadOptionsError
+from omnigraph.write.load.result import LoadResult
 
 HEAD = ReadTarget.branch("main")
 ALL = "query q() { match { $a: A } return { $a.n } }"

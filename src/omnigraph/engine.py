@@ -1,11 +1,11 @@
 """Which engine does bulk work: this process, or one that an optional package has registered.
 
-1. This module knows no engine by its library. `omnigraph.spark.engine` registers itself when it is
-   imported, and is imported only when somebody wants it.
-2. `auto` takes the other engine when the caller hands one of its tables or sessions, when a place
-   to run it is configured, or when the input is large and the engine can start here. What only
-   this process can read stays here.
-3. The choice is part of the result, and of a note for people when it was not the caller's own.
+1. This module imports no engine. `omnigraph.spark.engine` registers itself when it is imported, and
+   is imported only when a caller needs it.
+2. `auto` takes the other engine when the caller passes one of its tables or sessions, when a
+   cluster is configured, or when the input is large and the engine can start here. Inputs that
+   only this process can read stay here.
+3. The choice is part of the result, and is logged when the caller did not make it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from omnigraph.merge.workers import MergeWorkers
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.export.exporter import ExportPlan, ExportResult
-from omnigraph.write.load.input.source import RecordInput, files_of
-from omnigraph.write.load.result import LoadOptions, LoadOptionsError, LoadResult
+from omnigraph.write.load.input.source import RECORD_SUFFIXES, RecordInput, files_of
+from omnigraph.write.load.options import LoadOptions, LoadOptionsError
+from omnigraph.write.load.result import LoadResult
 
 _log = logging.getLogger(__name__)
 
 MIN_BYTES: Final = 64 << 20
 _MIN_BYTES_NAME: Final = "OMNIGRAPH_SPARK_MIN_BYTES"
-_PLACES: Final = ("SPARK_REMOTE", "OMNIGRAPH_SPARK_MASTER")
-_HOME: Final = "omnigraph.spark.engine"
-_RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
+_CLUSTER_SETTINGS: Final = ("SPARK_REMOTE", "OMNIGRAPH_SPARK_MASTER")
+_ENGINE_MODULE: Final = "omnigraph.spark.engine"
 _TABLE_SUFFIXES: Final = (".parquet",)
 
 
@@ -50,7 +50,7 @@ class EngineChoice(StrEnum):
 
 
 BulkTable: TypeAlias = object
-"""A table of one type: whatever some engine can read."""
+"""A table of one type that some engine can read."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class LoadRequest:
 
 @dataclass(frozen=True)
 class FrameRequest:
-    """Rows of one snapshot that a caller wants as a table of the engine's own.
+    """Rows of one snapshot that a caller wants as a table of the engine.
 
     `subject` names one type, or is None for all nodes and edges together.
     """
@@ -100,7 +100,7 @@ class DiffRequest:
 
 
 class BulkEngine(Protocol):
-    """An engine beside this process."""
+    """An engine that does bulk work outside of this process."""
 
     @property
     def name(self) -> str:
@@ -108,11 +108,7 @@ class BulkEngine(Protocol):
         ...
 
     def problem(self) -> str | None:
-        """Say in one sentence why it cannot run here, or return None."""
-        ...
-
-    def owns(self, table: BulkTable) -> bool:
-        """Whether a table is one of its own, which this process cannot read."""
+        """Return in one sentence why it cannot run here, or None."""
         ...
 
     def load(self, request: LoadRequest) -> LoadResult:
@@ -120,7 +116,7 @@ class BulkEngine(Protocol):
         ...
 
     def frame(self, request: FrameRequest) -> Any:
-        """Return rows as a table of the engine's own."""
+        """Return rows as a table of the engine."""
         ...
 
     def changes(self, request: DiffRequest) -> Iterator[dict[str, Any]]:
@@ -128,7 +124,7 @@ class BulkEngine(Protocol):
         ...
 
     def changes_frame(self, request: DiffRequest) -> Any:
-        """Return what differs between two snapshots as a table of the engine's own."""
+        """Return what differs between two snapshots as a table of the engine."""
         ...
 
     def maintenance_workers(
@@ -185,7 +181,7 @@ def engine_named(name: str) -> BulkEngine:
     """Return an engine, importing its package on first use."""
     if name not in _engines:
         try:
-            import_module(_HOME)
+            import_module(_ENGINE_MODULE)
         except ImportError as error:
             raise EngineMissingError(name, f"it is not installed ({error})") from error
     if name not in _engines:
@@ -212,7 +208,7 @@ def choose(
     only_local: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Choice:
-    """Choose an engine for a load; `only_local` says why nothing else can read the input."""
+    """Choose an engine for a load; `only_local` is the reason why no other can read the input."""
     environ = os.environ if environment is None else environment
     if only_local is not None:
         if asked is EngineChoice.SPARK:
@@ -220,11 +216,11 @@ def choose(
         return Choice(EngineChoice.LOCAL)
     if asked is not EngineChoice.AUTO:
         return Choice(asked)
-    place = next((name for name in _PLACES if environ.get(name)), None)
+    setting = next((name for name in _CLUSTER_SETTINGS if environ.get(name)), None)
     if session is not None or _has_foreign_table(data):
         return Choice(EngineChoice.SPARK, "the caller handed a table or session of Spark")
-    if place is not None:
-        return Choice(EngineChoice.SPARK, f"{place} is set")
+    if setting is not None:
+        return Choice(EngineChoice.SPARK, f"{setting} is set")
     return _by_size(input_bytes(data), environ)
 
 
@@ -235,9 +231,9 @@ def choose_by_size(
     session: object | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Choice:
-    """Choose an engine for work on stored data; `size` is asked only when it matters.
+    """Choose an engine for work on stored data; `size` is called only when it matters.
 
-    A configured place alone is no reason to start a job for what this process does in a moment.
+    A configured cluster alone is no reason to start a job for what this process does in a moment.
     """
     environ = os.environ if environment is None else environment
     if asked is not EngineChoice.AUTO:
@@ -262,7 +258,7 @@ def _by_size(size: int, environ: Mapping[str, str]) -> Choice:
 
 
 def note(chosen: Choice) -> None:
-    """Tell people why an engine was chosen, when it was not their own choice."""
+    """Log why an engine was chosen, unless the caller chose it."""
     if chosen.reason:
         _log.info("engine %s: %s", chosen.engine, chosen.reason)
 
@@ -289,7 +285,7 @@ def run_load(
 
 
 def _only_local(request: LoadRequest) -> str | None:
-    """Say why only this process can do a load."""
+    """Return why only this process can do a load, or None."""
     if request.options.is_dry_run:
         return "dry runs are done in this process only"
     data = request.data
@@ -320,10 +316,10 @@ def _min_bytes(environ: Mapping[str, str]) -> int:
 
 
 def input_bytes(data: object) -> int:
-    """Say how large an input is, as far as that can be known without reading it."""
+    """Return the size of an input, as far as it is known without reading it."""
     if isinstance(data, Mapping):
         return sum(_table_bytes(table) for table in data.values())
-    return _files_bytes(data, _RECORD_SUFFIXES)
+    return _files_bytes(data, RECORD_SUFFIXES)
 
 
 def _table_bytes(table: object) -> int:
@@ -345,7 +341,7 @@ def _files_bytes(data: object, suffixes: Sequence[str]) -> int:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether a path names files: what does not is reported by whoever reads it."""
+    """Whether a path names files; the reader reports one that does not."""
     if path.is_dir():
         return any(path.iterdir())
     return path.exists() or any(mark in str(path) for mark in "*?[")

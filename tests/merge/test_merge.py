@@ -29,6 +29,7 @@ from omnigraph.merge.stage import stage_table
 from omnigraph.names import BranchName
 from omnigraph.write.export.exporter import stream_lines
 from omnigraph.write.stage.external_blobs import BlobSourceDeniedError, BlobSourceUnreadableError
+from support.places import repository_of, session_of
 
 SCHEMA = """
 node Doc {
@@ -367,9 +368,9 @@ def test_sizing_and_merging_compute_the_base_once(
         return merge_base_of(self, source=source, target=target)
 
     monkeypatch.setattr(History, "merge_base_of", counted)
-    resolve = graph._repository.branches.resolve
+    resolve = repository_of(graph).branches.resolve
     request = MergeRequest(source=resolve(BranchName("draft")), target=resolve(BranchName("main")))
-    merger = Merger(graph._repository, graph._committer)
+    merger = Merger(repository_of(graph), session_of(graph).committer)
     assert merger.work_bytes(request) > 0
     assert len(merger.snapshots(request)) == 3
     assert merger.merge(request).outcome == "merged"

@@ -10,13 +10,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load.hash_runs import common, counted, hash_ranges, repeated
 from omnigraph.spark.load.key_set import KeySet, merged, numbered, ranges, sorted_run
 from omnigraph.spark.load.plan import runs_of
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.store.connect import StoreSettings
 from omnigraph.store.uri import parse_root
+from omnigraph.write.load.check.hashing import HashScheme
 
 texts = st.text(max_size=20) | st.sampled_from(["", "a", "a\0", "\0", "abcdefgh", "abcdefgh\0"])
 bits = st.sampled_from([0, 1, 3, 64])

@@ -16,11 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph.graph import Graph, Snapshot
-from omnigraph.spark.load.loader import SparkLoader
+from omnigraph.spark.load.loaded_rows import SparkRows
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.load.input.source import InputUnreadableError
-from omnigraph.write.load.loader import PreparedLoad
-from omnigraph.write.load.stage import StagedType
+from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.loads import graph_lines
 
@@ -304,13 +303,11 @@ def test_a_load_that_loses_a_race_keeps_what_it_staged(
     graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph.load({"Person": people("ann")}, mode="append", engine="local")
-    stage = SparkLoader.stage
+    stage = SparkRows.stage
     staged: list[list[str]] = []
 
-    def overtaken(
-        self: SparkLoader, load: PreparedLoad, snapshot: Snapshot
-    ) -> dict[str, StagedType]:
-        found = stage(self, load, snapshot)
+    def overtaken(self: SparkRows, snapshot: Snapshot) -> dict[str, StagedTable]:
+        found = stage(self, snapshot)
         if not staged:
             graph.load({"Person": people("zoe")}, mode="append", engine="local")
         (write,) = [one.write for one in found.values()]
@@ -318,7 +315,7 @@ def test_a_load_that_loses_a_race_keeps_what_it_staged(
         staged.append([file.path for file in write.staged[0].files])
         return found
 
-    monkeypatch.setattr(SparkLoader, "stage", overtaken)
+    monkeypatch.setattr(SparkRows, "stage", overtaken)
     frame = spark.createDataFrame([("bob",), ("cas",)], "name string")
     graph.load({"Person": frame}, mode="append")
     assert len(staged) == 2

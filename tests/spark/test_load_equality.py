@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.spark.load.loader import Tuning
-from omnigraph.write.load.loader import LoadResult, OnDuplicate, OnError
+from omnigraph.spark.load.workers import Tuning
+from omnigraph.write.load.options import OnDuplicate, OnError
+from omnigraph.write.load.result import LoadResult
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import inline_load
@@ -58,10 +59,10 @@ def _outcome(load: Load, quarantine: Path) -> object:
         return error.key_conflict, error.total, error.is_stored, sorted(error.offenders)
     shape = result.to_json()
     counts = {name: shape[name] for name in ("nodes", "edges", "rejected", "total_entities")}
-    return counts, shape["commit"] is None, shape.get("cascaded"), _set_aside(quarantine)
+    return counts, shape["commit"] is None, shape.get("cascaded"), _quarantined(quarantine)
 
 
-def _set_aside(folder: Path) -> list[str]:
+def _quarantined(folder: Path) -> list[str]:
     if not folder.exists():
         return []
     lines = [

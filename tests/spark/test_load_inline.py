@@ -24,13 +24,13 @@ from omnigraph.spark.load import commit as load_commit
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.spark.load import tasks as load_tasks
 from omnigraph.spark.load.inputs import SourceSpecError, plan_lines, plan_tables
-from omnigraph.spark.load.loader import SparkLoader, Tuning
+from omnigraph.spark.load.loaded_rows import SparkRows
 from omnigraph.spark.load.run import LoadRun
+from omnigraph.spark.load.workers import Tuning
 from omnigraph.store.digests import HASHED_AT_ONCE_BYTES
 from omnigraph.store.records import ScanRequest
 from omnigraph.store.uri import Root
-from omnigraph.write.load.loader import PreparedLoad
-from omnigraph.write.load.stage import StagedType
+from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import InlineJobs, inline_load
@@ -75,19 +75,17 @@ def test_rows_that_were_staged_for_another_lineage_are_written_again(
 ) -> None:
     inline_load(graph, people("ann"), mode=APPEND)
     graph.branch_create("dev")
-    stage = SparkLoader.stage
+    stage = SparkRows.stage
     attempts = []
 
-    def overtaken(
-        self: SparkLoader, load: PreparedLoad, snapshot: Snapshot
-    ) -> dict[str, StagedType]:
-        found = stage(self, load, snapshot)
+    def overtaken(self: SparkRows, snapshot: Snapshot) -> dict[str, StagedTable]:
+        found = stage(self, snapshot)
         attempts.append(snapshot)
         if len(attempts) == 1:
             graph.load(people("zoe"), mode="append", branch="dev", engine="local")
         return found
 
-    monkeypatch.setattr(SparkLoader, "stage", overtaken)
+    monkeypatch.setattr(SparkRows, "stage", overtaken)
     inline_load(graph, people("bob"), mode=APPEND, target=BranchName("dev"))
     assert len(attempts) == 2
     with Graph.open(graph.uri, branch="dev") as dev:
@@ -99,19 +97,17 @@ def test_ends_are_looked_up_again_when_their_nodes_have_moved(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inline_load(graph, people("ann", "bob"), mode=APPEND)
-    stage = SparkLoader.stage
+    stage = SparkRows.stage
     attempts = []
 
-    def overtaken(
-        self: SparkLoader, load: PreparedLoad, snapshot: Snapshot
-    ) -> dict[str, StagedType]:
-        found = stage(self, load, snapshot)
+    def overtaken(self: SparkRows, snapshot: Snapshot) -> dict[str, StagedTable]:
+        found = stage(self, snapshot)
         attempts.append(snapshot)
         if len(attempts) == 1:
             graph.mutate('query q() { delete Person where name = "bob" }')
         return found
 
-    monkeypatch.setattr(SparkLoader, "stage", overtaken)
+    monkeypatch.setattr(SparkRows, "stage", overtaken)
     with pytest.raises(ValidationError, match="dst 'bob' not found in Person"):
         inline_load(graph, knows("ann", "bob"), mode=APPEND)
     assert [line.split()[1] for line in graph_lines(graph)] == ["ann"]

@@ -27,10 +27,10 @@ from omnigraph.search.embedding.errors import (
     LocalModelError,
     UnknownEmbeddingProviderError,
 )
-from omnigraph.spark.load.loader import Tuning
 from omnigraph.spark.load.rejected_file import decode_rejected
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.spark.load.vector_cache import SharedVectors
+from omnigraph.spark.load.workers import Tuning
 from omnigraph.store.errors import CorruptObjectError
 from omnigraph.write.embed import row_embedder as embed
 from omnigraph.write.rules.violations import ValidationError

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from omnigraph.spark.source.query import QueryReader
-from omnigraph.spark.source.scan import TableReader
+from omnigraph.spark.source.scan import TypeReader
 from omnigraph.spark.source.system import SystemReader
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
@@ -107,5 +107,5 @@ def test_column_pruning_does_not_reach_a_python_source(spark: SparkSession, tmp_
 
 
 def test_our_readers_take_no_filters() -> None:
-    for reader in (TableReader, QueryReader, SystemReader):
+    for reader in (TypeReader, QueryReader, SystemReader):
         assert reader.pushFilters is DataSourceReader.pushFilters

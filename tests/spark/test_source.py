@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph import Graph, ReadTarget
 from omnigraph.spark.source.data_source import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptionError, read_options
-from omnigraph.spark.source.scan import FragmentsPartition, TableReader
+from omnigraph.spark.source.scan import FragmentsPartition, TypeReader
 from omnigraph.spark.source.tables import grouped_by_rows
 from omnigraph.store import open_store
 from omnigraph.store.records import FragmentInfo
@@ -235,10 +235,10 @@ def test_small_fragments_share_a_task_and_large_ones_do_not() -> None:
     assert grouped_by_rows(fragments) == ((0, 1), (2,), (3, 4), (5,))
 
 
-def reader_of(uri: str, **options: str) -> TableReader:
+def reader_of(uri: str, **options: str) -> TypeReader:
     source = OmnigraphSource({"path": uri, **options})
     reader = source.reader(source.schema())
-    assert isinstance(reader, TableReader)
+    assert isinstance(reader, TypeReader)
     return reader
 
 
@@ -358,7 +358,7 @@ def test_options_of_the_storage_reach_the_tasks_and_keep_out_of_the_rest() -> No
     options = read_options({"path": "s3a://lake/g.omni", "Storage.AWS_Region": "eu", "node": "P"})
     assert options.settings.root.uri == "s3://lake/g.omni"
     assert dict(options.settings.storage_options) == {"aws_region": "eu"}
-    assert dict(options.said) == {"node": "P"}
+    assert dict(options.given) == {"node": "P"}
 
 
 @pytest.mark.spark

@@ -13,8 +13,9 @@ from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff_tasks import CANDIDATES
 from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
-from omnigraph.spark.load.loader import SparkLoader, SparkSource, Tuning
-from omnigraph.write.load.loader import LoadOptions, LoadResult
+from omnigraph.spark.load.workers import SparkSource, Tuning, load_on_spark
+from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.result import LoadResult
 from support.places import repository_of, session_of
 
 
@@ -112,12 +113,13 @@ def inline_load(
         )
     repository = repository_of(graph)
     options.setdefault("target", BranchName(graph.branch))
-    loader = SparkLoader(
+    return load_on_spark(
         repository,
         session_of(graph).committer,
+        source,
+        LoadOptions(**options),
         jobs or InlineJobs(),
         operation_id=repository.clock.ulid(),
         tuning=tuning,
         embedder=session_of(graph).embedder(embed),
     )
-    return loader.load(source, LoadOptions(**options))

@@ -64,11 +64,11 @@ Written = dict[str, list[Record]]
 
 @dataclass(frozen=True)
 class Problem:
-    """A broken rule; `falls` are the lines that have to go for it to hold, `line` is reported."""
+    """A broken rule; `rejects` are the lines that have to go for it to hold, `line` is reported."""
 
     rule: str
     line: int | None
-    falls: tuple[int, ...] = ()
+    rejects: tuple[int, ...] = ()
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Model:
         superseded = self._superseded(read, mode, keeps_last=keeps_last)
         while True:
             written = {
-                name: [one for one in rows if one.line not in outcome.fallen]
+                name: [one for one in rows if one.line not in outcome.rejected]
                 for name, rows in read.items()
             }
             live = {
@@ -112,13 +112,13 @@ class Model:
                 outcome.problems += [(one.rule, one.line) for one in problems]
                 outcome.conflicts = [(one.rule, one.line) for one in conflicts]
                 break
-            if any(not one.falls for one in problems):
+            if any(not one.rejects for one in problems):
                 outcome.is_hopeless = True
                 break
-            falling = {line for one in problems + conflicts for line in one.falls}
-            if not falling:
+            rejected_now = {line for one in problems + conflicts for line in one.rejects}
+            if not rejected_now:
                 break
-            outcome.fallen |= falling
+            outcome.rejected |= rejected_now
         outcome.graph = self._after(live, mode)
         outcome.count(self, live, mode)
         return outcome
@@ -146,7 +146,7 @@ class Model:
         read.setdefault(kind.name, [])
         if problems:
             outcome.problems += [(rule, line) for rule in problems]
-            outcome.fallen.add(line)
+            outcome.rejected.add(line)
         else:
             read[kind.name].append(Record(line, identity, row))
 
@@ -310,7 +310,7 @@ class Outcome:
     problems: list[tuple[str, int | None]] = field(default_factory=list)
     conflicts: list[tuple[str, int | None]] = field(default_factory=list)
     is_hopeless: bool = False
-    fallen: set[int] = field(default_factory=set)
+    rejected: set[int] = field(default_factory=set)
     graph: dict[str, Rows] = field(default_factory=dict)
     inserted: int = 0
     updated: int = 0

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from omnigraph.write.load.check.hashing import (
     NO_HASH,
     HashIndex,
+    HashPairs,
     HashScheme,
-    Pairs,
     distinct_hashes,
     is_among,
     repeated_hashes,
@@ -76,10 +76,10 @@ def test_an_index_finds_exactly_what_it_knows(
     known: list[int], wanted: list[int], step: int
 ) -> None:
     # Few distinct first numbers, at both ends of the range: buckets and their neighbours collide.
-    def pairs(numbers: list[int]) -> Pairs:
+    def pairs(numbers: list[int]) -> HashPairs:
         values = np.array(numbers, np.uint64)
         first = np.where(values % 3 == 0, np.uint64(2**64 - 1) - values // 3, values * step // 2)
-        return Pairs(first.astype(np.uint64), values)
+        return HashPairs(first.astype(np.uint64), values)
 
     places = HashIndex(pairs(known)).places(pairs(wanted))
     for number, place in zip(wanted, places.tolist(), strict=True):
@@ -89,10 +89,10 @@ def test_an_index_finds_exactly_what_it_knows(
 
 def test_an_index_over_numbers_that_begin_alike_takes_few_steps() -> None:
     first = (np.arange(1_000, dtype=np.uint64) << np.uint64(40)) + np.uint64(7 << 56)
-    index = HashIndex(Pairs(first, first))
+    index = HashIndex(HashPairs(first, first))
     begins = index._begins
     assert np.diff(begins).max() <= 2
-    assert index.places(Pairs(first, first)).tolist() == list(range(1_000))
+    assert index.places(HashPairs(first, first)).tolist() == list(range(1_000))
 
 
 def test_values_are_found_among_sorted_ones() -> None:

@@ -23,8 +23,10 @@ from omnigraph.store.errors import StorageFullError
 from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX
 from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
-from omnigraph.write.load.loader import Loader, LoadOptions
+from omnigraph.write.load.loader import Loader
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.load.workers import LocalLoadWorkers
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import BlobSourceUnreadableError
@@ -182,13 +184,17 @@ def test_rows_that_wait_in_files_load_like_those_in_memory(
     records += [knows(f"p{n}", f"p{n // 2}") for n in range(30_000)]
     repository, committer = repository_of(graph), session_of(graph).committer
     options = LoadOptions(WriteMode.MERGE, BranchName("main"), memory_max=1 << 16)
-    result = Loader(repository, committer).load(RecordSource(lines(*records)), options)
+    result = Loader(repository, committer).load(
+        LocalLoadWorkers(RecordSource(lines(*records))), options
+    )
     assert result.total_entities == 60_000
     snapshot = graph.snapshot()
     assert snapshot.open("node:Person").count() == 30_000
     rows = snapshot.open("edge:Knows").scan().read_all()
     assert rows["src"].to_pylist() == [f"p{n}" for n in range(30_000)]
-    Loader(repository, committer).load(RecordSource(lines(*records[:30_000])), options)
+    Loader(repository, committer).load(
+        LocalLoadWorkers(RecordSource(lines(*records[:30_000]))), options
+    )
     rows = graph.snapshot().open("node:Person").scan().read_all()
     assert rows["name"].to_pylist() == [f"p{n}" for n in range(30_000)]
     assert pa.compute.count_distinct(rows["id"]).as_py() == 30_000
@@ -203,7 +209,7 @@ def test_no_space_for_rows_that_wait_is_told_as_such(
     options = LoadOptions(WriteMode.MERGE, BranchName("main"), memory_max=1 << 10)
     loader = Loader(repository_of(graph), session_of(graph).committer)
     with pytest.raises(StorageFullError, match="TMPDIR can name another place"):
-        loader.load(RecordSource(lines(*records)), options)
+        loader.load(LocalLoadWorkers(RecordSource(lines(*records))), options)
     assert names(graph) == []
     graph.load(lines(person("a")), mode="merge")
     assert names(graph) == ["a"]

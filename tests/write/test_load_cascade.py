@@ -10,7 +10,7 @@ import pytest
 from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph
 from omnigraph.manifest.errors import ExpectedVersionMismatchError
-from omnigraph.write.load.result import LoadOptionsError
+from omnigraph.write.load.options import LoadOptionsError
 from omnigraph.write.rules.violations import ValidationError
 from support.loads import graph_lines
 from support.places import Place

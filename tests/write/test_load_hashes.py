@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from omnigraph.write.load.check import buckets
 from omnigraph.write.load.check.buckets import BUCKETS, Buckets, divided
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
-from omnigraph.write.load.check.hashing import Hashes, HashScheme, Pairs
-from omnigraph.write.load.check.repeats import Groups
+from omnigraph.write.load.check.hashing import Hashes, HashPairs, HashScheme
+from omnigraph.write.load.check.repeats import RepeatGroups
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.stage.columns import Integers
 
@@ -87,7 +87,7 @@ def test_rows_are_found_by_their_ids_however_they_are_divided(
             found[places] = numbers
         assert found.tolist() == expected
         pairs = SCHEME.pairs(pa.array(wanted, pa.utf8()))
-        assert lookup.rows_of(Pairs(pairs.first, pairs.second)).tolist() == expected
+        assert lookup.rows_of(HashPairs(pairs.first, pairs.second)).tolist() == expected
 
 
 @given(NAMES, MEMORY, st.integers(1, 5))
@@ -122,7 +122,7 @@ def test_rows_in_pieces_know_the_first_and_the_previous_row_of_their_text(
         for row, name in enumerate(names)
         if name in names[:row]
     ]
-    groups = Groups()
+    groups = RepeatGroups()
     found: list[tuple[int, int, int]] = []
     for texts, rows in pieces(names, piece):
         again = groups.feed(texts, rows)

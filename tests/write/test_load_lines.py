@@ -17,7 +17,7 @@ from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.load.input.decode import strict_batches
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.records import RecordSorter
-from omnigraph.write.load.rows.check_rows import ColumnBatch, RowRules, judge_rows
+from omnigraph.write.load.rows.check_rows import ColumnBatch, RowRules, check_rows
 from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from support.catalogs import named_catalog
@@ -71,7 +71,7 @@ class Heard:
             raw = [batch.raw(name, row) for name in batch.columns]
             rows.append((position, given_ids[row], *values, raw, batch.record(row)))
         rules = RowRules(owner, ConversionMode.STRICT, ExternalBlobs((), {}))
-        self.problems += map(repr, judge_rows(rules, batch, SystemClock()).log.kept)
+        self.problems += map(repr, check_rows(rules, batch, SystemClock()).log.kept)
 
     def said(self) -> object:
         return self.rows, self.refused, sorted(self.problems)

@@ -156,7 +156,7 @@ def _check_load(data: st.DataObject, model: Model, graph: Graph, quarantine: Pat
         is_loaded = not expected.is_hopeless
         if is_loaded:
             assert found == _counts(expected)
-            assert _set_aside(quarantine) == expected.fallen
+            assert _quarantined(quarantine) == expected.rejected
         else:
             assert isinstance(found, list)
     if is_loaded:
@@ -169,12 +169,12 @@ def _counts(outcome: Outcome) -> tuple[int, int, int, int, int]:
         outcome.inserted,
         outcome.updated,
         outcome.unchanged,
-        len(outcome.fallen),
+        len(outcome.rejected),
         outcome.removed,
     )
 
 
-def _set_aside(folder: Path) -> set[int]:
+def _quarantined(folder: Path) -> set[int]:
     """Return the lines that were left out; each has a reason and its record."""
     lines: set[int] = set()
     for path in folder.iterdir():

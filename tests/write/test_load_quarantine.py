@@ -14,10 +14,11 @@ from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph, LoadResult
 from omnigraph.names import BranchName
 from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
-from omnigraph.write.load.loader import Loader, LoadOptions
-from omnigraph.write.load.result import LoadOptionsError, OnError
+from omnigraph.write.load.loader import Loader
+from omnigraph.write.load.options import LoadOptions, LoadOptionsError, OnError
 from omnigraph.write.load.rows.quarantine import QuarantineInUseError, QuarantineUnwritableError
 from omnigraph.write.load.rows.spool import MEMORY_MAX
+from omnigraph.write.load.workers import LocalLoadWorkers
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from support.loads import graph_lines
@@ -257,7 +258,7 @@ def test_rows_with_blobs_are_left_out_merged_and_compared_wherever_they_wait(
             quarantine=tmp_path / name,
             memory_max=memory_max,
         )
-        return loader.load(RecordSource(lines(*records)), options)
+        return loader.load(LocalLoadWorkers(RecordSource(lines(*records))), options)
 
     first = load("first")
     assert (first.inserted, first.rejected) == (600, 600)

@@ -33,7 +33,7 @@ from omnigraph.syntax import SourceText
 from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedResult
 from omnigraph.write.export.exporter import ExportResult
-from omnigraph.write.load.loader import LoadResult
+from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationResult
 from omnigraph.write.schema_apply import SchemaApplied
 

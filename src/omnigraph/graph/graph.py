@@ -64,7 +64,8 @@ from omnigraph.write.export.exporter import (
 )
 from omnigraph.write.load.input.source import RecordInput
 from omnigraph.write.load.input.tables import TableInput
-from omnigraph.write.load.loader import LoadOptions, LoadResult, OnDuplicate, OnError
+from omnigraph.write.load.options import LoadOptions, OnDuplicate, OnError
+from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
 from omnigraph.write.stage.blob_bases import blob_bases
 from omnigraph.write.stage.delta import WriteMode

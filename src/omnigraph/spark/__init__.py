@@ -1,4 +1,4 @@
-"""Everything that runs on Spark; the only room that imports pyspark."""
+"""Everything that runs on Spark; the only package that imports pyspark."""
 
 from omnigraph.spark.session import (
     JavaMissingError,
@@ -9,7 +9,7 @@ from omnigraph.spark.session import (
     java_problem,
     register,
 )
-from omnigraph.spark.workers import worker_problem
+from omnigraph.spark.worker_check import worker_problem
 
 __all__ = [
     "JavaMissingError",

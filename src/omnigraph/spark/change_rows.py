@@ -48,7 +48,7 @@ CAUSE: Final = (
     pa.field("_commit_timestamp", MOMENT, nullable=False),
     pa.field("_graph_commit_id", pa.utf8(), nullable=False),
 )
-"""What every row of the feed says about itself."""
+"""Columns that every row of the feed has."""
 
 _ANY_ENTITY: Final = (
     pa.field("entity_kind", pa.utf8(), nullable=False),

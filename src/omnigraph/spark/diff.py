@@ -1,7 +1,7 @@
 """The difference of two snapshots as a frame.
 
-Only fragments that differ are read, each by one task; the rows come back as a frame that nobody has
-collected. Whoever goes through them in their order holds one partition at a time.
+Only fragments that differ are read, each by one task; the rows come back as a lazy frame.
+Reading it in order holds one partition in memory at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest import Entry, Snapshot
     from omnigraph.store import StoreSettings
 BUCKET_ROWS: Final = 250_000
-"""So many candidates of both sides are compared by one task."""
+"""How many candidates of both sides one task compares."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def plan_diff(
 
 
 def diff_frame(plan: DiffPlan, spark: SparkSession, *, with_images: bool = True) -> DataFrame:
-    """Return what differs as a frame; nothing is read before somebody asks for its rows."""
+    """Return what differs as a lazy frame."""
     columns = spark_schema(CHANGES)
     if not plan.tasks:
         return spark.createDataFrame([], columns)

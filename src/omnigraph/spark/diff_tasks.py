@@ -1,8 +1,8 @@
 """What tasks do to compare two snapshots.
 
 1. The first kind of task reads the candidates of some fragments that differ, as
-   `omnigraph.changes.table_changes` defines them: ids and places, nothing else. Every candidate
-   goes to the bucket of its id, on whichever side it is.
+   `omnigraph.changes.table_changes` defines them: ids and row addresses, nothing else. Every
+   candidate goes to the bucket of its id, on whichever side it is.
 2. The second kind gets all candidates of a bucket, so it sees both rows of an id or none, and
    compares them with the code that compares whole tables in process.
 3. A bucket holds a bounded number of candidates; rows are fetched a bounded number at once.
@@ -29,10 +29,10 @@ from omnigraph.changes.table_changes import (
     sorted_refs,
 )
 from omnigraph.names import TableKey
-from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.types import spark_schema
 from omnigraph.store import StoreSettings, open_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ROW_UPDATED, DatasetVersion, ScanRequest
+from omnigraph.write.load.check.hashing import HashScheme
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -218,7 +218,7 @@ class CompareCandidates:
             blobs=entity_type.blob_properties,
         )
         known = rows.filter(pc.invert(rows["is_before"]))
-        tell = _Teller(table, before, after, with_images=self.with_images)
+        rows_of = _ChangeRows(table, before, after, with_images=self.with_images)
         none = RowRefs.none()
         for op, old, new in (
             (Op.INSERT, none, changes.inserted),
@@ -226,7 +226,7 @@ class CompareCandidates:
             (Op.DELETE, changes.deleted, none),
         ):
             if self.selection.takes_op(op):
-                yield from tell(op, old, new, _versions(table, op, old, new, known))
+                yield from rows_of(op, old, new, _versions(table, op, old, new, known))
 
 
 def refs_of(rows: pa.Table) -> RowRefs:
@@ -244,7 +244,7 @@ def refs_of(rows: pa.Table) -> RowRefs:
 def _versions(
     table: DiffTable, op: Op, old: RowRefs, new: RowRefs, known: pa.Table
 ) -> Numbers | list[int]:
-    """Return the version that last wrote each row; for deletes, the one that both are told at."""
+    """Return the version that last wrote each row; for deletes, the version that is reported."""
     at = table.after or table.before
     if op is Op.DELETE or table.after is None:
         return [0 if at is None else at.version] * max(len(old), len(new))
@@ -254,8 +254,8 @@ def _versions(
 
 
 @dataclass(frozen=True)
-class _Teller:
-    """Makes rows that say what differs."""
+class _ChangeRows:
+    """Makes the rows of a difference."""
 
     table: DiffTable
     before: DatasetHandle | None

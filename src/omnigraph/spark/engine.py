@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.engine import (
-    BulkTable,
     DiffRequest,
     EngineMissingError,
     FrameRequest,
@@ -21,12 +20,13 @@ from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
 from omnigraph.spark.jobs import Jobs
 from omnigraph.spark.load.inputs import expand, plan_lines, plan_tables, plan_values
-from omnigraph.spark.load.loader import SparkLoader, SparkSource, Tuning
+from omnigraph.spark.load.workers import SparkSource, Tuning, load_on_spark
 from omnigraph.spark.maintenance import spark_workers
 from omnigraph.spark.merge import spark_merge_workers
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
 from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
+from omnigraph.write.load.input.source import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from omnigraph.write.load.result import LoadResult
 
 _PARALLELISM: Final = "spark.default.parallelism"
-_RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
 
 
 class SparkEngine:
@@ -50,14 +49,10 @@ class SparkEngine:
         self.tuning = tuning or Tuning()
 
     def problem(self) -> str | None:
-        """Say why Spark cannot start here, or return None."""
+        """Return why Spark cannot start here, or None."""
         if find_spec("pyspark") is None:
             return "PySpark is not installed: pip install 'omnigraph[spark]'"
         return java_problem()
-
-    def owns(self, table: BulkTable) -> bool:
-        """Whether a table is a DataFrame."""
-        return type(table).__module__.partition(".")[0] == "pyspark"
 
     def load(self, request: LoadRequest) -> LoadResult:
         """Load on the caller's session, or on one that is found or started."""
@@ -65,15 +60,16 @@ class SparkEngine:
         progress = Progress.on_stderr() if request.shows_progress else Progress()
         operation_id = request.repository.clock.ulid()
         jobs = Jobs(spark, tag=f"omnigraph-{operation_id}", progress=progress)
-        loader = SparkLoader(
+        return load_on_spark(
             request.repository,
             request.committer,
+            source_of(request, spark),
+            request.options,
             jobs,
             operation_id=operation_id,
             tuning=self.tuning,
             embedder=request.embedder,
         )
-        return loader.load(source_of(request, spark), request.options)
 
     def frame(self, request: FrameRequest) -> Any:
         """Return a DataFrame of one type, or a GraphFrame of everything."""
@@ -160,13 +156,17 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
                 data, catalog, spark, parallelism=parallelism, order_by=request.order_by
             ),
             place="row",
-            folds_free_ids=False,
+            last_wins_for_unkeyed_ids=False,
         )
     paths = record_files(data)
     if request.options.conversion is ConversionMode.COMPATIBLE:
-        return SparkSource(lambda _: plan_values(paths), place="record", folds_free_ids=True)
+        return SparkSource(
+            lambda _: plan_values(paths), place="record", last_wins_for_unkeyed_ids=True
+        )
     return SparkSource(
-        lambda _: plan_lines(paths, parallelism=parallelism), place="line", folds_free_ids=True
+        lambda _: plan_lines(paths, parallelism=parallelism),
+        place="line",
+        last_wins_for_unkeyed_ids=True,
     )
 
 
@@ -177,7 +177,7 @@ def record_files(data: object) -> list[str]:
     if not isinstance(data, Sequence) or isinstance(data, bytes):
         raise EngineMissingError("spark", f"a {type(data).__name__} is no path of a file")
     paths: Sequence[str | os.PathLike[str]] = data
-    return [file for path in paths for file in expand(os.fspath(path), _RECORD_SUFFIXES)]
+    return [file for path in paths for file in expand(os.fspath(path), RECORD_SUFFIXES)]
 
 
 def parallelism_of(spark: SparkSession) -> int:

@@ -1,4 +1,4 @@
-"""Export as Spark tasks: one file per task, each written by whoever gets it."""
+"""Export as Spark tasks: each task writes one file."""
 
 from __future__ import annotations
 

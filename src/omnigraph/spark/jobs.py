@@ -1,11 +1,11 @@
-"""Running functions of ours as Spark jobs.
+"""Runs Python functions as Spark jobs.
 
 1. Each call is one partition with one row, made by `range`: that needs neither an RDD nor a shuffle
    and works on every kind of session.
 2. What a call returns comes back as one binary cell. A task that was run twice, by a retry or by
-   speculation, is answered once: the cells are the rows of the job's result.
+   speculation, counts once: the cells are the rows of the job's result.
 3. Jobs run in a thread of their own under one tag. When the waiting thread is interrupted,
-   everything under the tag is cancelled before the interrupt goes on.
+   everything under the tag is cancelled before the interrupt is raised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.clock import SystemClock
 from omnigraph.errors import UnavailableError
 from omnigraph.spark.diff_tasks import candidate_frame
 from omnigraph.spark.progress import Progress, application_id
@@ -40,7 +39,7 @@ _RAISED: Final = re.compile(r"^(?!org\.|java\.|pyspark\.)[\w.]+(Error|Exception|
 
 
 class SparkJobError(UnavailableError):
-    """A job has failed for a reason that no rule of ours names; nothing was committed."""
+    """A job has failed with an error that omnigraph does not know; nothing was committed."""
 
     code = "OG-SPARK-JOB"
     hint = "the cause is in the log of Spark's executors; the same load can be started again"
@@ -56,7 +55,7 @@ class JobRunner(Protocol):
 
     @property
     def application_id(self) -> str | None:
-        """The name under which the place itself knows the work."""
+        """The id of the application that runs the jobs, if there is one."""
         ...
 
     def calls(
@@ -64,7 +63,7 @@ class JobRunner(Protocol):
     ) -> list[Answer]:
         """Run a function for each of some arguments, in parallel; answers come in their order.
 
-        Everything is pickled on its way, so function and arguments are small.
+        Function and arguments are pickled, so they have to be small.
         """
         ...
 
@@ -98,7 +97,7 @@ class Jobs:
 
     @property
     def application_id(self) -> str | None:
-        """The name under which Spark knows the work; None on Connect."""
+        """The id of the Spark application; None on Connect."""
         return application_id(self._spark)
 
     def calls(
@@ -153,15 +152,15 @@ class Jobs:
             except BaseException as error:  # noqa: BLE001 - raised again by the waiting thread
                 failure.append(error)
 
-        # Not a daemon: a job that is being cancelled is waited for.
+        # Not a daemon: the process waits for a job that is being cancelled.
         worker = threading.Thread(target=collect, name="omnigraph-spark")
         worker.start()
         try:
             while worker.is_alive():
                 worker.join(_POLL_S)
         except BaseException:
-            # Said until the thread has heard it: an interrupt before the job is known to Spark
-            # cancels nothing. Whatever the session answers, the caller hears of the interrupt.
+            # Repeated until the thread ends: cancelling before Spark knows the job does nothing.
+            # Errors of cancelling are dropped, because the interrupt itself is raised below.
             while worker.is_alive():
                 with suppress(Exception):
                     self._spark.interruptTag(self._tag)
@@ -177,14 +176,6 @@ def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if _RAISED.match(line)]
     return (ours or lines or [type(error).__name__])[0]
-
-
-def run_calls(
-    spark: SparkSession, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
-) -> list[Answer]:
-    """Run a function for each of some arguments as one job of its own, without progress."""
-    jobs = Jobs(spark, tag=f"omnigraph-{SystemClock().ulid()}", progress=Progress())
-    return jobs.calls("", function, asked)
 
 
 def _call(

@@ -5,8 +5,8 @@
 2. While tasks run, `__staging/<operation>.json` names the tables that they write to, so that no
    cleanup takes their files for leftovers.
 3. An index of addresses is built in parts, over groups of fragments: a lookup asks all of them, so
-   there are few. Text and vector indexes are built whole: how well a text or a vector fits depends
-   on everything that the segment holds, so parts of them would answer otherwise.
+   there are few. Text and vector indexes are built whole: the rank of a text or a vector depends on
+   everything that the segment holds, so parts would give other results.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from omnigraph.store.datasets import DatasetStore
 
 SEGMENTS_MAX: Final = 8
-"""So many parts of one index at most."""
+"""The largest number of parts of one index."""
 SEGMENT_ROWS_MIN: Final = 1_000_000
-"""Below, a part is not worth a task of its own."""
+"""A part with fewer rows is not worth a task of its own."""
 _PARTED: Final = frozenset({IndexKind.BTREE, IndexKind.BITMAP})
 
 

@@ -3,10 +3,10 @@
 1. Candidates of base against source, and of base against target, meet in the bucket of their id. A
    task that has a bucket sees everything that both sides did to its ids, and decides about them by
    the truth table that decides about whole tables in process.
-2. What comes back to the driver are ids and places of rows that the merge writes or that conflict,
-   never rows. Rules are checked by the driver, over the columns that rules look at.
-3. Tasks write the rows, each some of them, straight from the version that has them into fragments
-   of the target. Which ones is in a file beside the graph that all of them map into memory.
+2. Tasks return the ids and addresses of rows that the merge writes or that conflict, never rows.
+   Rules are checked by the driver, over the columns that rules look at.
+3. Each task copies some of the rows from the version that has them into fragments of the target. A
+   side file, which all tasks map into memory, lists the rows.
 4. While tasks run, `__staging/<operation>.json` names the tables that they read and write.
 5. Tables with little to compare are done by the driver: a job costs more than that.
 """
@@ -60,18 +60,18 @@ if TYPE_CHECKING:
     from omnigraph.store.records import DatasetVersion, WrittenFragment
 
 BUCKET_ROWS: Final = 250_000
-"""So many candidates of all sides are decided about by one task."""
+"""How many candidates of all sides one task decides about."""
 ROWS_MIN: Final = 100_000
-"""Below, a table is merged by the driver."""
+"""A table with fewer candidates is merged by the driver."""
 WRITTEN_ROWS: Final = 1_000_000
-"""So many rows are written by one task: those of a full fragment."""
+"""How many rows one task writes: those of a full fragment."""
 _SOURCE: Final = 0
 _TARGET: Final = 1
 
 
 @dataclass(frozen=True)
 class MergeTuning:
-    """Sizes, for tests to make small."""
+    """Limits that tests lower, to exercise the paths of large merges."""
 
     bucket_rows: int = BUCKET_ROWS
     rows_min: int = ROWS_MIN

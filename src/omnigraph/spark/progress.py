@@ -1,7 +1,7 @@
-"""What a bulk job is doing, for people: a live line on a terminal, now and then a line elsewhere.
+"""Shows what a bulk job is doing: a live line on a terminal, now and then a line elsewhere.
 
-Only here is a `sparkContext` touched, and only to ask: classic sessions have one and know how far
-their jobs are, Connect sessions have none. What nobody can be asked is not shown.
+Only this module uses a `sparkContext`, and only to read: classic sessions have one and know how far
+their jobs are, Connect sessions have none. What is not known is not shown.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Progress:
 
     @classmethod
     def on_stderr(cls) -> Progress:
-        """Show progress to whoever looks at the process."""
+        """Return a progress that writes to stderr."""
         return cls(sys.stderr)
 
     @contextmanager
@@ -85,7 +85,7 @@ class Progress:
                 self._write(f"{line}\n")
 
     def _replace(self, line: str) -> None:
-        """Write over the line that is there; without escape codes where nobody wants them."""
+        """Overwrite the current line; without escape codes where they are not wanted."""
         is_plain = bool(os.environ.get("NO_COLOR"))
         shown = line.ljust(self._width) if is_plain else f"\x1b[K{line}"
         self._width = len(line)
@@ -98,9 +98,9 @@ class Progress:
 
 
 def _look(spark: SparkSession, tag: str) -> _Seen | None:
-    """Ask a classic session how far its jobs are; None where nobody can be asked."""
+    """Return how far the jobs of a classic session are; None for other sessions."""
     del tag
-    # Connect sessions refuse, and a session that is stopping fails in ways of its own.
+    # Connect sessions refuse, and a session that is stopping may raise anything.
     with suppress(Exception):
         tracker = spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
@@ -112,7 +112,7 @@ def _look(spark: SparkSession, tag: str) -> _Seen | None:
 
 
 def application_id(spark: SparkSession) -> str | None:
-    """Return the name under which Spark itself knows the session's work; None on Connect."""
+    """Return the id of the session's Spark application; None on Connect."""
     with suppress(Exception):
         found: str = spark.sparkContext.applicationId
         return found

@@ -79,7 +79,7 @@ class SparkStartError(UnavailableError):
 
 
 def java_problem() -> str | None:
-    """Say in one sentence why Spark cannot start on this machine, or return None."""
+    """Return in one sentence why Spark cannot start on this machine, or None."""
     executable = _java_executable()
     if executable is None:
         return f"Spark needs Java {JAVA_MAJOR_MIN} and there is none here: {_INSTALL_JAVA}."
@@ -159,7 +159,7 @@ def _connect(remote: str) -> SparkSession:
 
 
 def _require_listener(remote: str) -> None:
-    """Raise unless somebody listens: the client itself would try again for minutes."""
+    """Raise unless a server listens: the client itself would try again for minutes."""
     try:
         address = urlsplit(remote)
     except ValueError as error:
@@ -191,13 +191,13 @@ def _started(builder: SparkSession.Builder, where: str) -> SparkSession:
     scratch = _scratch()
     # Python workers must run the interpreter that has omnigraph installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Workers of a local cluster would otherwise write beside the installed PySpark.
+    # Workers of a local cluster would otherwise write into the folder of the installed PySpark.
     os.environ.setdefault("SPARK_WORKER_DIR", str(scratch / "work"))
     builder = builder.appName("omnigraph")
     for key, value in _embedded_settings(scratch).items():
         builder = builder.config(key, value)
     with warnings.catch_warnings():
-        # Starting the JVM forks and executes at once: nothing of Lance is used in between.
+        # Starting the JVM forks and execs immediately: no Lance code runs in between.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
         try:
             return builder.getOrCreate()
@@ -223,13 +223,13 @@ def _embedded_settings(scratch: Path) -> dict[str, str]:
 
 
 def _quiet_settings() -> dict[str, str]:
-    """Keep Spark from announcing itself, unless the user has said how it is to log."""
+    """Silence the messages that Spark logs at its start, unless the user configures its logging."""
     folders = [os.environ.get("SPARK_CONF_DIR"), f"{os.environ.get('SPARK_HOME', '')}/conf"]
     has_own = any(folder and (Path(folder) / _LOGGING.name).exists() for folder in folders)
     if has_own or _LOGGING_OPTION in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return {}
-    # The level alone comes too late: Spark speaks before it reads its settings. Options of the
-    # user's own come behind these, and win.
+    # Setting the level alone comes too late: Spark logs before it reads its settings. The user's
+    # own options come after these, and win.
     return {"spark.driver.defaultJavaOptions": f"-D{_LOGGING_OPTION}={_LOGGING.as_uri()}"}
 
 

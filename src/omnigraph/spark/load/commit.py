@@ -4,7 +4,7 @@
 2. In a merge, tasks go through the stored fragments, each through its own: they find the ids that
    are staged too, leave equal rows alone, write different ones under their stable row ids and
    remove exactly their old versions. What is new stays in the fragments in which it was staged.
-3. Fragments from which rows have to go, or that are many and small, are written again.
+3. Fragments that lose rows, or that are many and small, are written again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.spark.load.key_set import SIEVED_ROWS_MAX
+from omnigraph.spark.load.key_set import PREFILTER_ROWS_MAX
 from omnigraph.spark.load.plan import ID
 from omnigraph.spark.load.run import LoadRun, StagedLoad, slices
 from omnigraph.spark.load.stored_tasks import (
@@ -31,7 +31,7 @@ from omnigraph.spark.load.stored_tasks import (
     rewrite_staged,
 )
 from omnigraph.write.commit.job import TableWrite
-from omnigraph.write.load.stage import StagedType as StagedTable
+from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 SMALL_FRAGMENT_ROWS: Final = 100_000
 SMALL_FRAGMENTS_MAX: Final = 8
 _FRAGMENT_ROWS: Final = 1_000_000
-_SIEVED_SHARE: Final = 8
-"""A sieve is worth its cost where at most one of so many stored ids is staged."""
+_PREFILTER_SHARE: Final = 8
+"""A prefilter pays where at most one of so many stored ids is staged."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class TableStage:
         }
 
     def without_orphans(self, orphaned: Mapping[str, Sequence[EndsTask]]) -> dict[str, StagedTable]:
-        """Take stored edges out of their tables whose nodes go."""
+        """Remove stored edges whose nodes an overwrite removes."""
         staged = {}
         for key, tasks in orphaned.items():
             base = self._bases[key]
@@ -132,8 +132,10 @@ class TableStage:
             rows = self._views.rows(staged)
             among = self._fragments_with(staged, base, snapshot)
             found = slices(key, at, handle, among=among)
-            is_sieved = staged.rows <= min(SIEVED_ROWS_MAX, base.entry.row_count // _SIEVED_SHARE)
-            tasks += [MatchTask(own, rows, ids, is_sieved) for own in found]
+            is_prefiltered = staged.rows <= min(
+                PREFILTER_ROWS_MAX, base.entry.row_count // _PREFILTER_SHARE
+            )
+            tasks += [MatchTask(own, rows, ids, is_prefiltered) for own in found]
             stored += base.entry.row_count if among is None else staged.rows
         outcomes = self._run.calls("comparing with stored rows", match_stored, tasks, rows=stored)
         matched: dict[str, _Matched] = {}
@@ -201,8 +203,8 @@ class TableStage:
         lost = np.zeros(len(counts), np.int64)
         for path in leaving:
             rows = self._run.dropped_rows([path])
-            entity_types = np.searchsorted(np.cumsum(counts), rows, side="right")
-            lost += np.bincount(entity_types, minlength=len(counts))
+            numbers = np.searchsorted(np.cumsum(counts), rows, side="right")
+            lost += np.bincount(numbers, minlength=len(counts))
         return lost
 
     def _rewrites(
@@ -220,12 +222,12 @@ class TableStage:
             (fragment.base.location, fragment.base.branch) != (base.location, base.branch)
             for fragment in fragments
         ):
-            # Somebody was faster to write to this branch: its lineage is another one now.
+            # Another writer has forked the table for this branch: its lineage is another one now.
             loses[:] = True
         is_small = counts < SMALL_FRAGMENT_ROWS
         if np.count_nonzero(is_small) <= SMALL_FRAGMENTS_MAX:
             is_small[:] = False
-        # What loses all of its rows just goes.
+        # A fragment that loses all of its rows is not committed.
         chosen = (loses | is_small) & (lost < counts)
         if not chosen.any():
             return {}
@@ -256,6 +258,6 @@ def _neighbours(chosen: Mask, counts: Integers) -> list[tuple[int, ...]]:
 
 
 def dropped_file(load: StagedLoad, table_key: str, rows: Integers) -> str:
-    """Leave the numbers of rows that do not count in a file for tasks."""
+    """Write the numbers of rows that do not count to a file for tasks; return its path."""
     name = table_key.replace(":", "-")
     return load.context.files.write(f"dropped-{name}", pa.table({"row": np.sort(rows)}))

@@ -12,13 +12,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.spark.hashing import Hashes
 from omnigraph.spark.load.key_set import HashRange, ranges
-from omnigraph.write.load.check.hashing import is_among
+from omnigraph.write.load.check.hashing import Hashes, is_among
 from omnigraph.write.stage.columns import Integers
 
 HASHES_MAX: Final = 1 << 23
-"""About so many hashes are in memory together."""
+"""About how many hashes are in memory together."""
 
 
 def hash_ranges(*kinds: Sequence[pa.Table], hashes_max: int = HASHES_MAX) -> tuple[HashRange, ...]:
@@ -57,7 +56,7 @@ def _sorted(runs: Sequence[pa.Table], within: HashRange) -> Hashes:
     if len(parts) == 1:
         only: Hashes = parts[0]
         return only
-    # Sorted pieces one after another are what this kind of sort is quick with.
+    # A stable sort is quick on a sequence of sorted pieces.
     return np.sort(np.concatenate(parts or [_nothing()]), kind="stable")
 
 

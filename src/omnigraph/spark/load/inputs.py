@@ -43,7 +43,7 @@ _FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "or
 
 
 class SourceSpecError(InvalidInputError):
-    """A source of a load is described in a way that nobody can read."""
+    """The description of a source of a load is not valid."""
 
     code = "OG-SOURCE-SPEC"
     hint = "the guide 'Load data' lists what a source may be"
@@ -67,8 +67,8 @@ class FrameSource:
 class LoadPlan:
     """Everything that a load reads.
 
-    `inputs` names the sources by their number; None for rows without a file. `line_splits` says
-    which sources are pieces of one file, whose lines are counted when all of them have been read.
+    `inputs` names the sources by their number; None for rows without a file. Several sources may be
+    pieces of one file: its lines are counted when all of them have been read.
     """
 
     inputs: tuple[str | None, ...] = ()
@@ -76,8 +76,6 @@ class LoadPlan:
     edges: tuple[FileTask | FrameSource, ...] = ()
     lines: tuple[FileTask, ...] = ()
     problems: tuple[Violation, ...] = ()
-    place: str = "row"
-    bytes: int = 0
     named: frozenset[str] = frozenset()
     """Tables that the input names, whether it has rows for them or not."""
 
@@ -105,17 +103,17 @@ def plan_lines(paths: Sequence[str], *, parallelism: int) -> LoadPlan:
                 waiting, waiting_bytes = [], 0
     if waiting:
         tasks.append(FileTask(tuple(waiting)))
-    return LoadPlan(tuple(inputs), lines=tuple(tasks), place="line", bytes=total)
+    return LoadPlan(tuple(inputs), lines=tuple(tasks))
 
 
 def plan_values(paths: Sequence[str]) -> LoadPlan:
-    """Plan the compatible reading of graph records: nobody can tell where to split a stream."""
+    """Plan the compatible reading of graph records: a stream of values cannot be split."""
     sizes = [_size(path) for path in paths]
     tasks = [
         FileTask((LinesSplit(source, path, 0, size),))
         for source, (path, size) in enumerate(zip(paths, sizes, strict=True))
     ]
-    return LoadPlan(tuple(paths), lines=tuple(tasks), place="record", bytes=sum(sizes))
+    return LoadPlan(tuple(paths), lines=tuple(tasks))
 
 
 def _size(path: str) -> int:
@@ -144,7 +142,7 @@ def plan_tables(
 ) -> LoadPlan:
     """Plan the reading of one table per type, given in any form.
 
-    `order_by` names columns that say which of several rows of one id is the last.
+    `order_by` names columns that define which of several rows of one id is the last.
     """
     planning = _Planning(spark, parallelism, order_by)
     for name, source in sorted(tables.items()):
@@ -180,7 +178,6 @@ class _Planning:
     edges: list[FileTask | FrameSource] = field(default_factory=list)
     problems: list[Violation] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
-    bytes: int = 0
 
     def finish(self) -> LoadPlan:
         return LoadPlan(
@@ -188,7 +185,6 @@ class _Planning:
             nodes=tuple(self.nodes),
             edges=tuple(self.edges),
             problems=tuple(self.problems),
-            bytes=self.bytes,
             named=frozenset(self.named),
         )
 
@@ -249,10 +245,9 @@ class _Planning:
             self.inputs.append(file)
             first = 1
             for number in range(footer.num_row_groups):
-                group = footer.row_group(number)
-                self.bytes += group.total_byte_size
-                yield source, file, number, first, group.num_rows
-                first += group.num_rows
+                rows = footer.row_group(number).num_rows
+                yield source, file, number, first, rows
+                first += rows
 
 
 def _parquet_task(

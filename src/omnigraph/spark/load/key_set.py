@@ -1,14 +1,14 @@
 """The ids of a node type as a sorted set that tasks probe.
 
 A *run* is a table sorted by `hash`: the hashes of some ids, the ids themselves, and the number of
-the row that each stands in. Tasks leave one run each; `merged` makes one part of a set of them. A
-set is one file, or several that share the hashes among them by range when one would be too large.
+the row of each. Tasks write one run each; `merged` combines runs into one part of a set. A set is
+one file, or several that divide the hashes by range when one would be too large.
 
-1. A probe is exact: hashes find the place, the text there decides. Several ids with one hash stand
-   next to each other and are all compared.
+1. A probe is exact: a hash leads to a position, the text there decides. Several ids with one hash
+   are adjacent and are all compared.
 2. Memory of a probe is that of the probed column, not of the set: sets are mapped, not read.
-3. Where nearly no id is in the set, a *sieve* keeps most from being hashed and compared: one
-   byte per slot, by a guess from the end of the text, that says where it is worth to look.
+3. Where nearly no id is in the set, a *prefilter* drops most before they are hashed and compared: a
+   byte map over a cheap hash of the last word of the text.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.spark.hashing import Hashes, HashScheme, Mask
 from omnigraph.spark.load.side_files import SideFiles, mapped
+from omnigraph.write.load.check.hashing import Hashes, HashScheme
+from omnigraph.write.stage.columns import Integers, Mask
 
-Places = npt.NDArray[np.int64]
 Answer = TypeVar("Answer", np.bool_, np.int64)
 
 RUN_SCHEMA: Final = pa.schema([("hash", pa.uint64()), ("id", pa.large_utf8()), ("row", pa.int64())])
 _BITS: Final = 64
 _SETS_OPEN_MAX: Final = 16
-_SIEVE_BITS: Final = 22
-SIEVED_ROWS_MAX: Final = 1 << 19
-"""Larger sets fill a sieve so that it keeps nothing back."""
+_PREFILTER_BITS: Final = 22
+PREFILTER_ROWS_MAX: Final = 1 << 19
+"""Larger sets fill the prefilter, so that it drops nothing."""
 
 
-def sorted_run(hashes: Hashes, ids: pa.Array, rows: Places) -> pa.Table:
-    """Return hashes, ids and the rows that they stand in as a run."""
+def sorted_run(hashes: Hashes, ids: pa.Array, rows: Integers) -> pa.Table:
+    """Return hashes, ids and their rows as a run."""
     order = np.argsort(hashes)
     taken = ids.cast(pa.large_utf8()).take(pa.array(order))
     return pa.table([pa.array(hashes[order]), taken, pa.array(rows[order])], schema=RUN_SCHEMA)
 
 
 def numbered(run: pa.Table, first_row: int) -> pa.Table:
-    """Let the rows of a run count from another number."""
+    """Add a number to all row numbers of a run."""
     rows = pa.array(run["row"].to_numpy() + first_row)
     return run.set_column(run.schema.get_field_index("row"), "row", rows)
 
@@ -82,7 +82,7 @@ def merged(runs: Sequence[pa.Table], within: HashRange) -> pa.Table:
     if len(parts) <= 1:
         return together
     hashes = together["hash"].to_numpy()
-    # The parts are sorted already, which this kind of sort makes use of.
+    # A stable sort is quick on a sequence of sorted parts.
     order = np.argsort(hashes, kind="stable")
     return together.combine_chunks().take(pa.array(order))
 
@@ -99,15 +99,15 @@ class KeySet:
         """Return which ids are in the set; the column has no nulls."""
         return self._asked(ids, _Part.contains, np.zeros(len(ids), np.bool_))
 
-    def rows_of(self, ids: pa.Array) -> Places:
-        """Return the row in which each id stands, or -1; of several rows any."""
+    def rows_of(self, ids: pa.Array) -> Integers:
+        """Return the row of each id, or -1; of several rows any."""
         return self._asked(ids, _Part.rows_of, np.full(len(ids), -1, np.int64))
 
-    def rows_of_some(self, ids: pa.Array) -> Places:
+    def rows_of_some(self, ids: pa.Array) -> Integers:
         """Return what `rows_of` does; quicker where few of the ids are in the set."""
         rows = np.full(len(ids), -1, np.int64)
-        sieve = _sieve(tuple(map(self.files.local, self.parts)), self.scheme)
-        worth = np.flatnonzero(sieve[_slots(self.scheme, ids)])
+        prefilter = _prefilter(tuple(map(self.files.local, self.parts)), self.scheme)
+        worth = np.flatnonzero(prefilter[_slots(self.scheme, ids)])
         rows[worth] = self.rows_of(ids.take(pa.array(worth)))
         return rows
 
@@ -138,18 +138,18 @@ class KeySet:
                 differ = pc.not_equal(before, after).to_numpy()
                 yield np.unique(hashes[again[differ]])
 
-    def _shares(self, hashes: Hashes) -> Iterator[tuple[str, Places | None]]:
+    def _shares(self, hashes: Hashes) -> Iterator[tuple[str, Integers | None]]:
         if len(self.parts) == 1:
             yield self.parts[0], None
             return
         bounds = np.array([within.first for within in ranges(len(self.parts))], np.uint64)
-        entity_types = np.searchsorted(bounds, hashes, side="right") - 1
+        part_numbers = np.searchsorted(bounds, hashes, side="right") - 1
         for number, part in enumerate(self.parts):
-            yield part, np.flatnonzero(entity_types == number)
+            yield part, np.flatnonzero(part_numbers == number)
 
 
 class _Part:
-    """One part, with a table that leads from the upper bits of a hash to its place."""
+    """One part, with a table that leads from the upper bits of a hash to its position."""
 
     def __init__(self, run: pa.Table) -> None:
         self._hashes = run["hash"].to_numpy()
@@ -158,7 +158,7 @@ class _Part:
         count = len(self._hashes)
         bits = max(1, min(28, int(count).bit_length()))
         if count:
-            # All hashes of a part may begin alike, so places count from its first one.
+            # All hashes of a part may share their upper bits, so slots count from the first hash.
             first, last = int(self._hashes[0]), int(self._hashes[-1])
             span = max(1, last - first)
             self._first = np.uint64(first)
@@ -170,64 +170,64 @@ class _Part:
             self._starts = starts
 
     def contains(self, hashes: Hashes, ids: pa.Array) -> Mask:
-        return self._places(hashes, ids) >= 0
+        return self._positions(hashes, ids) >= 0
 
-    def rows_of(self, hashes: Hashes, ids: pa.Array) -> Places:
-        places = self._places(hashes, ids)
-        found = places >= 0
-        places[found] = self._rows[places[found]]
-        return places
+    def rows_of(self, hashes: Hashes, ids: pa.Array) -> Integers:
+        positions = self._positions(hashes, ids)
+        found = positions >= 0
+        positions[found] = self._rows[positions[found]]
+        return positions
 
-    def _places(self, hashes: Hashes, ids: pa.Array) -> Places:
+    def _positions(self, hashes: Hashes, ids: pa.Array) -> Integers:
         found = np.full(len(ids), -1, np.int64)
         count = len(self._hashes)
         if not count or not len(ids):
             return found
         texts = ids.cast(pa.large_utf8())
-        places = self._first_places(hashes)
-        rows = np.flatnonzero(places < count)
+        positions = self._first_positions(hashes)
+        rows = np.flatnonzero(positions < count)
         while len(rows):
-            at = places[rows]
+            at = positions[rows]
             rows = rows[self._hashes[at] == hashes[rows]]
-            at = places[rows]
+            at = positions[rows]
             everything = len(rows) == len(ids)
             wanted = texts if everything else texts.take(pa.array(rows))
             equal = pc.equal(self._ids.take(pa.array(at)), wanted).to_numpy(zero_copy_only=False)
             found[rows[equal]] = at[equal]
             rows = rows[~equal]
-            # Another id may have the same hash, right behind.
-            places[rows] += 1
-            rows = rows[places[rows] < count]
+            # The next id may have the same hash.
+            positions[rows] += 1
+            rows = rows[positions[rows] < count]
         return found
 
-    def _first_places(self, hashes: Hashes) -> Places:
-        """Return the place of the first hash that is not smaller."""
+    def _first_positions(self, hashes: Hashes) -> Integers:
+        """Return the position of the first hash that is not smaller."""
         count = len(self._hashes)
         slots = (hashes - self._first) >> self._shift
         outside = (hashes < self._first) | (slots >= np.uint64(len(self._starts) - 1))
         slots[outside] = 0
-        places = self._starts[slots.astype(np.int64)]
-        places[outside] = count
-        rows = np.flatnonzero(places < count)
-        rows = rows[self._hashes[places[rows]] < hashes[rows]]
+        positions = self._starts[slots.astype(np.int64)]
+        positions[outside] = count
+        rows = np.flatnonzero(positions < count)
+        rows = rows[self._hashes[positions[rows]] < hashes[rows]]
         while len(rows):
-            places[rows] += 1
-            rows = rows[places[rows] < count]
-            rows = rows[self._hashes[places[rows]] < hashes[rows]]
-        return places
+            positions[rows] += 1
+            rows = rows[positions[rows] < count]
+            rows = rows[self._hashes[positions[rows]] < hashes[rows]]
+        return positions
 
 
 @lru_cache(maxsize=_SETS_OPEN_MAX)
-def _sieve(paths: tuple[Path, ...], scheme: HashScheme) -> Mask:
-    sieve = np.zeros(1 << _SIEVE_BITS, np.bool_)
+def _prefilter(paths: tuple[Path, ...], scheme: HashScheme) -> Mask:
+    prefilter = np.zeros(1 << _PREFILTER_BITS, np.bool_)
     for run in map(mapped, paths):
         if run.num_rows:
-            sieve[_slots(scheme, run["id"].chunk(0))] = True
-    return sieve
+            prefilter[_slots(scheme, run["id"].chunk(0))] = True
+    return prefilter
 
 
-def _slots(scheme: HashScheme, ids: pa.Array) -> Places:
-    return (scheme.endings(ids) >> np.uint64(_BITS - _SIEVE_BITS)).astype(np.int64)
+def _slots(scheme: HashScheme, ids: pa.Array) -> Integers:
+    return (scheme.endings(ids) >> np.uint64(_BITS - _PREFILTER_BITS)).astype(np.int64)
 
 
 @lru_cache(maxsize=_SETS_OPEN_MAX)

@@ -1,7 +1,7 @@
-"""What a bulk load asks of its tasks, and what they answer: frozen and picklable.
+"""The arguments and results of the tasks of a bulk load: frozen and picklable.
 
-A task is told what to read and where to write, and answers with records: fragments that nobody has
-committed, side files, bounded lists of problems with their totals. It raises only for bugs.
+A task gets what to read and where to write, and returns records: uncommitted fragments, side files,
+bounded lists of problems with their totals. It raises only for bugs.
 """
 
 from __future__ import annotations
@@ -11,24 +11,22 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.spark.hashing import HashScheme
 from omnigraph.spark.load.key_set import KeySet
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.store.records import DatasetVersion, WrittenFragment
 from omnigraph.write.embed.tasks import EmbedOrder
+from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.rules.violations import ViolationLog
-
-Positions: TypeAlias = npt.NDArray[np.int64]
+from omnigraph.write.stage.columns import Integers
 
 FRAME_SOURCE: Final = 1 << 22
-"""Sources from this number on are partitions of a DataFrame: their rows have no place in a file."""
+"""Sources from this number on are partitions of a DataFrame: their rows have no line in a file."""
 VIOLATIONS_ALL: Final = 1 << 62
 ID: Final = "id"
 CARDINALITY: Final = "card"
@@ -81,7 +79,7 @@ class LoadContext:
     sets: Mapping[str, KeySet] = field(default_factory=dict)
     """Node ids, by table: the ends of edges whose node types are all here are checked at once."""
     keeps_rejected: bool = False
-    """Whether records that are left out are kept, with all that is wrong with them."""
+    """Whether rejected records are written to a file, with all that is wrong with them."""
     ends: frozenset[str] = frozenset()
     """Node tables that edges of the load may end in."""
     embed: EmbedOrder | None = None
@@ -114,17 +112,17 @@ def has_cardinality(entity_type: EntityType) -> bool:
 class Runs:
     """Where rows came from: consecutive numbers as (first, count)."""
 
-    first: Positions
-    count: Positions
+    first: Integers
+    count: Integers
 
-    def at(self, places: Positions) -> Positions:
-        """Return the positions of some rows, given by their place."""
+    def at(self, rows: Integers) -> Integers:
+        """Return the positions of some rows, given by their number."""
         ends = np.cumsum(self.count)
-        run = np.searchsorted(ends, places, side="right")
-        return self.first[run] + places - (ends[run] - self.count[run])
+        run = np.searchsorted(ends, rows, side="right")
+        return self.first[run] + rows - (ends[run] - self.count[run])
 
 
-def runs_of(positions: Positions) -> Runs:
+def runs_of(positions: Integers) -> Runs:
     """Write positions as runs."""
     if not len(positions):
         nothing = np.zeros(0, np.int64)
@@ -157,23 +155,18 @@ class StagedPart:
         """How many rows were written."""
         return sum(fragment.rows for fragment in self.fragments)
 
-    @property
-    def bytes(self) -> int:
-        """How much was written, as far as the store said."""
-        return sum(file.size or 0 for part in self.fragments for file in part.files)
-
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """What one task has done: what it staged, and what was wrong with rows that it left out."""
+    """What one task has staged, and what was wrong with the rows that it rejected."""
 
     parts: tuple[StagedPart, ...]
     problems: ViolationLog
     bad_records: int = 0
     rejected: str | None = None
-    """The file of the records that were left out, where they are kept."""
+    """The file of rejected records, if they are wanted."""
     lines: Mapping[int, int] = field(default_factory=dict)
-    """How many lines each source had, where sources are counted after the fact."""
+    """How many lines each source had, for sources that are pieces of a file."""
     unreadable: tuple[str, str] | None = None
     """A source that cannot be read, and why."""
     respelled: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Proving by hashes that no rule across rows is broken.
+"""Proves by hashes that no rule across rows is broken.
 
 | rule | proof |
 |---|---|
@@ -8,8 +8,8 @@
 | `@card` | edges per hash of a source are within the bounds, and no two nodes share a hash |
 | overwritten nodes leave no edge behind | ends of stored edges are in the set of the new nodes |
 
-A proof is exact. What it cannot show is a *doubt*, not a violation: two texts may share a hash. Who
-has doubts asks the rules themselves.
+A proof is exact. A rule that it cannot prove is *unproven*, not broken: two texts may share a hash.
+Then the rules themselves are run.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.staged_views import StagedViews
 
 
-_SIEVED_PER_ROW: Final = 8
+_PREFILTERED_ROWS_PER_ROW: Final = 8
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Unproven:
     """A rule that could not be proven to hold."""
 
     table_key: str
@@ -77,9 +77,9 @@ class Proofs:
         self.reads: set[str] = set()
         """Tables that are not written and that the proofs rest on."""
         self.orphaned: dict[str, list[EndsTask]] = {}
-        """Edge tables that lose edges with the nodes that go, by where those are."""
+        """Tasks that find the orphaned edges of each table, for `cascade`."""
 
-    def doubts(self) -> list[Doubt]:
+    def unproven(self) -> list[Unproven]:
         """Return everything that is not proven."""
         found = [*self._repeated(), *self._ends(), *self._orphans()]
         if self._mode is not WriteMode.OVERWRITE:
@@ -90,7 +90,7 @@ class Proofs:
 
     # -- among the staged rows --------------------------------------------------------------------
 
-    def _repeated(self) -> Iterator[Doubt]:
+    def _repeated(self) -> Iterator[Unproven]:
         for staged in self._types.values():
             kinds = [*unique_runs(staged.entity_type)]
             if not staged.ids_are_new:
@@ -98,11 +98,11 @@ class Proofs:
             for kind in kinds:
                 runs = staged.runs(kind)
                 if any(len(repeated(runs, within)) for within in hash_ranges(runs)):
-                    yield Doubt(staged.table_key, kind)
+                    yield Unproven(staged.table_key, kind)
 
     # -- against stored rows ----------------------------------------------------------------------
 
-    def _against_stored(self) -> list[Doubt]:
+    def _against_stored(self) -> list[Unproven]:
         wanted = {key: self._stored_kinds(staged) for key, staged in self._types.items()}
         wanted = {key: kinds for key, kinds in wanted.items() if kinds}
         stored = self._run.stored_runs(self._snapshot, wanted, self._replaced(wanted))
@@ -115,7 +115,7 @@ class Proofs:
                 runs, others = staged.runs(kind), [self._files.read(path) for path in paths]
                 shared = (common(runs, others, part) for part in hash_ranges(runs, others))
                 if any(map(len, shared)):
-                    found.append(Doubt(key, kind))
+                    found.append(Unproven(key, kind))
         return [*found, *self._cardinalities(stored)]
 
     def _stored_kinds(self, staged: StagedType) -> dict[str, tuple[str, ...]]:
@@ -128,20 +128,20 @@ class Proofs:
             kinds[CARDINALITY] = ("src",)
         return kinds
 
-    def _few_ids(self) -> list[Doubt]:
+    def _few_ids(self) -> list[Unproven]:
         """Look a few ids up by the index instead of reading all that are stored."""
         if self._mode is not WriteMode.APPEND:
             return []
         stored = StoredRows(self._snapshot)
         return [
-            Doubt(key, ID)
+            Unproven(key, ID)
             for key, staged in self._types.items()
             if staged.rows and not staged.ids_are_new and _has_few(staged)
             if stored.contains(key, staged.ids()).any()
         ]
 
     def _replaced(self, wanted: Mapping[str, object]) -> dict[str, KeySet]:
-        """Return the ids of rows that replace stored ones, where the rest is looked at."""
+        """Return the ids of staged rows, by the tables of which stored rows are compared."""
         if self._mode is not WriteMode.MERGE:
             return {}
         return {
@@ -152,7 +152,7 @@ class Proofs:
 
     # -- ends -------------------------------------------------------------------------------------
 
-    def _ends(self) -> Iterator[Doubt]:
+    def _ends(self) -> Iterator[Unproven]:
         later: dict[str, StagedType] = {}
         for key, staged in self._types.items():
             if not isinstance(staged.entity_type, EdgeType):
@@ -161,7 +161,7 @@ class Proofs:
             if not self._were_probed(staged.entity_type):
                 later[key] = staged
             elif any(part.missing.total for part in staged.parts):
-                yield Doubt(key, "endpoint")
+                yield Unproven(key, "endpoint")
         yield from self._ends_in_fragments(later)
 
     def _were_probed(self, edge: EdgeType) -> bool:
@@ -176,7 +176,7 @@ class Proofs:
     def _rest_on_ends(self, edge: EdgeType) -> None:
         self.reads |= {TableKey.node(name) for _, name in edge_ends(edge)} - self._types.keys()
 
-    def _ends_in_fragments(self, types: Mapping[str, StagedType]) -> Iterator[Doubt]:
+    def _ends_in_fragments(self, types: Mapping[str, StagedType]) -> Iterator[Unproven]:
         """Look up the ends of edges that were staged before the nodes were known."""
         node_keys = {
             TableKey.node(name): None
@@ -196,11 +196,11 @@ class Proofs:
         missing = self._run.calls("looking up ends", count_missing_ends, tasks, rows=rows)
         for task, number in zip(tasks, missing, strict=True):
             if number:
-                yield Doubt(task.rows.table_key, "endpoint")
+                yield Unproven(task.rows.table_key, "endpoint")
 
     def _few_ends(
         self, types: Mapping[str, StagedType], node_keys: Iterable[str]
-    ) -> Iterator[Doubt]:
+    ) -> Iterator[Unproven]:
         """Look for the ends of few edges among many nodes, by the index or in one pass."""
         for node_key in node_keys:
             ends = self._distinct_ends(types, node_key)
@@ -209,7 +209,7 @@ class Proofs:
                 own = self._run.merged_set(node_key, staged.run_paths(ID))
                 ends = ends.filter(pa.array(~own.contains(ends)))
             if len(ends) and not self._are_stored(node_key, ends):
-                yield Doubt(node_key, "endpoint")
+                yield Unproven(node_key, "endpoint")
 
     def _distinct_ends(self, types: Mapping[str, StagedType], node_key: str) -> pa.Array:
         columns = []
@@ -232,12 +232,12 @@ class Proofs:
         path = self._files.write(f"ends-{node_key.replace(':', '-')}", run)
         known = KeySet(self._files, self._load.context.scheme, (path,))
         tasks = [FoundTask(own, known) for own in stored_slices(self._snapshot, node_key)]
-        # A row that a sieve keeps back costs a fraction of one that is hashed and compared.
-        rows = self._snapshot.entry(node_key).row_count // _SIEVED_PER_ROW
+        # A row that the prefilter drops costs a fraction of one that is hashed and compared.
+        rows = self._snapshot.entry(node_key).row_count // _PREFILTERED_ROWS_PER_ROW
         return sum(self._run.calls("looking for ends", count_found, tasks, rows=rows)) == len(ids)
 
-    def _orphans(self) -> Iterator[Doubt]:
-        """Look for stored edges whose nodes an overwrite takes away."""
+    def _orphans(self) -> Iterator[Unproven]:
+        """Look for stored edges whose nodes an overwrite removes."""
         if self._mode is not WriteMode.OVERWRITE:
             return
         catalog = self._load.context.catalog
@@ -261,7 +261,7 @@ class Proofs:
         missing = self._run.calls("looking up ends", count_missing_ends, tasks, rows=rows)
         for task, number in zip(tasks, missing, strict=True):
             key = task.rows.table_key
-            # Who loses edges and must keep some is counted by the rules themselves.
+            # Sources that must keep a minimum of edges are counted by the rules themselves.
             if (
                 number
                 and self._cascades
@@ -269,21 +269,21 @@ class Proofs:
             ):
                 self.orphaned.setdefault(key, []).append(task)
             elif number:
-                yield Doubt(key, "orphan")
+                yield Unproven(key, "orphan")
 
     # -- cardinality ------------------------------------------------------------------------------
 
-    def _cardinalities(self, stored: Mapping[str, Mapping[str, list[str]]]) -> Iterator[Doubt]:
+    def _cardinalities(self, stored: Mapping[str, Mapping[str, list[str]]]) -> Iterator[Unproven]:
         for key, staged in self._types.items():
             if has_cardinality(staged.entity_type) and staged.rows:
                 paths = stored.get(key, {}).get(CARDINALITY, [])
                 others = [self._files.read(path) for path in paths]
                 if not self._is_counted_well(_edge(staged.entity_type), staged, others):
-                    yield Doubt(key, CARDINALITY)
+                    yield Unproven(key, CARDINALITY)
 
     def _is_counted_well(self, edge: EdgeType, staged: StagedType, others: list[pa.Table]) -> bool:
         limits = edge.cardinality
-        # Two sources with one hash would hide each other's missing edges behind their sum.
+        # Two sources with one hash are counted together, which would hide missing edges.
         if limits.min > 1 and self._sources_collide(edge):
             return False
         runs = staged.runs(CARDINALITY)

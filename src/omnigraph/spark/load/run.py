@@ -2,8 +2,7 @@
 
 1. The input is read once, by the first jobs: every row that passes the rules of single rows lies
    in a staged fragment afterwards. All further checks look at what was staged.
-2. The driver holds records of tasks, never rows: what it looks at are mapped files of hashes, range
-   by range.
+2. The driver holds results of tasks, never rows: it reads mapped files of hashes, range by range.
 3. No head moves here. A load that ends early leaves unreferenced files.
 """
 
@@ -41,8 +40,8 @@ from omnigraph.write.stage.delta import WriteMode
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, Snapshot
     from omnigraph.spark.jobs import JobRunner
-    from omnigraph.spark.load.key_set import Places
     from omnigraph.store.datasets import DatasetHandle
+    from omnigraph.write.stage.columns import Integers
 
 STORED_ROWS_PER_TASK: Final = 1_000_000
 _RESPELLED: Final = (
@@ -50,7 +49,7 @@ _RESPELLED: Final = (
     " process only; leave the ids out, or load without Spark"
 )
 DRIVER_ROWS_MAX: Final = 200_000
-"""The driver itself reads, or looks through, fewer rows than these: a job costs more."""
+"""The driver itself works on fewer rows than this, because a job costs more."""
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -68,7 +67,7 @@ class StagedLoad:
     respelled: set[str] = field(default_factory=set)
     """Node tables of which the input spells ids in another way."""
     rejected: list[tuple[int, str | None]] = field(default_factory=list)
-    """How many records each task left out, and the file that has them."""
+    """How many records each task rejected, and the file that has them."""
 
     def add_empty(self, table_keys: Iterable[str]) -> None:
         """Remember tables that the input names and has no rows for."""
@@ -103,7 +102,7 @@ class LoadRun:
         self._mode = mode
 
     def within(self, context: LoadContext) -> LoadRun:
-        """Return the same with tasks that know other things."""
+        """Return the same jobs with another context for their tasks."""
         return LoadRun(
             self._jobs,
             self._plan,
@@ -225,7 +224,7 @@ class LoadRun:
     def merged_set(
         self, name: str, runs: Sequence[tuple[str, int | None]], dropped: str | None = None
     ) -> KeySet:
-        """Put runs together, without the rows that a file names."""
+        """Merge runs into a set, without the rows that a file names."""
         context = self._context
         total = sum(context.files.read(path).num_rows for path, _ in runs)
         tasks = [
@@ -275,7 +274,7 @@ class LoadRun:
         at = entry.at
         return self._runs_of_stored.setdefault(at, {})
 
-    def dropped_rows(self, paths: Sequence[str]) -> Places:
+    def dropped_rows(self, paths: Sequence[str]) -> Integers:
         """Return the numbers of rows that files name, sorted."""
         return dropped_rows(self._context, paths)
 
@@ -294,7 +293,7 @@ class LoadRun:
 
 
 def _planned_rows(sources: Iterable[FileTask | FrameSource]) -> int | None:
-    """Say how many rows sources have; None where nobody knows before reading them."""
+    """Return how many rows sources have; None where that is unknown before reading them."""
     rows = 0
     for source in sources:
         if isinstance(source, FrameSource):

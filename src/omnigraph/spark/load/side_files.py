@@ -1,7 +1,7 @@
-"""Files that the tasks of one load leave for each other, under `__staging/<operation>/`.
+"""Files that tasks of one operation write for each other, under `__staging/<operation>/`.
 
 1. A file has a new name for every attempt of a task; only those that a returned outcome names are
-   ever read. Nobody relies on them after the load, so they are not flushed to disk.
+   ever read. They are not needed after the load, so they are not flushed to disk.
 2. A file is fetched once per host and mapped into memory, not copied into every worker.
 """
 
@@ -29,7 +29,7 @@ class SideFiles:
 
     settings: StoreSettings
     operation_id: str
-    """Its id, or `id/part`: files of a part can be removed apart, and go with the operation."""
+    """Its id, or `id/part`: files of a part can be removed before those of the operation."""
 
     @property
     def folder(self) -> str:

@@ -19,7 +19,7 @@ from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.write.stage.columns import concatenated, flat
 
 if TYPE_CHECKING:
-    from omnigraph.spark.load.plan import Positions
+    from omnigraph.write.stage.columns import Integers
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,12 @@ class StagedType:
         return sum(part.rows for part in self.parts)
 
     @property
-    def bytes(self) -> int:
-        """How many bytes were written."""
-        return sum(part.bytes for part in self.parts)
-
-    @property
     def ids_are_new(self) -> bool:
         """Whether the load made every id itself."""
         return all(part.ids_are_new for part in self.parts)
 
     @cached_property
-    def first_rows(self) -> Positions:
+    def first_rows(self) -> Integers:
         """The number of the first row of every part."""
         counts = np.array([part.rows for part in self.parts], np.int64)
         return np.cumsum(counts) - counts
@@ -80,12 +75,12 @@ class StagedType:
         runs = [flat(run["id"]) for run in self.runs(ID)]
         return concatenated(*runs) if runs else pa.array([], pa.utf8())
 
-    def positions(self, rows: Positions) -> Positions:
+    def positions(self, rows: Integers) -> Integers:
         """Return where rows came from."""
-        entity_types = np.searchsorted(self.first_rows, rows, side="right") - 1
+        part_numbers = np.searchsorted(self.first_rows, rows, side="right") - 1
         found = np.zeros(len(rows), np.int64)
-        for number in np.unique(entity_types).tolist():
-            own = entity_types == number
+        for number in np.unique(part_numbers).tolist():
+            own = part_numbers == number
             found[own] = self.parts[number].positions.at(rows[own] - self.first_rows[number])
         return found
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.spark.load.run import STORED_ROWS_PER_TASK
-from omnigraph.spark.load.stored_tasks import Slice, StagedRows
+from omnigraph.spark.load.stored_tasks import Slice, StagedFragments
 from omnigraph.store.records import ScanRequest
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ class StagedViews:
         self._datasets = datasets
         self._bases = bases
         self._replaces = replaces
-        self._known: dict[str, tuple[StagedRows, DatasetHandle]] = {}
+        self._known: dict[str, tuple[StagedFragments, DatasetHandle]] = {}
 
     def handle(self, staged: StagedType) -> DatasetHandle:
         """Open the version that has the staged rows."""
         return self._opened(staged)[1]
 
-    def rows(self, staged: StagedType) -> StagedRows:
-        """Say where the rows of a type are."""
+    def rows(self, staged: StagedType) -> StagedFragments:
+        """Return the fragments that have the rows of a type."""
         return self._opened(staged)[0]
 
     def read(self, staged: StagedType, columns: tuple[str, ...]) -> pa.Table:
@@ -61,13 +61,13 @@ class StagedViews:
             self._datasets.discard_staged_view(rows.at)
         self._known.clear()
 
-    def _opened(self, staged: StagedType) -> tuple[StagedRows, DatasetHandle]:
+    def _opened(self, staged: StagedType) -> tuple[StagedFragments, DatasetHandle]:
         key = staged.table_key
         if key not in self._known:
             self._known[key] = self._open(staged)
         return self._known[key]
 
-    def _open(self, staged: StagedType) -> tuple[StagedRows, DatasetHandle]:
+    def _open(self, staged: StagedType) -> tuple[StagedFragments, DatasetHandle]:
         base = self._bases[staged.table_key]
         fragments = [fragment for part in staged.parts for fragment in part.fragments]
         if self._replaces:
@@ -81,4 +81,4 @@ class StagedViews:
         own = sorted(numbers)[len(numbers) - len(fragments) :]
         counts = np.array([fragment.rows for fragment in fragments], np.int64)
         firsts = np.cumsum(counts) - counts
-        return StagedRows(handle.at, tuple(own), tuple(firsts.tolist())), handle
+        return StagedFragments(handle.at, tuple(own), tuple(firsts.tolist())), handle

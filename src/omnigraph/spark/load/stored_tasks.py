@@ -25,9 +25,9 @@ from omnigraph.write.load.stage import compared
 from omnigraph.write.stage.columns import flat, slabs
 
 if TYPE_CHECKING:
-    from omnigraph.spark.load.key_set import Places
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.store.records import DatasetVersion, WrittenDeletion, WrittenFragment
+    from omnigraph.write.stage.columns import Integers
 
 STORED_ROW: Final = -1
 """The row number of ids that are stored and not staged."""
@@ -75,7 +75,7 @@ class HashTask:
 
 
 def hash_stored(context: LoadContext, task: HashTask, number: int) -> dict[str, str]:
-    """Leave one run of hashes per kind; return the files."""
+    """Write one run of hashes per kind; return the files."""
     del number
     columns = {name for members in task.kinds.values() for name in members}
     if task.replaced is not None:
@@ -104,7 +104,7 @@ def _hashed(
 ) -> pa.Table:
     scheme = context.scheme
     if kind == CARDINALITY:
-        # A source whose edge leaves is counted too, with one edge less: with none.
+        # The source of a replaced edge is listed too: it may be left with too few edges.
         hashes = scheme.texts(flat(slab["src"]))
         counts = np.ones(len(hashes), np.int64) if leaving is None else (~leaving).astype(np.int64)
         former = np.zeros(len(hashes), np.int64) if leaving is None else leaving.astype(np.int64)
@@ -139,7 +139,7 @@ def _one_run(kind: str, runs: list[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Runs to make one part of a set of: each with the number of its first row, or None."""
+    """Runs to merge into one part of a set: each with the number of its first row, or None."""
 
     name: str
     runs: tuple[tuple[str, int | None], ...]
@@ -149,7 +149,7 @@ class MergeTask:
 
 
 def merge_runs(context: LoadContext, task: MergeTask, number: int) -> str:
-    """Leave one part of a set; return the file."""
+    """Write one part of a set; return the file."""
     del number
     runs = []
     for path, first in task.runs:
@@ -165,14 +165,14 @@ def merge_runs(context: LoadContext, task: MergeTask, number: int) -> str:
 
 def dropped_rows(
     context: LoadContext, paths: Sequence[str], *, first: int = 0, end: int | None = None
-) -> Places:
+) -> Integers:
     """Return the numbers of rows that files name, sorted; those from `first` up to `end`."""
     found = [np.zeros(0, np.int64)]
     for path in paths:
         rows = context.files.read(path)["row"].to_numpy()
         last = len(rows) if end is None else int(np.searchsorted(rows, end))
         found.append(rows[int(np.searchsorted(rows, first)) : last])
-    rows_of_all: Places = np.unique(np.concatenate(found))
+    rows_of_all: Integers = np.unique(np.concatenate(found))
     return rows_of_all
 
 
@@ -243,14 +243,14 @@ def count_found(context: LoadContext, task: FoundTask, number: int) -> int:
 
 
 @dataclass(frozen=True)
-class StagedRows:
+class StagedFragments:
     """The rows of a type in their staged fragments: where each fragment's rows begin."""
 
     at: DatasetVersion
     fragment_ids: tuple[int, ...]
     first_rows: tuple[int, ...]
 
-    def addresses(self, rows: Places) -> np.ndarray:
+    def addresses(self, rows: Integers) -> np.ndarray:
         """Return the addresses of rows, given by number."""
         firsts = np.array(self.first_rows, np.int64)
         slices = np.searchsorted(firsts, rows, side="right") - 1
@@ -263,17 +263,17 @@ class MatchTask:
     """Stored rows that staged ones may replace."""
 
     stored: Slice
-    staged: StagedRows
+    staged: StagedFragments
     ids: KeySet
-    is_sieved: bool = False
+    is_prefiltered: bool = False
     """Whether few of the stored ids are staged."""
 
 
 @dataclass(frozen=True)
 class MatchOutcome:
-    """What became of the stored rows of a slice.
+    """What a merge does to the stored rows of a slice.
 
-    `matched` is the file of the staged rows, by number, whose id is stored: they are new nowhere.
+    `matched` is the file of the staged rows, by number, whose id is stored: they are not inserted.
     """
 
     fragments: tuple[WrittenFragment, ...]
@@ -284,7 +284,7 @@ class MatchOutcome:
 
 
 def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOutcome:
-    """Find the staged rows whose id is stored, and write those that differ in their place."""
+    """Find the staged rows whose id is stored; rewrite the stored rows that differ."""
     del number
     rows, row_ids, addresses = _hits(context, task)
     if not len(rows):
@@ -320,11 +320,11 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
     return MatchOutcome(fragments, deletions, matched, count, len(rows) - count)
 
 
-def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np.ndarray]:
-    found: list[tuple[Places, np.ndarray, np.ndarray]] = []
+def _hits(context: LoadContext, task: MatchTask) -> tuple[Integers, np.ndarray, np.ndarray]:
+    found: list[tuple[Integers, np.ndarray, np.ndarray]] = []
     for slab in task.stored.slabs(context, ("id",), with_rows=True):
         ids = flat(slab["id"])
-        rows = task.ids.rows_of_some(ids) if task.is_sieved else task.ids.rows_of(ids)
+        rows = task.ids.rows_of_some(ids) if task.is_prefiltered else task.ids.rows_of(ids)
         hits = rows >= 0
         if hits.any():
             own, places = (flat(slab[name]).to_numpy()[hits] for name in (ROW_ID, ROW_ADDRESS))
@@ -337,7 +337,7 @@ def _hits(context: LoadContext, task: MatchTask) -> tuple[Places, np.ndarray, np
 
 
 def _staged_rows(
-    context: LoadContext, entity_type: EntityType, staged: StagedRows, rows: Places
+    context: LoadContext, entity_type: EntityType, staged: StagedFragments, rows: Integers
 ) -> pa.Table:
     """Read whole staged rows, in the order given."""
     order = np.argsort(rows)
@@ -358,7 +358,7 @@ def _staged_rows(
 
 
 def _rows_at(
-    context: LoadContext, entity_type: EntityType, rows: Slice, offsets: Places
+    context: LoadContext, entity_type: EntityType, rows: Slice, offsets: Integers
 ) -> pa.Table:
     """Read rows of one fragment that has no deletions, by ascending offset."""
     kept = []

@@ -1,9 +1,9 @@
-"""What runs inside of Spark tasks: reading, judging and staging rows.
+"""What runs inside of Spark tasks: reading, checking and staging rows.
 
 1. Lance is opened here and nowhere earlier: it does not survive the fork that makes a worker.
 2. A task writes its rows once. What another attempt of it wrote is never named by an outcome.
-3. Rows of typed tables stream from the source into fragments; what is kept beside them is eight
-   bytes per row and hash, and the ids where a set of them is needed. Records of graph files are
+3. Rows of typed tables stream from the source into fragments; what stays in memory is eight bytes
+   per row and hash, and the ids where a set of them is needed. Records of graph files are
    kept until the end of the task, because they are of all types; their splits are small.
 """
 
@@ -48,16 +48,16 @@ from omnigraph.store.batching import gathered
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.source import read_compatibly
 from omnigraph.write.load.input.tables import column_batch
-from omnigraph.write.load.rows.check_rows import ColumnBatch, JudgedRows, RowRules, judge_rows
+from omnigraph.write.load.rows.check_rows import CheckedRows, ColumnBatch, RowRules, check_rows
 from omnigraph.write.rules.endpoints import edge_ends, missing_end
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, ViolationLog, position_in
 from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 if TYPE_CHECKING:
-    from omnigraph.spark.hashing import Hashes, Mask
-    from omnigraph.spark.load.plan import Positions
     from omnigraph.store.records import WrittenFragment
+    from omnigraph.write.load.check.hashing import Hashes
+    from omnigraph.write.stage.columns import Integers, Mask
 
 _BATCH_ROWS: Final = 1 << 17
 _BLOCK_BYTES: Final = 4 << 20
@@ -85,7 +85,7 @@ def stage_batches(
     batches: Iterable[pa.RecordBatch],
     number: int,
 ) -> TaskOutcome:
-    """Stage the rows that Spark hands over; they have no numbers that mean anything outside."""
+    """Stage the rows that Spark hands over; their numbers mean nothing outside of the load."""
     entity_type = context.entity_type(table_key)
 
     def columns() -> Iterator[ColumnBatch]:
@@ -103,7 +103,7 @@ def stage_batches(
 
 
 def _whole_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put the small batches that Spark hands over together: what is done per batch costs."""
+    """Combine the small batches that Spark hands over, because each batch has a cost."""
     for table in gathered(batches, _BATCH_ROWS):
         yield from table.combine_chunks().to_batches()
 
@@ -197,7 +197,7 @@ def _blocks(text: bytes) -> Iterator[bytes]:
 
 
 class Rejects:
-    """What a task leaves out, and why."""
+    """The records that a task rejects, and why."""
 
     def __init__(self, *, keeps_records: bool) -> None:
         self.log = ViolationLog()
@@ -213,24 +213,24 @@ class Rejects:
         known = self._refused.setdefault(violation.position or 0, (record, []))
         known[1].append(violation)
 
-    def take(self, entity_type: EntityType, batch: ColumnBatch, judged: JudgedRows) -> None:
+    def take(self, entity_type: EntityType, batch: ColumnBatch, checked: CheckedRows) -> None:
         """Take the bad rows of a batch."""
-        self.log.absorb(judged.log)
-        if judged.spellings is not None:
+        self.log.absorb(checked.log)
+        if checked.spellings is not None:
             self.respelled.add(entity_type.table_key)
-        rows = np.flatnonzero(judged.bad).tolist()
+        rows = np.flatnonzero(checked.bad).tolist()
         self.bad_records += len(rows)
         if not self.keeps_records or not rows:
             return
         by_position: dict[int, list[Violation]] = {}
-        for violation in judged.log.kept:
+        for violation in checked.log.kept:
             by_position.setdefault(violation.position or 0, []).append(violation)
         for row in rows:
             found = by_position[batch.positions[row].as_py()]
             self.kept.append((entity_type.table_key, batch.record(row), found))
 
     def end_batch(self) -> None:
-        """Settle the records that were refused since the last time."""
+        """Count the records that were refused since the last call."""
         self.bad_records += len(self._refused)
         if self.keeps_records:
             self.kept += [(None, record, found) for record, found in self._refused.values()]
@@ -265,7 +265,7 @@ class _RecordSink:
         self._context = context
 
     def begin(self, name: str | None) -> int:
-        """Hear of the next input; the task numbers its splits itself."""
+        """Start the next input; the task numbers its splits itself."""
         del name
         return 1
 
@@ -281,7 +281,7 @@ class _RecordSink:
         self.rejects.refuse(violation, record)
 
     def end_batch(self) -> None:
-        """Hear that all about the records so far has been said."""
+        """Finish a batch."""
         self.rejects.end_batch()
 
 
@@ -320,7 +320,7 @@ def _rest_of_line(file: pa.NativeFile) -> bytes:
 
 
 class TypeStage:
-    """Judges and writes the rows of one type in one task."""
+    """Checks and writes the rows of one type in one task."""
 
     def __init__(
         self, context: LoadContext, entity_type: EntityType, rejects: Rejects | None = None
@@ -345,7 +345,7 @@ class TypeStage:
         self._positions: list[pa.Array] = []
         self._missing = ViolationLog()
         self._ids: list[pa.Array] = []
-        self._id_rows: list[Positions] = []
+        self._id_rows: list[Integers] = []
         self._rows = 0
         self._hashes: dict[str, list[Hashes]] = {}
         self._valid: dict[str, list[Mask]] = {}
@@ -362,7 +362,7 @@ class TypeStage:
 
     def write(self, batches: Iterator[ColumnBatch], order: int) -> StagedPart:
         """Write the good rows; the others go to `rejects`."""
-        good = (rows for rows in map(self._judged, batches) if rows.num_rows)
+        good = (rows for rows in map(self._checked, batches) if rows.num_rows)
         first = next(good, None)
         fragments: tuple[WrittenFragment, ...] = ()
         if first is not None:
@@ -386,21 +386,21 @@ class TypeStage:
             embedded=None if self._vectors is None else self._vectors.noted(),
         )
 
-    def _judged(self, batch: ColumnBatch) -> pa.RecordBatch:
+    def _checked(self, batch: ColumnBatch) -> pa.RecordBatch:
         self._records += len(batch.positions)
-        judged = judge_rows(self._rules, batch, self._clock)
-        if self._vectors is not None and judged.rows.num_rows:
-            judged = replace(judged, rows=self._vectors.fill(judged.rows))
-        self.rejects.take(self._entity_type, batch, judged)
-        self._ids_are_new &= judged.ids_are_new
-        self._positions.append(judged.positions)
-        if judged.rows.num_rows:
-            if self._is_end or not judged.ids_are_new:
-                self._remember_ids(judged.rows)
-            self._remember(judged.rows)
-            self._probe(judged.rows, judged.positions)
-            self._rows += judged.rows.num_rows
-        return judged.rows
+        checked = check_rows(self._rules, batch, self._clock)
+        if self._vectors is not None and checked.rows.num_rows:
+            checked = replace(checked, rows=self._vectors.fill(checked.rows))
+        self.rejects.take(self._entity_type, batch, checked)
+        self._ids_are_new &= checked.ids_are_new
+        self._positions.append(checked.positions)
+        if checked.rows.num_rows:
+            if self._is_end or not checked.ids_are_new:
+                self._remember_ids(checked.rows)
+            self._remember(checked.rows)
+            self._probe(checked.rows, checked.positions)
+            self._rows += checked.rows.num_rows
+        return checked.rows
 
     def _remember_ids(self, rows: pa.RecordBatch) -> None:
         self._ids.append(rows["id"])
@@ -424,12 +424,12 @@ class TypeStage:
             found = self._context.sets[node_key].contains(rows[end])
             if found.all():
                 continue
-            places = np.flatnonzero(~found)
-            shown = places[: self._missing.room].tolist()
-            for place in shown:
-                position = positions[place].as_py()
-                self._missing.add(missing_end(edge, end, rows[end][place].as_py(), position))
-            self._missing.count("endpoint", len(places) - len(shown))
+            missing = np.flatnonzero(~found)
+            shown = missing[: self._missing.room].tolist()
+            for row in shown:
+                position = positions[row].as_py()
+                self._missing.add(missing_end(edge, end, rows[end][row].as_py(), position))
+            self._missing.count("endpoint", len(missing) - len(shown))
 
     def _side_files(self) -> dict[str, str]:
         files = self._context.files

@@ -1,8 +1,8 @@
 """Vectors that the tasks of one load share, so that a text is paid for once.
 
-1. A task leaves the vectors of each answer in a side file, under hashes of their texts, and looks
-   at what others have left before it asks. A task that is run again finds what it has paid for.
-2. Two tasks that meet the same new text at the same moment may both ask for it: nobody waits.
+1. A task writes the vectors of each answer to a side file, under hashes of their texts, and reads
+   the files of other tasks before it asks. A task that is run again finds what it has paid for.
+2. Two tasks that meet the same new text at the same moment may both ask for it: neither waits.
 3. What a worker remembers is bounded; beyond that a text may be paid for again.
 4. A provider that has failed for one task is not asked by the others: they fail with its error.
 """
@@ -50,7 +50,7 @@ class SharedVectors:
         return {text: vector for text, vector in found if vector is not None}
 
     def add(self, type_name: str, property_name: str, texts: list[str], vectors: Vectors) -> None:
-        """Leave vectors for others."""
+        """Write vectors for other tasks."""
         digests = pa.array([_digest(text) for text in texts], pa.binary(_DIGEST_BYTES))
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
         column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
@@ -58,7 +58,7 @@ class SharedVectors:
         self._files.write(f"{_folder(type_name, property_name)}/part", table)
 
     def fail(self, error: OmnigraphError) -> None:
-        """Tell the others that the provider fails; other errors they meet themselves."""
+        """Record that the provider fails, so that other tasks stop asking it."""
         note = failure_note(error)
         if note is not None:
             self._files.write_bytes(f"{_FAILURE}/error", note)

@@ -67,7 +67,7 @@ class StageVectors:
             raise VectorsFailedError(error) from error
 
     def noted(self) -> str | None:
-        """Leave what was made from which text in a file; a given vector has no text."""
+        """Write which vector was made from which text to a file; a given vector has no text."""
         tables = [table for notes in self._embedder.notes() for table in _tables(notes)]
         together = pa.concat_tables([_NOTES.empty_table(), *tables])
         if not together.num_rows:
@@ -95,7 +95,7 @@ def _tables(notes: EmbedNotes) -> Iterator[pa.Table]:
 
 
 def notes_in(files: SideFiles, path: str, type_name: str) -> Iterator[EmbedNotes]:
-    """Read what a task has left about vectors."""
+    """Read the notes that a task has written about its vectors."""
     table = files.read(path)
     for name in table["property"].unique().to_pylist():
         own = table.filter(pc.equal(table["property"], name))

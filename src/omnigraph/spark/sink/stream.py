@@ -1,10 +1,10 @@
 """Writes a stream into a graph: every micro-batch is one commit, exactly once.
 
-1. A commit remembers `(txn_app_id, txn_batch_id)` of its batch. Spark replays a batch that it has
-   not recorded as done; one that is among the commits already is skipped.
-2. Looking and committing are one step: the commit demands the head on which the look was taken, and
-   is tried again when somebody else was faster. So two drivers of one stream cannot both land a
-   batch.
+1. A commit stores `(txn_app_id, txn_batch_id)` of its batch. Spark replays a batch that it has not
+   recorded as done; a batch that has a commit already is skipped.
+2. The check for replays and the commit are one step: the commit requires the head that was checked,
+   and is tried again when another writer was faster. So two drivers of one stream cannot both
+   commit a batch.
 3. A batch number below the last one, or another checkpoint, means that a stream has begun anew
    under an id that is in use: an error, because its rows would be taken for replayed ones.
 4. A batch that changes nothing makes no commit, and does nothing again when it is replayed.
@@ -79,7 +79,7 @@ class StreamIdentity:
 
 
 def stream_identity(options: SourceOptions) -> StreamIdentity:
-    """Read who writes from the options."""
+    """Read the writer's identity from the options."""
     app_id = options["txnAppId"] or options["queryName"]
     if not app_id:
         problem = "is missing: name the query with .queryName(…), or give `txnAppId`"
@@ -130,7 +130,7 @@ class GraphStreamWriter(DataSourceStreamArrowWriter):
         self._identity = identity
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Put the rows of one task beside the graph."""
+        """Write the rows of one task to side files."""
         return stage_rows(self._target, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -1,14 +1,14 @@
 """Writes one type of a graph from Spark: `df.write.format("omnigraph")`.
 
-Spark hands the commit of a write to a worker of its own, which has no session. So this is the small
-door: tasks put their rows beside the graph as they are, and the worker loads them in process.
+Spark runs the commit of a write in a worker process without a session. So this way is for smaller
+writes: tasks put their rows into side files as they are, and that worker loads them in process.
 
 1. A task's files have names of their own for every attempt; only those that Spark reports are read.
    All tasks of a write renew one `__staging` record while they run, and so does the commit: no
    cleanup takes their files for leftovers, however long the write takes.
 2. The load is the in-process one: same rules, same commit protocol, all rows or none.
-3. What the tasks left is bounded: more than `STAGED_BYTES_MAX` is refused, with the name of the way
-   that has no bound.
+3. The size of a write is bounded: more than `STAGED_BYTES_MAX` is refused, with a hint at
+   `Graph.load`, which has no bound.
 4. `abort` deletes nothing: other attempts may still write, and `cleanup` finds what is left.
 """
 
@@ -123,7 +123,7 @@ class StagedRows(WriterCommitMessage):
 def write_target(
     options: SourceOptions, pin: Pin, schema: StructType, *, overwrite: bool
 ) -> WriteTarget:
-    """Check what a write says before any row moves."""
+    """Check the options of a write before any row moves."""
     kind, name = subject_of(options)
     if kind not in ("node", "edge"):
         raise SourceOptionError(kind, "can only be read: name a `node` or an `edge` type to write")
@@ -190,7 +190,7 @@ class GraphWriter(DataSourceArrowWriter):
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Put the rows of one task beside the graph."""
+        """Write the rows of one task to side files."""
         return stage_rows(self._target, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -290,7 +290,7 @@ def load_parts(
 def _batches(parts: Sequence[StagedRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for part in parts:
         for path in part.paths:
-            # Mapped for as long as it is read: a stream goes on for months.
+            # Unmapped after reading: a stream runs for months, and mappings would pile up.
             with pa.memory_map(str(part.files.local(path))) as file:
                 yield from pa.ipc.open_file(file).read_all().cast(schema).to_batches()
 

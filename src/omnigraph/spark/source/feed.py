@@ -155,7 +155,7 @@ def chain_of(pin: Pin) -> tuple[GraphCommit, ...]:
 
 
 def first_of(chain: Sequence[GraphCommit], text: str, history: History) -> int:
-    """Return the place in a chain of the first commit to read."""
+    """Return the position in a chain of the first commit to read."""
     if text.strip().lower() == EARLIEST:
         return 1
     if text.isdecimal():
@@ -167,7 +167,7 @@ def first_of(chain: Sequence[GraphCommit], text: str, history: History) -> int:
 
 
 def last_of(chain: Sequence[GraphCommit], text: str, history: History) -> int:
-    """Return the place in a chain of the last commit to read: at least the first of all."""
+    """Return the position in a chain of the last commit to read: at least the first of all."""
     if text.isdecimal():
         return max(sum(commit.manifest_version <= int(text) for commit in chain), 1) - 1
     return _place(chain, text, history, option="endingVersion")
@@ -263,7 +263,7 @@ def _told(commit: GraphCommit) -> FeedCommit:
 
 
 def partitions_of(scan: FeedScan, slices: Iterable[ChangeSlice]) -> list[InputPartition]:
-    """Put neighbouring slices together until they are work enough for a task."""
+    """Group neighbouring slices until they are enough work for a task."""
     groups: list[list[ChangeSlice]] = []
     rows = 0
     for one in slices:

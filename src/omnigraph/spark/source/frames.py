@@ -128,7 +128,7 @@ def _frame(
         options["columns"] = ",".join(columns)
     root = pinned.settings.root.uri
     entity_type = find_type(pinned.snapshot, kind, name)
-    # Whatever is wrong is raised here with its own type; from a worker it would come as text.
+    # Errors are raised here with their own type; from a worker they would arrive as text.
     table_scan(
         pinned.snapshot, entity_type, pinned.settings, read_options(options | {"path": root})
     )

@@ -17,7 +17,7 @@ from omnigraph.store import StoreSettings
 from omnigraph.store.uri import parse_root
 
 STORAGE_PREFIX: Final = "storage."
-"""What follows is an option of the storage, for those that the environment does not give."""
+"""The prefix of storage options, for those that the environment does not give."""
 
 _SUBJECTS: Final = ("node", "edge", "query", "system")
 FEED: Final = "readChangeFeed"
@@ -52,7 +52,7 @@ class SourceOptionError(InvalidInputError):
 
 
 class SystemTable(StrEnum):
-    """What a graph tells about itself."""
+    """A table of metadata."""
 
     COMMITS = "commits"
     RECOVERIES = "recoveries"
@@ -61,18 +61,18 @@ class SystemTable(StrEnum):
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a caller has said, by the proper names of the options."""
+    """The given options, by their proper names."""
 
     uri: str
-    said: Mapping[str, str]
+    given: Mapping[str, str]
     storage: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> str | None:
-        return self.said.get(name)
+        return self.given.get(name)
 
     def require(self, name: str, expected: str) -> str:
         """Return the value of an option that must be given."""
-        value = self.said.get(name)
+        value = self.given.get(name)
         if not value:
             raise SourceOptionError(name, f"is missing: expected {expected}")
         return value
@@ -80,23 +80,23 @@ class SourceOptions:
     @property
     def branch(self) -> str:
         """The branch to read or write."""
-        return self.said.get("branch") or MAIN
+        return self.given.get("branch") or MAIN
 
     @property
     def settings(self) -> StoreSettings:
-        """How tasks reach the storage; what is not said here they take from their environment."""
+        """How tasks reach the storage; what is not given here they take from their environment."""
         return StoreSettings(parse_root(self.uri), dict(self.storage))
 
 
-def read_options(given: Mapping[str, str]) -> SourceOptions:
+def read_options(raw: Mapping[str, str]) -> SourceOptions:
     """Read the options of one use of the source.
 
-    >>> read_options({"path": "g.omni", "NODE": "Person"}).said
+    >>> read_options({"path": "g.omni", "NODE": "Person"}).given
     {'node': 'Person'}
     """
-    said: dict[str, str] = {}
+    named: dict[str, str] = {}
     storage: dict[str, str] = {}
-    for spelled, value in given.items():
+    for spelled, value in raw.items():
         lowered = spelled.lower()
         if lowered.startswith(STORAGE_PREFIX):
             storage[lowered.removeprefix(STORAGE_PREFIX)] = value
@@ -106,13 +106,13 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
             near = nearest_name(spelled, KNOWN)
             hint = f"did you mean `{near}`?" if near else f"expected one of {', '.join(KNOWN)}"
             raise SourceOptionError(spelled, f"does not exist: {hint}")
-        said[name] = value
-    uri = said.pop("path", "")
+        named[name] = value
+    uri = named.pop("path", "")
     if not uri:
         raise SourceOptionError(
             "path", "is missing: give the root of the graph to load() or save()"
         )
-    return SourceOptions(uri, said, storage)
+    return SourceOptions(uri, named, storage)
 
 
 def subject_of(options: SourceOptions) -> tuple[str, str]:
@@ -183,7 +183,7 @@ def positive_integer(options: SourceOptions, name: str) -> int | None:
 
 
 def refuse_options(options: SourceOptions, subject: str, names: tuple[str, ...]) -> None:
-    """Refuse options that mean nothing beside a subject."""
+    """Refuse options that mean nothing together with a subject."""
     for name in names:
         if options[name] is not None:
             raise SourceOptionError(name, f"has no meaning beside `{subject}`")

@@ -10,14 +10,14 @@ from pyspark.sql.datasource import DataSourceReader
 from omnigraph.spark.source.feed import plan_feed_batch
 from omnigraph.spark.source.options import SourceOptions, reads_feed, subject_of
 from omnigraph.spark.source.query import QueryReader, plan_query
-from omnigraph.spark.source.scan import Pin, TableReader
+from omnigraph.spark.source.scan import Pin, TypeReader
 from omnigraph.spark.source.system import SystemReader, plan_system
 from omnigraph.spark.source.tables import plan_table
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A read that has been planned: its columns, and who reads it."""
+    """A read that has been planned: its columns, and its reader."""
 
     schema: pa.Schema
     reader: DataSourceReader
@@ -36,4 +36,4 @@ def plan_read(options: SourceOptions, pin: Pin) -> Planned:
         system = plan_system(name, pin, options)
         return Planned(system.schema, SystemReader(system))
     table = plan_table(kind, name, pin, options)
-    return Planned(table.scan.schema, TableReader(table))
+    return Planned(table.scan.schema, TypeReader(table))

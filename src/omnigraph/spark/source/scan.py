@@ -1,8 +1,8 @@
 """What tasks read, and how: the part of the source that runs on every executor.
 
 Spark imports this module in each task, so it imports little: storage and types. What a filter needs
-beyond storage is imported by the tasks that have such a filter, and Lance by whoever opens a store:
-it does not survive a fork.
+beyond storage is imported by the tasks that have such a filter, and Lance when a store is opened,
+because it does not survive a fork.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FragmentsPartition(InputPartition):
         self.fragment_ids = fragment_ids
 
 
-class TableReader(DataSourceReader):
+class TypeReader(DataSourceReader):
     """Reads a node or edge type, a group of fragments per task."""
 
     def __init__(self, plan: TablePlan) -> None:

@@ -5,10 +5,10 @@
    reader is kept in the graph, and any process can go on.
 2. The offset before the first micro-batch is empty. Where the stream begins is decided by the end
    of its first micro-batch, which is in the checkpoint before any task runs: repeated after a
-   crash, it tells the same rows, whatever has been committed meanwhile. Without `startingVersion`
+   crash, it has the same rows, whatever has been committed meanwhile. Without `startingVersion`
    they are the whole snapshot at that end, as inserts; with `latest` there are none.
-3. A micro-batch tells at most `maxCommitsPerTrigger` commits; one that is told to take everything
-   that is available does.
+3. A micro-batch has at most `maxCommitsPerTrigger` commits, unless Spark asks for everything that
+   is available.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Seen:
         return len(self.feed.commits) - 1
 
     def place_of(self, offset: dict[str, str]) -> int | None:
-        """Return the place of the last commit that was told; None before the first."""
+        """Return the position of the last commit that was read; None before the first."""
         cursor = offset.get(_CURSOR, "")
         if not cursor:
             return None
@@ -139,8 +139,8 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 snapshot = history.snapshot_of_commit(commit.graph_commit_id)
                 return partitions_of(self._scan, snapshot_slices(self._scan, snapshot, commit))
             done = last if self._starting.lower() == LATEST else self._before_first(seen)
-        told = seen.feed.commits[done + 1 : last + 1]
-        return partitions_of(self._scan, changes_of(self._scan, history, told))
+        commits = seen.feed.commits[done + 1 : last + 1]
+        return partitions_of(self._scan, changes_of(self._scan, history, commits))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""

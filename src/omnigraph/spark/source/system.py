@@ -1,4 +1,4 @@
-"""Reads what a graph tells about itself: commits, recoveries, datasets."""
+"""Reads the metadata of a graph: commits, recoveries, datasets."""
 
 from __future__ import annotations
 

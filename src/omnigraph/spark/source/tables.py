@@ -108,7 +108,7 @@ def _predicate(text: str, entity_type: EntityType) -> Predicate:
     try:
         return compile_row_filter(text, entity_type)
     except SourceError as error:
-        # Spark shows the message of an error and nothing else: the place belongs into it.
+        # Spark shows only the message of an error, so the position is part of it.
         raise SourceOptionError("filter", f"cannot be read:\n{error.render()}") from error
 
 

@@ -1,21 +1,22 @@
 """Bulk load: records or tables become one commit, or nothing.
 
-1. The input is read once. Rows are converted and judged one by one while it is read; what is wrong
-   anywhere in it is reported together, and then nothing is committed.
+1. The input is read once. Rows are converted and checked one by one while it is read; all problems
+   are reported together, and then nothing is committed.
 2. Memory is bounded by batches, not by the input: rows are written as fragments while they are
-   read, or wait in files; see `load_types` for the few numbers per row that stay.
+   read, or wait in files; `rows/types.py` lists the few numbers per row that stay.
 3. All types of one call are one commit; an edge may name a node of the same call in any order.
 4. A load that changes nothing makes no commit.
-5. With a quarantine, rows that break a rule are left out instead, and so are the rows that then
-   break one, until nothing more falls. A rule that no row can mend by staying out fails the load.
-6. `append` and `merge` that lose a race before any effect are judged and staged again on the newer
+5. With a quarantine, rows that break a rule are rejected instead, then the rows that break a rule
+   without those, until the rest is valid. A broken rule that rejecting rows cannot fix fails the
+   load.
+6. `append` and `merge` that lose a race before any effect are checked and staged again on the newer
    state, with the rows as they were converted and the files as they were written; the last attempt
-   is prepared under the lock, where nobody can be faster. `overwrite` is handed back to the caller,
+   runs under the branch lock, so no other writer can win. `overwrite` raises the conflict instead,
    unless only maintenance has moved its tables.
 7. A branch that the call has made is removed again when the load fails.
-8. Files that are written long before the commit are spared by `cleanup` while the load lives: it
-   holds a record (`staging_record`) from before the first of them.
-9. A dry run reads and judges everything, counts what would change, and writes nothing: neither
+8. `cleanup` spares files that are written long before the commit while the load lives: it holds a
+   record (`staging_record`) from before the first of them.
+9. A dry run reads and checks everything, counts what would change, and writes nothing: neither
    files nor a branch.
 """
 
@@ -24,9 +25,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import (
@@ -43,36 +43,29 @@ from omnigraph.manifest.requirements import (
     mismatch,
 )
 from omnigraph.manifest.state import ManifestState
-from omnigraph.names import MAIN, BranchName, TableKey
+from omnigraph.names import MAIN, BranchName
 from omnigraph.recovery import WriterKind
-from omnigraph.schema import Catalog
 from omnigraph.write.commit.attempts import attempts
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
-from omnigraph.write.load.check.checks import LoadJudge, fold
-from omnigraph.write.load.check.findings import Findings, LoadTerms
-from omnigraph.write.load.input.sink import LoadSource
-from omnigraph.write.load.result import (
-    LoadOptions,
-    LoadResult,
-    OnDuplicate,
-    OnError,
-    Seconds,
-    TypeCounts,
-)
+from omnigraph.write.load.check.checks import LoadCheck
+from omnigraph.write.load.check.findings import Findings
+from omnigraph.write.load.check.repeats import fold
+from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.result import LoadCounts, LoadResult
 from omnigraph.write.load.rows.intake import Intake
 from omnigraph.write.load.rows.parts import TableBases
 from omnigraph.write.load.rows.spool import SpoolBudget
-from omnigraph.write.load.stage import StagedType, preview_type, stage_cascade, stage_type
+from omnigraph.write.load.stage import StagedTable, preview_type, stage_cascade
+from omnigraph.write.load.state import LoadState, PhaseTimer
 from omnigraph.write.load.topology import persist_topologies
+from omnigraph.write.load.workers import LoadedRows, LoadWorkers
 from omnigraph.write.rules.violations import KeyConflictError
-from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.staging_record import LazyRecord, StagingRecords
 from omnigraph.write.stage.stored_rows import StoredRows
-
-__all__ = ["LoadOptions", "LoadResult", "Loader", "OnDuplicate", "OnError"]
 
 _log = logging.getLogger(__name__)
 
@@ -86,34 +79,33 @@ class Loader:
         self._repository = repository
         self._committer = committer
         self._embedder = embedder
-        self._staged_files: LazyRecord | None = None
 
-    def load(self, source: LoadSource, options: LoadOptions) -> LoadResult:
-        """Read everything, judge it, and commit it once."""
+    def load(self, workers: LoadWorkers, options: LoadOptions) -> LoadResult:
+        """Read everything, check it, and commit it once."""
         options.check()
         with (
             self._target(options) as target,
-            SpoolBudget(options.memory_max) as room,
-            self._staging_record() as self._staged_files,
+            SpoolBudget(options.memory_max) as budget,
+            self._staging_record() as record,
         ):
             snapshot = self._repository.history.snapshot(target.incarnation)
             if options.expected_head is not None:
                 self._repository.publisher.require(
                     target.incarnation, Requirements(expected_head=options.expected_head)
                 )
-            load = self.prepare(source, options, snapshot, room)
+            load = self._start(workers.source, options, snapshot, budget, record)
             try:
-                load.intake.finish()
-                self._fold(load)
+                rows = self._read(workers, load, snapshot)
+                commit = None
                 if options.is_dry_run:
-                    self._preview(load, snapshot)
-                    return self._result(load, target, None)
-                commit = self._commit(load, snapshot)
-                if self._embedder is not None:
-                    self._embedder.record()
+                    self._preview(load, rows, snapshot)
+                else:
+                    commit = self._commit(load, rows, snapshot)
+                    if self._embedder is not None:
+                        self._embedder.record()
                 if commit is not None and options.persists_topology:
                     self._persist_topologies(load, target.incarnation)
-                return self._result(load, target, commit)
+                return self._result(load, workers.name, target, commit)
             finally:
                 load.intake.close()
 
@@ -122,7 +114,7 @@ class Loader:
         records = StagingRecords(self._repository.store.objects, clock)
         return LazyRecord(records, clock.ulid())
 
-    # -- where ------------------------------------------------------------------------------------
+    # -- target -----------------------------------------------------------------------------------
 
     @contextmanager
     def _target(self, options: LoadOptions) -> Iterator[_Target]:
@@ -130,11 +122,11 @@ class Loader:
         try:
             yield target
         except OutcomeUnknownError:
-            # The load may be there, and the branch with it.
+            # The load may have been committed: then the branch has to stay.
             raise
         except BaseException:
             if target.is_new:
-                self._take_back(target)
+                self._remove(target)
             raise
 
     def _find(self, options: LoadOptions) -> _Target:
@@ -148,13 +140,13 @@ class Loader:
                 raise
         source = branches.resolve(options.from_branch)
         if options.is_dry_run:
-            # The branch would be like this one.
+            # The new branch would begin with the rows of this one.
             return _Target(source, is_new=False)
         operation_id = self._repository.clock.ulid()
         made = branches.create(options.target, source=source, operation_id=operation_id)
         return _Target(made, is_new=True)
 
-    def _take_back(self, target: _Target) -> None:
+    def _remove(self, target: _Target) -> None:
         repository = self._repository
         try:
             if repository.branches.is_alive(target.incarnation):
@@ -166,118 +158,117 @@ class Loader:
         except OmnigraphError as error:
             _log.warning("branch %s stays behind: %s", target.incarnation.branch, error)
 
-    # -- what -------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
-    def prepare(
-        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolBudget
-    ) -> PreparedLoad:
-        """Read everything."""
-        load = self.begun(source, options, snapshot, room)
-        try:
-            with load.timer.phase("read"):
-                source.read(load.catalog, load.intake)
-        except BaseException:
-            load.intake.close()
-            raise
-        load.timer.move("read", "validate", load.intake.judging_s)
-        return load
-
-    def begun(
-        self, source: LoadSource, options: LoadOptions, snapshot: Snapshot, room: SpoolBudget
-    ) -> PreparedLoad:
+    def _start(
+        self,
+        source: LoadInput,
+        options: LoadOptions,
+        snapshot: Snapshot,
+        budget: SpoolBudget,
+        record: LazyRecord,
+    ) -> LoadState:
         """Return a load that has read nothing yet."""
         clock = self._repository.clock
         store = self._repository.store
-        bases = TableBases(store.datasets, snapshot.incarnation, clock, self._staged_files)
+        bases = TableBases(store.datasets, snapshot.incarnation, clock, record)
         external = ExternalBlobs(options.external_blob_bases, store.settings.storage_options)
         intake = Intake(
             options,
             snapshot,
             bases=bases,
-            room=room,
+            budget=budget,
             clock=clock,
             external_blobs=external,
             place=source.place,
             embedder=self._embedder,
         )
-        terms = LoadTerms(
-            options.mode,
-            keeps_last=options.on_duplicate is OnDuplicate.LAST,
-            folds_free_ids=source.folds_free_ids,
-            keeps_ends=options.persists_topology,
-            sets_aside=options.on_error is OnError.QUARANTINE,
-            cascades=options.cascade,
-        )
         catalog = snapshot.catalog
-        return PreparedLoad(intake, bases, catalog, options, terms, source.place, _Timer(clock))
+        return LoadState(source, options, catalog, intake, bases, budget, PhaseTimer(clock))
 
-    # -- judging ----------------------------------------------------------------------------------
+    @staticmethod
+    def _read(workers: LoadWorkers, load: LoadState, snapshot: Snapshot) -> LoadedRows:
+        with load.timer.phase("read"):
+            rows = workers.read(load, snapshot)
+        load.timer.move("read", "validate", load.intake.checking_s)
+        load.intake.finish()
+        with load.timer.phase("validate"):
+            for loaded in load.intake.types.values():
+                fold(loaded, load.options, load.source)
+        return rows
 
-    def judge(self, load: PreparedLoad, snapshot: Snapshot) -> LoadJudge:
-        """Run the rules across rows; leave out what breaks them, or raise."""
-        intake = load.intake
+    # -- checking ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def _check(load: LoadState, rows: LoadedRows, snapshot: Snapshot) -> LoadCheck:
+        """Prove or run the rules across rows; leave out what breaks them, or raise."""
+        proven = rows.prove(snapshot)
+        if proven is not None:
+            check = load.check(snapshot)
+            check.reads |= {key: snapshot.entry(key) for key in proven}
+            return check
+        rows.gather(snapshot)
+        intake, place = load.intake, load.source.place
         if intake.has_bad_input:
-            intake.log.require_clean(load.place, intake.inputs)
+            intake.log.require_clean(place, intake.inputs)
         while True:
-            judge = load.judge(snapshot)
-            findings = judge.run()
-            if not load.terms.sets_aside:
+            check = load.check(snapshot)
+            findings = check.run()
+            if not load.options.quarantines:
                 intake.log.absorb(findings.log)
                 if intake.log.total:
                     intake.log.absorb(findings.conflicts)
-                intake.log.require_clean(load.place, intake.inputs)
+                intake.log.require_clean(place, intake.inputs)
                 _require_no_conflicts(findings, load)
-                return judge
+                return check
             if findings.unfixable.total:
-                findings.log.require_clean(load.place, intake.inputs)
-            if not findings.fallen:
+                findings.log.require_clean(place, intake.inputs)
+            if not findings.rejected_rows:
                 if intake.quarantine is not None:
                     intake.quarantine.keep()
-                return judge
+                return check
             intake.log.absorb(findings.log)
-            for key, rows in findings.fallen.items():
-                intake.set_aside_rows(intake.types[key], rows)
+            for key, rejected in findings.rejected_rows.items():
+                intake.reject_rows(intake.types[key], rejected)
             intake.require_tolerable()
 
-    def revalidation(self, load: PreparedLoad, snapshot: Snapshot, judge: LoadJudge) -> Revalidate:
+    @staticmethod
+    def _revalidation(
+        load: LoadState, rows: LoadedRows, snapshot: Snapshot, check: LoadCheck
+    ) -> Revalidate:
         """Return the check of tables that were only read and have moved."""
 
         def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
+            rows.gather(snapshot)
             again = Snapshot(snapshot.incarnation, state, snapshot.datasets)
-            findings = load.judge(again).run_again(moved)
+            findings = load.check(again).run_again(moved)
             if findings.cascaded:
-                # Edges have come that would have to go as well.
+                # New edges have to be removed as well: that is another attempt.
                 key = min(findings.cascaded)
-                raise mismatch(state, key, judge.reads[key])
-            if findings.log.total and load.terms.sets_aside:
-                # Rows that fall now have to be left out: that is another attempt.
-                key = min(moved & judge.reads.keys())
-                raise mismatch(state, key, judge.reads[key])
-            findings.log.require_clean(load.place, load.intake.inputs)
+                raise mismatch(state, key, check.reads[key])
+            if findings.log.total and load.options.quarantines:
+                # More rows have to be rejected: that is another attempt.
+                key = min(moved & check.reads.keys())
+                raise mismatch(state, key, check.reads[key])
+            findings.log.require_clean(load.source.place, load.intake.inputs)
 
         return revalidate
 
     # -- committing -------------------------------------------------------------------------------
 
-    @staticmethod
-    def _fold(load: PreparedLoad) -> None:
+    def _preview(self, load: LoadState, rows: LoadedRows, snapshot: Snapshot) -> None:
+        """Check everything, and count what would change."""
         with load.timer.phase("validate"):
-            for loaded in load.intake.types.values():
-                fold(loaded, load.terms)
-
-    def _preview(self, load: PreparedLoad, snapshot: Snapshot) -> None:
-        """Judge everything, and count what would change."""
-        with load.timer.phase("validate"):
-            judge = self.judge(load, snapshot)
+            check = self._check(load, rows, snapshot)
             stored = StoredRows(snapshot)
             load.staged = {
                 key: preview_type(loaded, stored, load.options.mode)
                 for key, loaded in load.intake.types.items()
             }
-            for key, addresses in judge.findings.cascaded.items():
-                load.staged[key] = StagedType(None, removed=len(addresses))
+            for key, addresses in check.findings.cascaded.items():
+                load.staged[key] = StagedTable(None, removed=len(addresses))
 
-    def _commit(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
+    def _commit(self, load: LoadState, rows: LoadedRows, snapshot: Snapshot) -> GraphCommit | None:
         schema_hash = snapshot.schema.schema_hash
         first = {key: snapshot.entry(key) for key in load.intake.types}
         clock, branch = self._repository.clock, snapshot.incarnation.branch
@@ -290,7 +281,7 @@ class Loader:
                     if not load.is_repeatable:
                         _require_unmoved(snapshot.state, first)
                 try:
-                    return self._attempt(load, snapshot)
+                    return self._attempt(load, rows, snapshot)
                 except ExpectedVersionMismatchError as error:
                     if attempt.is_last:
                         raise
@@ -298,14 +289,14 @@ class Loader:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _attempt(self, load: PreparedLoad, snapshot: Snapshot) -> GraphCommit | None:
+    def _attempt(self, load: LoadState, rows: LoadedRows, snapshot: Snapshot) -> GraphCommit | None:
         clock = self._repository.clock
         options = load.options
         with load.timer.phase("validate"):
-            judge = self.judge(load, snapshot)
+            check = self._check(load, rows, snapshot)
         with load.timer.phase("write"), self._repository.store.flusher.together():
-            load.staged = self.stage(load, snapshot)
-            for key, addresses in judge.findings.cascaded.items():
+            load.staged = rows.stage(snapshot)
+            for key, addresses in check.findings.cascaded.items():
                 stored = StoredRows(snapshot)
                 load.staged[key] = stage_cascade(key, addresses, stored, load.bases)
         tables = tuple(one.write for one in load.staged.values() if one.write is not None)
@@ -325,31 +316,23 @@ class Loader:
             ),
             schema_hash=snapshot.schema.schema_hash,
             tables=tables,
-            reads=_reads(judge, load, snapshot),
+            reads=_reads(check, load, snapshot),
             expected_head=options.expected_head,
-            revalidate=self.revalidation(load, snapshot, judge),
+            revalidate=self._revalidation(load, rows, snapshot, check),
         )
         with load.timer.phase("commit"):
             return self._committer.commit(job).commit
 
-    def stage(self, load: PreparedLoad, snapshot: Snapshot) -> dict[str, StagedType]:
-        """Make one transaction per table."""
-        stored = StoredRows(snapshot)
-        types = sorted(load.intake.types.items(), key=lambda item: _nodes_first(item[0]))
-        return {
-            key: stage_type(loaded, stored, load.bases, load.options.mode) for key, loaded in types
-        }
-
-    def _persist_topologies(self, load: PreparedLoad, incarnation: Incarnation) -> None:
+    def _persist_topologies(self, load: LoadState, incarnation: Incarnation) -> None:
         with load.timer.phase("write"):
             snapshot = self._repository.history.snapshot(incarnation)
             store = self._repository.store
             persist_topologies(load.intake.types, load.staged, snapshot, store)
 
-    # -- telling ----------------------------------------------------------------------------------
+    # -- reporting --------------------------------------------------------------------------------
 
     def _result(
-        self, load: PreparedLoad, target: _Target, commit: GraphCommit | None
+        self, load: LoadState, engine: str, target: _Target, commit: GraphCommit | None
     ) -> LoadResult:
         counts = {key: load.counts(key) for key in sorted(load.intake.records_read)}
         options = load.options
@@ -363,6 +346,7 @@ class Loader:
             edge_counts=_of_kind(counts, "edge:"),
             commit=commit,
             actor_id=options.actor_id,
+            engine=engine,
             durability=self._repository.store.settings.durability,
             bytes_written=sum(one.bytes_written for one in load.staged.values()),
             unreadable=0 if rejected is None else rejected.counts["unreadable"],
@@ -378,81 +362,14 @@ class _Target:
     is_new: bool
 
 
-class _Timer:
-    """Adds up the seconds of the phases of a load."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.seconds = Seconds()
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside as one phase."""
-        start = self._clock.monotonic_s()
-        try:
-            yield
-        finally:
-            self._add(name, self._clock.monotonic_s() - start)
-
-    def move(self, source: str, target: str, seconds: float) -> None:
-        """Count some of the time of one phase as another's."""
-        self._add(source, -seconds)
-        self._add(target, seconds)
-
-    def _add(self, name: str, seconds: float) -> None:
-        before: float = getattr(self.seconds, name)
-        self.seconds = replace(self.seconds, **{name: before + seconds})
-
-
-@dataclass
-class PreparedLoad:
-    """A load that has been read."""
-
-    intake: Intake
-    bases: TableBases
-    catalog: Catalog
-    options: LoadOptions
-    terms: LoadTerms
-    place: str
-    timer: _Timer
-    staged: dict[str, StagedType] = field(default_factory=dict)
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether the load means the same on a newer state."""
-        return self.options.mode is not WriteMode.OVERWRITE
-
-    def judge(self, snapshot: Snapshot) -> LoadJudge:
-        """Return the rules across rows, to be run against a snapshot."""
-        stored = StoredRows(snapshot)
-        return LoadJudge(self.intake.types, self.catalog, self.terms, stored, self.place)
-
-    def removed(self) -> dict[str, int]:
-        """Say how many stored edges go with their nodes, by type."""
-        return {
-            TableKey(key).type_name: staged.removed
-            for key, staged in self.staged.items()
-            if staged.removed
-        }
-
-    def counts(self, key: str) -> TypeCounts:
-        """Say what has become of one type."""
-        staged = self.staged.get(key, StagedType(None))
-        quarantine = self.intake.quarantine
-        return TypeCounts(
-            loaded=self.intake.records_read[key],
-            inserted=staged.inserted,
-            updated=staged.updated,
-            unchanged=staged.unchanged,
-            rejected=0 if quarantine is None else quarantine.counts[key],
-        )
-
-
-def _require_no_conflicts(findings: Findings, load: PreparedLoad) -> None:
+def _require_no_conflicts(findings: Findings, load: LoadState) -> None:
     """Raise all ids that cannot be inserted; ids given twice come first."""
     if findings.first_conflict is not None:
         raise KeyConflictError.of(
-            findings.first_conflict, findings.conflicts, place=load.place, inputs=load.intake.inputs
+            findings.first_conflict,
+            findings.conflicts,
+            place=load.source.place,
+            inputs=load.intake.inputs,
         )
 
 
@@ -464,11 +381,11 @@ def _require_unmoved(state: ManifestState, expected: Mapping[str, Entry]) -> Non
             raise mismatch(state, key, entry)
 
 
-def _reads(judge: LoadJudge, load: PreparedLoad, snapshot: Snapshot) -> dict[str, Entry | None]:
-    """Return the entries that the verdict rests on and the load does not write."""
-    reads = dict(judge.reads)
+def _reads(check: LoadCheck, load: LoadState, snapshot: Snapshot) -> dict[str, Entry | None]:
+    """Return the entries that the check rests on and the load does not write."""
+    reads = dict(check.reads)
     for key, staged in load.staged.items():
-        # Rows that were found to be stored already as they are have to stay so.
+        # Rows that equal the stored ones are not written: their table must not change either.
         if staged.write is None:
             reads[key] = snapshot.entry(key)
     return reads
@@ -479,11 +396,7 @@ def _branch_of(options: LoadOptions) -> str:
     return str(target.branch if isinstance(target, Incarnation) else target)
 
 
-def _nodes_first(table_key: str) -> tuple[bool, str]:
-    return TableKey(table_key).is_edge, table_key
-
-
-def _of_kind(counts: Mapping[str, TypeCounts], prefix: str) -> dict[str, TypeCounts]:
+def _of_kind(counts: Mapping[str, LoadCounts], prefix: str) -> dict[str, LoadCounts]:
     return {
         key.removeprefix(prefix): found for key, found in counts.items() if key.startswith(prefix)
     }

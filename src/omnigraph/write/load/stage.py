@@ -1,4 +1,4 @@
-"""Judged rows become one transaction per table.
+"""Checked rows become one transaction per table.
 
 1. Rows without a stored row of their id are appended, as the fragments that they may be already.
 2. In a merge the others are compared with the stored rows: equal ones are `unchanged` and not
@@ -6,8 +6,8 @@
    removed.
 3. A vector that the graph has made from a text (`@embed`) neither makes a row different nor gets
    lost while the input leaves it out and the text is the same.
-4. Rows are compared batch by batch. Where the stored rows are waits in a file when there are many;
-   of changed rows 8 bytes stay in memory.
+4. Rows are compared batch by batch. The addresses of stored rows are spilled to a file when there
+   are many; a changed row takes 8 bytes of memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest, WrittenFra
 from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
 from omnigraph.write.load.check.findings import live_rows
-from omnigraph.write.load.check.hashing import Hashes, Pairs
+from omnigraph.write.load.check.hashing import Hashes, HashPairs
 from omnigraph.write.load.rows.parts import TableBases
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat, slabs, to_mask
@@ -38,11 +38,11 @@ from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
 _DECLARED_ROWS_MIN: Final = 1 << 18
-"""Fewer rows are written and committed in a moment."""
+"""Fewer rows need no staging record: they are committed in a moment."""
 
 
 @dataclass(frozen=True)
-class StagedType:
+class StagedTable:
     """What is staged of one type; `write` is None when the table stays as it is."""
 
     write: TableWrite | None
@@ -60,7 +60,7 @@ class StagedType:
 
 def stage_type(
     loaded: LoadedType, stored: StoredRows, bases: TableBases, mode: WriteMode
-) -> StagedType:
+) -> StagedTable:
     """Stage all live rows of a type on top of a snapshot."""
     entry = stored.entry(loaded.table_key)
     if loaded.row_count >= _DECLARED_ROWS_MIN:
@@ -70,29 +70,29 @@ def stage_type(
         fragments = _all_fragments(loaded, base)
         staged = loaded.destination.stage(base, fragments)
         count = loaded.live_count
-        return StagedType(TableWrite(loaded.table_key, (staged,), count, base), inserted=count)
+        return StagedTable(TableWrite(loaded.table_key, (staged,), count, base), inserted=count)
     if not loaded.live_count:
-        return StagedType(None)
+        return StagedTable(None)
     matches = _matches(loaded, stored) if loaded.given.row_count and entry.row_count else None
     if matches is None or not matches.count:
         base = bases.of(entry)
         staged = bases.datasets.stage_append(base.base, fragments=_all_fragments(loaded, base))
         count = loaded.live_count
         write = TableWrite(loaded.table_key, (staged,), entry.row_count + count, base)
-        return StagedType(write, inserted=count)
+        return StagedTable(write, inserted=count)
     return _stage_update(loaded, stored, bases, matches)
 
 
-def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> StagedType:
+def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> StagedTable:
     """Count what staging would do, and write nothing."""
     entry = stored.entry(loaded.table_key)
     if mode is WriteMode.OVERWRITE or not (loaded.given.row_count and entry.row_count):
-        return StagedType(None, inserted=loaded.live_count)
+        return StagedTable(None, inserted=loaded.live_count)
     matches = _matches(loaded, stored)
     changes = _Changes(loaded, stored.snapshot.open(loaded.table_key), matches)
     for _ in changes.reader() or ():
         pass
-    return StagedType(
+    return StagedTable(
         None,
         inserted=loaded.live_count - matches.count,
         updated=changes.count,
@@ -102,14 +102,14 @@ def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> Sta
 
 def stage_cascade(
     table_key: str, addresses: Hashes, stored: StoredRows, bases: TableBases
-) -> StagedType:
-    """Remove the stored edges whose nodes go."""
+) -> StagedTable:
+    """Remove the stored edges of removed nodes."""
     entry = stored.entry(table_key)
     base = bases.of(entry)
     deletions = bases.datasets.write_deletions(base.base, pa.array(addresses))
     staged = bases.datasets.stage_update(base.base, fragments=(), deletions=deletions)
     write = TableWrite(table_key, (staged,), entry.row_count - len(addresses), base)
-    return StagedType(write, removed=len(addresses))
+    return StagedTable(write, removed=len(addresses))
 
 
 def _all_fragments(loaded: LoadedType, base: WriteBase) -> tuple[WrittenFragment, ...]:
@@ -152,7 +152,7 @@ class _Matches:
     """All rows of the load whose ids are stored; many of them wait in a file, by row."""
 
     def __init__(self, loaded: LoadedType) -> None:
-        self._room = loaded.room
+        self._budget = loaded.budget
         self._shift = np.uint64(64 - max(1, loaded.row_count.bit_length()))
         self._parts: list[_Match] = []
         self._buckets: Buckets | None = None
@@ -164,8 +164,8 @@ class _Matches:
         """Add rows, in any order."""
         self.count += len(rows)
         self._parts.append(_Match(rows, row_ids, addresses))
-        if self._buckets is None and self.count > self._room.rows_at_once:
-            self._buckets = Buckets(self._room, 3)
+        if self._buckets is None and self.count > self._budget.rows_at_once:
+            self._buckets = Buckets(self._budget, 3)
         if self._buckets is not None:
             for part in self._parts:
                 scaled = part.rows.astype(np.uint64) << self._shift
@@ -216,7 +216,7 @@ def _matches(loaded: LoadedType, stored: StoredRows) -> _Matches:
         found = located.found
         matches.add(alive[found], located.row_ids[found], located.addresses[found])
         return matches
-    divided = Buckets(loaded.room, 4)
+    divided = Buckets(loaded.budget, 4)
     lookup = loaded.lookup()
     for pairs, row_ids, addresses in _stored_ids(loaded, stored):
         if lookup.is_divided:
@@ -235,7 +235,9 @@ def _matches(loaded: LoadedType, stored: StoredRows) -> _Matches:
     return matches
 
 
-def _stored_ids(loaded: LoadedType, stored: StoredRows) -> Iterator[tuple[Pairs, Hashes, Hashes]]:
+def _stored_ids(
+    loaded: LoadedType, stored: StoredRows
+) -> Iterator[tuple[HashPairs, Hashes, Hashes]]:
     """Read the ids of all stored rows as hashes, and where the rows are."""
     request = ScanRequest(columns=("id",), with_row_id=True, with_row_address=True)
     reader = stored.snapshot.open(loaded.table_key).scan(request)
@@ -246,7 +248,7 @@ def _stored_ids(loaded: LoadedType, stored: StoredRows) -> Iterator[tuple[Pairs,
 
 def _stage_update(
     loaded: LoadedType, stored: StoredRows, bases: TableBases, matches: _Matches
-) -> StagedType:
+) -> StagedTable:
     entry = stored.entry(loaded.table_key)
     handle = stored.snapshot.open(loaded.table_key)
     is_new = np.ones(loaded.row_count, np.bool_) if loaded.live is None else loaded.live.copy()
@@ -256,7 +258,7 @@ def _stage_update(
     changes = _Changes(loaded, handle, matches)
     rewritten = changes.reader()
     if not inserted and rewritten is None:
-        return StagedType(None, unchanged=matches.count)
+        return StagedTable(None, unchanged=matches.count)
     base = bases.of(entry)
     fragments: tuple[WrittenFragment, ...] = ()
     if rewritten is not None:
@@ -270,7 +272,7 @@ def _stage_update(
         deletions = bases.datasets.write_deletions(base.base, changes.addresses())
         staged = bases.datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
     updated = changes.count
-    return StagedType(
+    return StagedTable(
         TableWrite(loaded.table_key, (staged,), count, base),
         inserted=inserted,
         updated=updated,
@@ -341,7 +343,7 @@ def compared(
     row_ids: Hashes,
     addresses: Hashes,
 ) -> tuple[Mask, list[pa.Array]]:
-    """Say which rows differ from the stored ones, and return the columns to write for those.
+    """Return which rows differ from the stored ones, and the columns to write for those.
 
     The rows were found by their ids, which are not compared again.
     """

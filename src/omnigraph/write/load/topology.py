@@ -2,8 +2,8 @@
 
 1. Only where a load has made all rows of an edge table and of the node tables at its ends: then the
    rows that edges end in are known from checking them, and nothing is looked up again.
-2. It happens after the commit and never fails a load: whoever needs a topology that is not there
-   makes it.
+2. It happens after the commit and never fails a load: a traversal builds a topology that is not
+   there.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from omnigraph.store import Store
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ScanRequest
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.load.stage import StagedType
+from omnigraph.write.load.stage import StagedTable
 
 _log = logging.getLogger(__name__)
 
 
 def persist_topologies(
     types: Mapping[str, LoadedType],
-    staged: Mapping[str, StagedType],
+    staged: Mapping[str, StagedTable],
     snapshot: Snapshot,
     store: Store,
 ) -> None:
@@ -66,7 +66,7 @@ def _topology(
     starts, ends = loaded.take_end_rows("src"), loaded.take_end_rows("dst")
     if any(key not in whole for key in keys) or starts is None or ends is None:
         return None
-    # What the rows have left behind is worth as much as the topology will take.
+    # Memory that the rows have left in the pool is about what the topology needs.
     pa.default_memory_pool().release_unused()
     handles = [snapshot.open(key) for key in keys]
     edges, sources, targets = (_numbering(handle) for handle in handles)
@@ -99,7 +99,7 @@ def _numbering(handle: DatasetHandle) -> Numbering | None:
     return Numbering(count, first or 0)
 
 
-def _is_whole(loaded: LoadedType, staged: StagedType, snapshot: Snapshot) -> bool:
+def _is_whole(loaded: LoadedType, staged: StagedTable, snapshot: Snapshot) -> bool:
     """Whether a table still holds exactly the rows of the load, in their order."""
     write, entry = staged.write, snapshot.entry(loaded.table_key)
     if write is None or write.base is None:

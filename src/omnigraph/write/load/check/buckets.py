@@ -1,11 +1,11 @@
 """Rows of 64-bit numbers in a file, divided into buckets by the leading bits of the first number.
 
-1. A *run* is what is appended within one piece of `_RUN_ROWS`: its rows lie in the file bucket by
-   bucket, in their order within each. A few thousand bytes per run stay in memory, whatever it has.
-2. Neighbouring buckets are read together, run by run: memory follows the run, or the rows that the
-   reader wants at one time.
-3. First numbers have to be spread evenly (hashes, scaled row numbers); those of equal value are in
-   one bucket however many they are, so whoever keeps a bucket whole has to know that they are few.
+1. A *run* has about `_RUN_ROWS` rows: they are in the file bucket by bucket, in their order within
+   each. A run takes a few thousand bytes of memory, whatever its size.
+2. Neighbouring buckets are read together, run by run: a reader needs the memory of one run, or of
+   the rows that it asks for at one time.
+3. First numbers have to be spread evenly (hashes, scaled row numbers). Equal ones are all in one
+   bucket, so a caller that reads a whole bucket must know that few are equal.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def divided(counts: Integers, rows_max: int) -> Iterator[range]:
 class Buckets:
     """Rows of `width` numbers."""
 
-    def __init__(self, room: SpoolBudget, width: int) -> None:
-        self._room = room
+    def __init__(self, budget: SpoolBudget, width: int) -> None:
+        self._budget = budget
         self._width = width
         self._waiting: list[tuple[Hashes, ...]] = []
         self._waiting_rows = 0
@@ -94,10 +94,10 @@ class Buckets:
         return whole
 
     def close(self) -> None:
-        """Give the room back; nothing can be read any more."""
+        """Remove the file; nothing can be read any more."""
         self._runs, self._waiting, self._waiting_rows = [], [], 0
         if self._file is not None:
-            self._room.discard_file(self._file)
+            self._budget.discard_file(self._file)
             self._file = None
 
     def _write_run(self) -> None:
@@ -105,13 +105,13 @@ class Buckets:
             return
         columns = [np.concatenate(parts) for parts in zip(*self._waiting, strict=True)]
         self._waiting, self._waiting_rows = [], 0
-        entity_types = bucket_of(columns[0])
+        buckets = bucket_of(columns[0])
         begins = np.zeros(BUCKETS + 1, np.int64)
-        np.cumsum(np.bincount(entity_types, minlength=BUCKETS), out=begins[1:])
-        # Numbers of one byte are sorted by counting them.
-        order = np.argsort(entity_types.astype(np.uint8), kind="stable")
+        np.cumsum(np.bincount(buckets, minlength=BUCKETS), out=begins[1:])
+        # NumPy sorts numbers of one byte by counting, in linear time.
+        order = np.argsort(buckets.astype(np.uint8), kind="stable")
         if self._file is None:
-            self._file = self._room.open_file()
+            self._file = self._budget.open_file()
         at = self._file.seek(0, SEEK_END) // _NUMBER_BYTES
         for column in columns:
             self._file.write(np.ascontiguousarray(column[order], np.uint64).data)

@@ -2,7 +2,7 @@
 
 1. Sources are counted by hash, part by part: of a part the distinct sources are in memory, however
    many edges they have. Stored edges are read once for each part.
-2. Of too many edges those that came last have to go, of too few all that are written.
+2. Of too many edges those that came last are rejected, of too few all that are written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_cardinality(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> N
     stored = None
     if has_stored and not scope.is_overwritten(edge.table_key):
         stored = _StoredEdges(loaded, scope)
-    bad = FirstRows(scope.findings.room, width=4)
+    bad = FirstRows(scope.findings.wanted, width=4)
     for number, part in enumerate(loaded.ends["src"].parts(loaded.live)):
         counted = _written(part)
         if stored is not None:
@@ -100,7 +100,7 @@ class _StoredEdges:
 
     @property
     def former(self) -> Hashes:
-        """The sources that stored edges have which the load replaces."""
+        """The sources of stored edges that the load replaces."""
         if self._former is None:
             self._former = self._read_former()
         return self._former
@@ -171,7 +171,7 @@ def _with_stored(counted: _Counted, stored: _StoredEdges, part: HashPart) -> _Co
 
 
 def _add_all(edge: EdgeType, loaded: LoadedType, bad: FirstRows, scope: LoadScope) -> None:
-    """Note the sources that have too few or too many edges, in the order of the input."""
+    """Add the sources that have too few or too many edges, in the order of the input."""
     _, totals, sources, numbers = bad.columns()
     scope.findings.count("cardinality", bad.total - len(totals))
     if not len(totals):
@@ -182,10 +182,10 @@ def _add_all(edge: EdgeType, loaded: LoadedType, bad: FirstRows, scope: LoadScop
         if not len(own):
             _add_former(edge, loaded, source, total, scope)
             continue
-        falling = _falling(edge, own, total) if scope.terms.sets_aside else own[-1:]
+        leaving = _rows_to_reject(edge, own, total) if scope.options.quarantines else own[-1:]
         text = loaded.pick(own[-1:], ("src",))["src"][0].as_py()
-        positions = loaded.positions(falling)
-        for row, position in zip(falling.tolist(), positions, strict=True):
+        positions = loaded.positions(leaving)
+        for row, position in zip(leaving.tolist(), positions, strict=True):
             scope.findings.add(loaded, row, card_violation(edge, text, total, position))
 
 
@@ -205,7 +205,7 @@ def _edges_of(loaded: LoadedType, sources: Hashes, numbers: Integers) -> dict[in
 def _add_former(
     edge: EdgeType, loaded: LoadedType, source: np.uint64, total: int, scope: LoadScope
 ) -> None:
-    """Note a source that loses its edges to a move; those that leave it have to stay."""
+    """Add a source that moved edges leave with too few: the rows that move them are at fault."""
     key = loaded.table_key
     slabs = scope.stored.scan(key, ("id", "src"))
     if loaded.live_count <= PROBES_MAX:
@@ -219,15 +219,15 @@ def _add_former(
         if not len(moving):
             continue
         violation = card_violation(edge, found["src"][0].as_py(), total, None)
-        if not scope.terms.sets_aside:
+        if not scope.options.quarantines:
             scope.findings.log.add(violation)
             return
         for row in moving.tolist():
             scope.findings.add(loaded, row, violation)
 
 
-def _falling(edge: EdgeType, edges: Integers, total: int) -> Integers:
-    """Return the written edges of a source that must stay out for `@card` to hold."""
+def _rows_to_reject(edge: EdgeType, edges: Integers, total: int) -> Integers:
+    """Return the written edges of a source to reject so that `@card` holds."""
     limits = edge.cardinality
     if limits.max is not None and total > limits.max:
         excess = min(total - limits.max, len(edges))

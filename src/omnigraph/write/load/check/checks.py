@@ -1,16 +1,16 @@
 """The rules across rows of a load: keys, `@unique`, ends of edges, `@card`, ids that exist already.
 
-1. The rules work on hashes of all rows, and on the texts of those rows alone that hashes point out:
-   equal tuples have equal hashes, so rows that share none are done with.
-2. Hashes of more rows than are looked at together are looked at part by part (`load_hashes`).
+1. The rules compare hashes of all rows, and texts only where hashes are equal: rows that share no
+   hash share no tuple.
+2. Hashes that exceed the memory budget are compared part by part (`hashes.py`).
 3. Stored rows are found by an index for a few values, by one pass over the needed columns for many.
 4. Order: type by type in name order key, `@unique`, ends, `@card`; then ids that exist already.
-   Violations of one rule are told in the order of the rows.
-5. A finding names the row that has to go for the rule to hold again, where there is one: of two
-   rows with one tuple the later, of too many edges those that came last, of too few all that are
+   Violations of one rule are reported in the order of the rows.
+5. A finding names the row to reject so that the rule holds again, where there is one: of two rows
+   with one tuple the later, of too many edges those that came last, of too few all that are
    written.
-6. The verdict holds as long as the tables stay where they were. Written tables are compared by the
-   commit itself; the others that it rests on are `reads`.
+6. The result holds as long as the tables do not change. The commit itself requires that of written
+   tables; the others that the result rests on are `reads`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from omnigraph.write.load.check.findings import (
     Findings,
     FirstRows,
     LoadScope,
-    LoadTerms,
     live_rows,
 )
 from omnigraph.write.load.check.hashes import HashPart, StoredHashes
 from omnigraph.write.load.check.hashing import NO_HASH, Hashes, distinct_hashes, is_among
-from omnigraph.write.load.check.repeats import fold, repeats
+from omnigraph.write.load.check.repeats import folds, repeats
+from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.endpoints import edge_ends
@@ -46,30 +47,29 @@ from omnigraph.write.stage.columns import Integers, flat
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
-__all__ = ["LoadJudge", "fold"]
-
 _CONFIRMED_ROWS: Final = 1 << 18
 
 
-class LoadJudge:
+class LoadCheck:
     """One run of the rules over all types of a load, against one snapshot."""
 
     def __init__(
         self,
         types: Mapping[str, LoadedType],
         catalog: Catalog,
-        terms: LoadTerms,
+        options: LoadOptions,
+        source: LoadInput,
         stored: StoredRows,
-        place: str,
     ) -> None:
         self._types = types
         self._catalog = catalog
-        self._terms = terms
+        self._options = options
+        self._source = source
         self._stored = stored
-        self._scope = LoadScope(types, terms, stored, place)
+        self._scope = LoadScope(types, options, source, stored)
         self.findings = self._scope.findings
         self.reads: dict[str, Entry | None] = self._scope.reads
-        """The tables that the verdict rests on and the load does not write."""
+        """The tables that the result rests on and the load does not write."""
 
     def run(self) -> Findings:
         """Check everything."""
@@ -86,7 +86,7 @@ class LoadJudge:
                 check_orphans(entity_type, self._scope)
                 if loaded is not None:
                     check_cardinality(entity_type, loaded, self._scope)
-        if self._terms.mode is WriteMode.APPEND:
+        if self._options.mode is WriteMode.APPEND:
             for entity_type in _by_name(self._catalog):
                 loaded = self._types.get(entity_type.table_key)
                 if loaded is not None:
@@ -112,9 +112,13 @@ class LoadJudge:
     # -- ids --------------------------------------------------------------------------------------
 
     def _check_repeated_ids(self, loaded: LoadedType) -> None:
-        if loaded.id_start is None or not loaded.has_given_ids or self._terms.folds(loaded):
+        if (
+            loaded.id_start is None
+            or not loaded.has_given_ids
+            or folds(loaded, self._options, self._source)
+        ):
             return
-        found = FirstRows(self.findings.room, width=2)
+        found = FirstRows(self.findings.wanted, width=2)
         for again in repeats(loaded, loaded.ids, ("id",), counted=loaded.live):
             found.add(again.rows, again.first)
         if not found.total:
@@ -130,13 +134,13 @@ class LoadJudge:
             return
         if not self._stored.row_count(loaded.table_key):
             return
-        hits = FirstRows(max(self.findings.room, VIOLATIONS_MAX))
+        hits = FirstRows(max(self.findings.wanted, VIOLATIONS_MAX))
         if loaded.live_count <= PROBES_MAX:
             rows = live_rows(loaded, loaded.id_start)
             hits.add(self._confirmed(loaded, rows))
         else:
             ids = StoredHashes(
-                self._stored, loaded.table_key, "id", scheme=loaded.hasher, room=loaded.room
+                self._stored, loaded.table_key, "id", scheme=loaded.hasher, budget=loaded.budget
             )
             for _, found in loaded.lookup().joined(ids):
                 rows = np.unique(found[found >= 0])
@@ -154,11 +158,11 @@ class LoadJudge:
     def _add_conflicts(
         self, loaded: LoadedType, rows: Integers, *, total: int, first_rows: Integers | None
     ) -> None:
-        """Note ids that cannot be inserted."""
+        """Add ids that cannot be inserted."""
         is_stored = first_rows is None
         findings = self.findings
         kind = "node" if isinstance(loaded.entity_type, NodeType) else "edge"
-        shown = rows if self._terms.sets_aside else rows[: findings.conflicts.room]
+        shown = rows if self._options.quarantines else rows[: findings.conflicts.room]
         ids = loaded.pick(shown, ("id",))["id"].to_pylist()
         positions = loaded.positions(shown)
         firsts = None if first_rows is None else loaded.positions(first_rows[: len(shown)])
@@ -174,21 +178,21 @@ class LoadJudge:
                 code=codes.KEY_CONFLICT,
                 message=conflict.text + where,
             )
-            if self._terms.sets_aside:
+            if self._options.quarantines:
                 findings.add(loaded, row, violation)
             else:
                 findings.first_conflict = findings.first_conflict or conflict
                 findings.conflicts.add(violation)
-        if not self._terms.sets_aside:
+        if not self._options.quarantines:
             findings.conflicts.count("key_conflict", total - len(shown))
 
     # -- unique -----------------------------------------------------------------------------------
 
     def _check_apart(self, loaded: LoadedType, number: int) -> None:
         """Check the records of the input among each other, even two of one id."""
-        counted = loaded.live if self._terms.keeps_last else loaded.records
+        counted = loaded.live if self._options.keeps_last else loaded.records
         members = loaded.tuples[number]
-        found = FirstRows(self.findings.room, width=2)
+        found = FirstRows(self.findings.wanted, width=2)
         for again in repeats(loaded, loaded.unique[number], members, counted=counted):
             found.add(again.rows, again.first)
         if found.total:
@@ -197,7 +201,7 @@ class LoadJudge:
     def _add_tuples(
         self, loaded: LoadedType, members: tuple[str, ...], found: FirstRows, *, rule: str
     ) -> None:
-        """Note rows whose tuples earlier rows have."""
+        """Add rows whose tuples earlier rows have."""
         log = self.findings
         again, first = found.columns()
         both = np.unique(np.concatenate([again, first]))
@@ -228,10 +232,10 @@ class LoadJudge:
         total = 0
         for part in loaded.unique[number].parts(loaded.live):
             total += self._add_held(loaded, loaded.tuples[number], part, found)
-        room = self.findings.room
-        for row, violation in sorted(found, key=lambda one: one[0])[:room]:
+        wanted = self.findings.wanted
+        for row, violation in sorted(found, key=lambda one: one[0])[:wanted]:
             self.findings.add(loaded, row, violation)
-        self.findings.count("unique", total - min(room, total))
+        self.findings.count("unique", total - min(wanted, total))
 
     def _add_held(
         self,
@@ -252,7 +256,7 @@ class LoadJudge:
         pairs = matching_rows(members, picked, holders)
         spelled = _spelled(picked, members) if pairs else []
         holder_ids, ids = holders["id"].to_pylist(), picked["id"].to_pylist()
-        shown = pairs[: self.findings.room]
+        shown = pairs[: self.findings.wanted]
         positions = loaded.positions(rows[[row for row, _ in shown]]) if shown else []
         for (row, holder), position in zip(shown, positions, strict=True):
             violation = unique_violation(
@@ -267,7 +271,7 @@ class LoadJudge:
         return len(pairs)
 
     def _holders(self, loaded: LoadedType, members: tuple[str, ...], ordered: Hashes) -> pa.Table:
-        """Read the stored rows that stay and have a tuple that may be a written one's."""
+        """Read the stored rows that stay and may share a tuple with a written row."""
         columns = tuple(dict.fromkeys(("id", *members)))
         parts = []
         for slab, numbers in self._holder_slabs(loaded, members, columns):
@@ -292,7 +296,7 @@ class LoadJudge:
         key = loaded.table_key
         lead = lead_member(members, self._stored.snapshot.open(key).indexes())
         is_float = pa.types.is_floating(loaded.destination.schema.field(lead).type)
-        # Both zeros are one value here and two in a filter.
+        # 0.0 and -0.0 are one value for this rule, and two values in a filter.
         if not is_float and loaded.live_count <= PROBES_MAX:
             values = loaded.pick(live_rows(loaded), (lead,))[lead]
             yield self._stored.where(key, lead, values, columns=columns), None

@@ -1,7 +1,7 @@
 """Edges of a load end in nodes that exist, and stored edges do not lose theirs to an overwrite.
 
-With `cascades` stored edges go with the nodes that an overwrite takes away. What stays of their
-sources has to have as many edges as `@card` wants.
+With `cascade`, an overwrite also removes the stored edges of nodes that it removes. Sources that
+remain must still have as many edges as `@card` wants.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _rows_without_node(loaded: LoadedType, end: str, node_key: str, scope: LoadS
     column = loaded.ends[end]
     is_open = np.ones(loaded.row_count, np.bool_) if loaded.live is None else loaded.live.copy()
     if written is not None:
-        keeps_ends = scope.terms.keeps_ends and not has_stored
+        keeps_ends = scope.options.persists_topology and not has_stored
         for rows, found in written.lookup().joined(column):
             _clear(is_open, rows, found >= 0)
             if keeps_ends:
@@ -53,7 +53,7 @@ def _rows_without_node(loaded: LoadedType, end: str, node_key: str, scope: LoadS
     if count > PROBES_MAX and has_stored:
         for rows, found in scope.stored_lookup(loaded, node_key).joined(column):
             _clear(is_open, rows, found >= 0)
-    missing = FirstRows(scope.findings.room)
+    missing = FirstRows(scope.findings.wanted)
     rows = np.flatnonzero(is_open)
     if has_stored and 0 < count <= PROBES_MAX:
         texts = loaded.pick(rows, (end,))[end]
@@ -77,7 +77,7 @@ def _clear(mask: Mask, rows: Integers, hits: Mask) -> None:
 
 
 def check_orphans(edge: EdgeType, scope: LoadScope) -> None:
-    """Check that no stored edge stays behind whose node goes, or let it go too."""
+    """Check that no stored edge loses its node, or remove the edge too with `cascade`."""
     if scope.is_overwritten(edge.table_key):
         return
     removed: list[Hashes] = []
@@ -87,7 +87,7 @@ def check_orphans(edge: EdgeType, scope: LoadScope) -> None:
             continue
         scope.rest_on(edge.table_key)
         orphans = _orphans(edge, end, nodes, scope)
-        if scope.terms.cascades:
+        if scope.options.cascade:
             removed.append(orphans.rows().astype(np.uint64))
         elif orphans.total:
             _add_orphans(edge, end, orphans, scope)
@@ -97,8 +97,8 @@ def check_orphans(edge: EdgeType, scope: LoadScope) -> None:
 
 def _orphans(edge: EdgeType, end: str, nodes: LoadedType, scope: LoadScope) -> FirstRows:
     """Find the addresses of stored edges whose node is not in the new image."""
-    wanted = scope.findings.room
-    if scope.terms.cascades:
+    wanted = scope.findings.wanted
+    if scope.options.cascade:
         wanted = scope.stored.row_count(edge.table_key)
     orphans = FirstRows(wanted)
     column = StoredHashes(
@@ -106,7 +106,7 @@ def _orphans(edge: EdgeType, end: str, nodes: LoadedType, scope: LoadScope) -> F
         edge.table_key,
         end,
         scheme=nodes.hasher,
-        room=nodes.room,
+        budget=nodes.budget,
         by_address=True,
     )
     for addresses, found in nodes.lookup().joined(column):
@@ -125,7 +125,7 @@ def _add_orphans(edge: EdgeType, end: str, orphans: FirstRows, scope: LoadScope)
 
 
 def _cascade(edge: EdgeType, removed: Hashes, scope: LoadScope) -> None:
-    """Let stored edges go, and count what is left of the nodes that they started at."""
+    """Remove stored edges, and check `@card` of the nodes that they started at."""
     scope.findings.cascaded[edge.table_key] = removed
     scope.reads.pop(edge.table_key, None)
     if edge.cardinality.min == 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,8 @@ import pyarrow as pa
 from omnigraph.manifest import Entry
 from omnigraph.write.load.check.hashes import RowLookup, StoredHashes
 from omnigraph.write.load.check.hashing import Hashes
+from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.violations import (
     VIOLATIONS_MAX,
@@ -28,57 +29,35 @@ _UNLIMITED: Final = 1 << 62
 _TRIM_ROWS: Final = 1 << 16
 
 
-@dataclass(frozen=True)
-class LoadTerms:
-    """What a load has agreed on: `keeps_last` and `folds_free_ids` are about ids given twice.
-
-    `keeps_last`: the last record of an id wins. `folds_free_ids`: it does where the id is no key.
-    """
-
-    mode: WriteMode
-    keeps_last: bool = False
-    folds_free_ids: bool = True
-    keeps_ends: bool = False
-    """Whether it is remembered which nodes edges end in, for their topology."""
-    sets_aside: bool = False
-    """Whether rows that break a rule are left out instead of failing the load."""
-    cascades: bool = False
-    """Whether stored edges go with the nodes that an overwrite takes away."""
-
-    def folds(self, loaded: LoadedType) -> bool:
-        """Whether several records of one id are one row."""
-        if self.mode is not WriteMode.MERGE:
-            return False
-        return self.keeps_last or (self.folds_free_ids and not loaded.is_keyed)
-
-
 class Findings:
     """What one run of the rules has found; with `keeps_all` every violation and its row."""
 
     def __init__(self, *, keeps_all: bool) -> None:
         self.log = ViolationLog(_UNLIMITED if keeps_all else VIOLATIONS_MAX)
-        self.fallen: dict[str, dict[int, list[Violation]]] = {}
+        self.rejected_rows: dict[str, dict[int, list[Violation]]] = {}
         self.unfixable = ViolationLog()
         self.conflicts = ViolationLog()
-        """Ids that cannot be inserted; beside other violations they are told with those."""
+        """Ids that cannot be inserted; reported with the violations, if there are any."""
         self.first_conflict: KeyConflict | None = None
         self.cascaded: dict[str, Hashes] = {}
-        """Addresses of stored edges that go with their nodes, by table."""
+        """Addresses of stored edges that are removed with their nodes, by table."""
         self._keeps_all = keeps_all
 
     @property
-    def room(self) -> int:
+    def wanted(self) -> int:
         """How many more violations are wanted in full."""
         return self.log.room
 
     def add(self, loaded: LoadedType, row: int, violation: Violation) -> None:
-        """Note that a row breaks a rule."""
+        """Add a row that breaks a rule."""
         self.log.add(violation)
         if self._keeps_all:
-            self.fallen.setdefault(loaded.table_key, {}).setdefault(row, []).append(violation)
+            self.rejected_rows.setdefault(loaded.table_key, {}).setdefault(row, []).append(
+                violation
+            )
 
     def add_unfixable(self, violation: Violation) -> None:
-        """Note a broken rule that no row of the load could mend by staying out."""
+        """Add a broken rule that rejecting rows of the load cannot fix."""
         self.log.add(violation)
         self.unfixable.add(violation)
 
@@ -88,9 +67,9 @@ class Findings:
 
 
 class FirstRows:
-    """Rows that come in any order: how many they are, and the first `wanted` of them.
+    """Counts rows that come in any order, and keeps the first `wanted` of them.
 
-    Every row may bring further numbers along.
+    Every row may have further numbers.
     """
 
     def __init__(self, wanted: int, width: int = 1) -> None:
@@ -107,7 +86,7 @@ class FirstRows:
             self._kept = self._first()
 
     def columns(self) -> list[Integers]:
-        """Return the first rows in their order, with what they brought along."""
+        """Return the first rows in their order, with their further numbers."""
         return self._first()
 
     def rows(self) -> Integers:
@@ -120,26 +99,30 @@ class FirstRows:
 
 
 class LoadScope:
-    """What one run of the rules has before it: rows of the load by table, and stored ones."""
+    """What one run of the rules works on: rows of the load by table, and stored ones."""
 
     def __init__(
-        self, types: Mapping[str, LoadedType], terms: LoadTerms, stored: StoredRows, place: str
+        self,
+        types: Mapping[str, LoadedType],
+        options: LoadOptions,
+        source: LoadInput,
+        stored: StoredRows,
     ) -> None:
         self.types = types
-        self.terms = terms
+        self.options = options
         self.stored = stored
-        self.findings = Findings(keeps_all=terms.sets_aside)
+        self.findings = Findings(keeps_all=options.quarantines)
         self.reads: dict[str, Entry | None] = {}
-        self._place = place
+        self._place = source.place
         self._stored_lookup: tuple[str, RowLookup] | None = None
         self._written: dict[str, Mask] = {}
 
     def is_overwritten(self, table_key: str) -> bool:
         """Whether the load replaces all rows of a table."""
-        return self.terms.mode is WriteMode.OVERWRITE and table_key in self.types
+        return self.options.mode is WriteMode.OVERWRITE and table_key in self.types
 
     def rest_on(self, table_key: str) -> None:
-        """Remember that the verdict depends on a table, unless the load writes it."""
+        """Remember that the result depends on a table, unless the load writes it."""
         if table_key not in self.types:
             self.reads[table_key] = self.stored.entry(table_key)
 
@@ -148,12 +131,12 @@ class LoadScope:
         return f" ({self._place}s {number_of(first)} and {number_of(second)})"
 
     def stored_lookup(self, loaded: LoadedType, node_key: str) -> RowLookup:
-        """Return how stored nodes are found by id; the last one is kept."""
+        """Return the lookup of stored nodes by id; the last one is cached."""
         if self._stored_lookup is None or self._stored_lookup[0] != node_key:
             self._close_stored()
-            room = loaded.room
-            ids = StoredHashes(self.stored, node_key, "id", scheme=loaded.hasher, room=room)
-            self._stored_lookup = node_key, RowLookup(ids, None, room.rows_at_once)
+            budget = loaded.budget
+            ids = StoredHashes(self.stored, node_key, "id", scheme=loaded.hasher, budget=budget)
+            self._stored_lookup = node_key, RowLookup(ids, None, budget.rows_at_once)
         return self._stored_lookup[1]
 
     def _close_stored(self) -> None:
@@ -162,13 +145,13 @@ class LoadScope:
         self._stored_lookup = None
 
     def is_written(self, loaded: LoadedType, found: pa.Table, numbers: Integers) -> Mask:
-        """Say which stored rows the load replaces; `numbers` are theirs in a scan of the table."""
-        if len(loaded.ids) <= loaded.room.rows_at_once:
+        """Return which stored rows the load replaces; `numbers` count rows of a scan."""
+        if len(loaded.ids) <= loaded.budget.rows_at_once:
             ids = flat(found["id"])
             return loaded.lookup().rows_of(loaded.hasher.pairs(ids)) >= 0
         if loaded.table_key not in self._written:
             stored = StoredHashes(
-                self.stored, loaded.table_key, "id", scheme=loaded.hasher, room=loaded.room
+                self.stored, loaded.table_key, "id", scheme=loaded.hasher, budget=loaded.budget
             )
             mask = np.zeros(len(stored), np.bool_)
             for rows, hits in loaded.lookup().joined(stored):
@@ -178,7 +161,7 @@ class LoadScope:
         return self._written[loaded.table_key][numbers]
 
     def forget(self) -> None:
-        """Free what was kept to find rows."""
+        """Free the lookups."""
         self._close_stored()
         self._written.clear()
         for loaded in self.types.values():

@@ -22,8 +22,8 @@ from omnigraph.write.load.check.hashing import (
     NO_HASH,
     Hashes,
     HashIndex,
+    HashPairs,
     HashScheme,
-    Pairs,
     distinct_hashes,
     repeated_hashes,
 )
@@ -33,11 +33,11 @@ from omnigraph.write.stage.stored_rows import StoredRows
 
 
 class HashedRows(Protocol):
-    """Pairs of hashes, one of each row, and a number that tells whose they are."""
+    """A pair of hashes per row, with the number of the row."""
 
     def __len__(self) -> int: ...
 
-    def slabs(self) -> Iterator[tuple[Pairs, Integers]]:
+    def slabs(self) -> Iterator[tuple[HashPairs, Integers]]:
         """Read everything in pieces, with the numbers of the rows."""
         ...
 
@@ -46,17 +46,17 @@ class HashedRows(Protocol):
         ...
 
     def forget_buckets(self) -> None:
-        """Give back the room of the divided form."""
+        """Remove the files of the buckets."""
         ...
 
 
 class HashedColumn:
     """Hashes of one text or tuple of each row of a load, from row `start` on, in their order."""
 
-    def __init__(self, room: SpoolBudget, width: int) -> None:
-        self._room = room
+    def __init__(self, budget: SpoolBudget, width: int) -> None:
+        self._budget = budget
         self._width = width
-        self._numbers = room.numbers(np.uint64, width)
+        self._numbers = budget.numbers(np.uint64, width)
         self._buckets: Buckets | None = None
         self.start = 0
 
@@ -67,17 +67,17 @@ class HashedColumn:
         """Add rows."""
         self._numbers.append(*hashes)
 
-    def slabs(self) -> Iterator[tuple[Pairs, Integers]]:
+    def slabs(self) -> Iterator[tuple[HashPairs, Integers]]:
         """Read all pairs in pieces, with the numbers of their rows."""
         row = self.start
         for first, second in self._numbers.slabs():
-            yield Pairs(first, second), np.arange(row, row + len(first))
+            yield HashPairs(first, second), np.arange(row, row + len(first))
             row += len(first)
 
     def buckets(self) -> Buckets:
         """Return the hashes and the number of every row that has some, divided by the first."""
         if self._buckets is None:
-            self._buckets = Buckets(self._room, self._width + 1)
+            self._buckets = Buckets(self._budget, self._width + 1)
             row = self.start
             for columns in self._numbers.slabs():
                 has_hash = columns[0] != NO_HASH
@@ -87,14 +87,14 @@ class HashedColumn:
         return self._buckets
 
     def forget_buckets(self) -> None:
-        """Give back the room of the divided form."""
+        """Remove the files of the buckets."""
         if self._buckets is not None:
             self._buckets.close()
             self._buckets = None
 
     def parts(self, counted: Mask | None) -> Iterator[HashPart]:
         """Divide the rows that count so that equal first hashes are in one part."""
-        rows_max = self._room.rows_at_once
+        rows_max = self._budget.rows_at_once
         if len(self) <= rows_max:
             hashes = self._numbers.whole()
             rows = np.arange(self.start, self.start + len(hashes))
@@ -133,8 +133,8 @@ class HashPart:
         """Return those of some hashes that belong to this part."""
         if self.buckets is None:
             return hashes
-        entity_types = bucket_of(hashes)
-        return hashes[(entity_types >= self.within.start) & (entity_types < self.within.stop)]
+        buckets = bucket_of(hashes)
+        return hashes[(buckets >= self.within.start) & (buckets < self.within.stop)]
 
     def repeated(self) -> Hashes:
         """Return the hashes that more than one row has, sorted."""
@@ -145,7 +145,7 @@ class HashPart:
             known.append(hashes)
             size += len(hashes)
             if size > 2 * self.rows_max:
-                # Many rows with few hashes among them: each is enough once.
+                # Many rows share few hashes: keeping each once bounds the memory.
                 together = np.concatenate(known)
                 again.append(repeated_hashes(together))
                 known = [distinct_hashes(together)]
@@ -179,21 +179,21 @@ class StoredHashes:
         column: str,
         *,
         scheme: HashScheme,
-        room: SpoolBudget,
+        budget: SpoolBudget,
         by_address: bool = False,
     ) -> None:
         self._stored = stored
         self._table_key = table_key
         self._column = column
         self._scheme = scheme
-        self._room = room
+        self._budget = budget
         self._by_address = by_address
         self._buckets: Buckets | None = None
 
     def __len__(self) -> int:
         return self._stored.row_count(self._table_key)
 
-    def slabs(self) -> Iterator[tuple[Pairs, Integers]]:
+    def slabs(self) -> Iterator[tuple[HashPairs, Integers]]:
         """Read the column, slab by slab."""
         row = 0
         scan = self._stored.scan(self._table_key, (self._column,), with_addresses=self._by_address)
@@ -208,13 +208,13 @@ class StoredHashes:
     def buckets(self) -> Buckets:
         """Read the column once, and divide its hashes."""
         if self._buckets is None:
-            self._buckets = Buckets(self._room, 3)
+            self._buckets = Buckets(self._budget, 3)
             for pairs, rows in self.slabs():
                 self._buckets.append(pairs.first, pairs.second, rows.astype(np.uint64))
         return self._buckets
 
     def forget_buckets(self) -> None:
-        """Give back the room of the divided form."""
+        """Remove the files of the buckets."""
         if self._buckets is not None:
             self._buckets.close()
             self._buckets = None
@@ -229,14 +229,14 @@ class RowLookup:
         self._rows_max = rows_max
         self._whole: _Index | None = None
 
-    def rows_of(self, wanted: Pairs) -> Integers:
+    def rows_of(self, wanted: HashPairs) -> Integers:
         """Return the number of every pair, -1 where it is not known."""
         if not self.is_divided:
             return self._index().rows_of(wanted)
         found = np.full(len(wanted), -1, np.int64)
-        entity_types = bucket_of(wanted.first)
+        buckets = bucket_of(wanted.first)
         for within, index in self._indexes():
-            own = (entity_types >= within.start) & (entity_types < within.stop)
+            own = (buckets >= within.start) & (buckets < within.stop)
             if own.any():
                 found[own] = index().rows_of(wanted.filter(own))
         return found
@@ -244,7 +244,7 @@ class RowLookup:
     def joined(self, wanted: HashedRows) -> Iterator[tuple[Integers, Integers]]:
         """Look up all rows of the other side: their numbers, and what is found for each.
 
-        What comes of one piece is in ascending order only while nothing is divided.
+        The rows of one piece are in ascending order only while nothing is divided.
         """
         if not self.is_divided:
             for pairs, rows in wanted.slabs():
@@ -256,11 +256,11 @@ class RowLookup:
     def joined_buckets(self, wanted: Buckets) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
         """Look up rows that are divided already; their first two columns are a pair."""
         for within, index in self._indexes():
-            # The index has no name here: it has to go before the next one is made.
+            # No local variable, so that the index is freed before the next one is made.
             yield from _found_in(index(), wanted.slabs(within))
 
     def close(self) -> None:
-        """Give back the room of what was divided."""
+        """Remove the files of the buckets."""
         self._known.forget_buckets()
 
     @property
@@ -271,7 +271,7 @@ class RowLookup:
     def _index(self) -> _Index:
         if self._whole is None:
             parts = list(self._known.slabs())
-            pairs = Pairs(
+            pairs = HashPairs(
                 _together([pairs.first for pairs, _ in parts]),
                 _together([pairs.second for pairs, _ in parts]),
             )
@@ -289,12 +289,12 @@ class RowLookup:
 
             def make(within: range = within) -> _Index:
                 first, second, rows = buckets.rows(within)
-                return self._made(Pairs(first, second), rows.view(np.int64), self._counted)
+                return self._made(HashPairs(first, second), rows.view(np.int64), self._counted)
 
             yield within, make
 
     @staticmethod
-    def _made(pairs: Pairs, rows: Integers, counted: Mask | None) -> _Index:
+    def _made(pairs: HashPairs, rows: Integers, counted: Mask | None) -> _Index:
         if counted is not None:
             kept = counted[rows]
             pairs, rows = pairs.filter(kept), rows[kept]
@@ -309,7 +309,7 @@ class _Index:
     rows: Integers | None
     start: int = 0
 
-    def rows_of(self, wanted: Pairs) -> Integers:
+    def rows_of(self, wanted: HashPairs) -> Integers:
         places = self.index.places(wanted)
         if self.rows is None:
             return np.where(places >= 0, places + self.start, -1)
@@ -322,7 +322,7 @@ def _found_in(
     index: _Index, slabs: Iterator[tuple[Hashes, ...]]
 ) -> Iterator[tuple[tuple[Hashes, ...], Integers]]:
     for columns in slabs:
-        yield columns, index.rows_of(Pairs(columns[0], columns[1]))
+        yield columns, index.rows_of(HashPairs(columns[0], columns[1]))
 
 
 def _together(parts: list[Hashes]) -> Hashes:

@@ -1,9 +1,9 @@
 """Text columns as 64-bit numbers: what loads remember of ids, unique tuples and ends of edges.
 
 1. Equal texts have equal numbers under equal schemes, in every process.
-2. Different texts may share one number. Nothing is decided by that alone: it finds candidates, and
-   whoever finds some compares the texts. Two independent numbers, a *pair*, stand for their text:
-   two texts share one with a chance of 2**-128.
+2. Different texts may share one number. So a number only finds candidates, and the caller compares
+   their texts. Two independent numbers, a *pair*, identify their text: two texts share a pair with
+   a chance of 2**-128.
 3. Every operation has a seed of its own, so that no input can be made to collide.
 4. Cost: a few nanoseconds per eight bytes of text, without a Python step per row, except for texts
    above `_VECTOR_BYTES_MAX`.
@@ -39,7 +39,7 @@ _LAST_SHIFT: Final = np.uint64(31)
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class HashPairs:
     """Two independent hashes of each of some texts."""
 
     first: Hashes
@@ -48,9 +48,9 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
-    def filter(self, mask: Mask) -> Pairs:
+    def filter(self, mask: Mask) -> HashPairs:
         """Keep some."""
-        return Pairs(self.first[mask], self.second[mask])
+        return HashPairs(self.first[mask], self.second[mask])
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class HashScheme:
         (first,) = self._lanes(column, 1)
         return self._cut(first)
 
-    def pairs(self, column: pa.Array) -> Pairs:
+    def pairs(self, column: pa.Array) -> HashPairs:
         """Return two numbers for every text of a column without nulls; `texts` has the first."""
         first, second = self._lanes(column, 2)
-        return Pairs(self._cut(first), second)
+        return HashPairs(self._cut(first), second)
 
     def endings(self, column: pa.Array) -> Hashes:
         """Return one number for the length and the last word of every text.
@@ -85,9 +85,9 @@ class HashScheme:
         return numbers
 
     def tuples(self, columns: Sequence[pa.Array]) -> tuple[Hashes, Mask]:
-        """Hash tuples by the spelling of their members; the mask says which lack no member.
+        """Hash tuples by the spelling of their members; the mask marks those without a null.
 
-        Those that lack one have `NO_HASH`.
+        The others have `NO_HASH`.
         """
         total = np.zeros(len(columns[0]), np.uint64)
         is_whole = np.ones(len(total), np.bool_)
@@ -145,7 +145,7 @@ def _hashed(column: pa.Array, seeds: _Seeds, count: int) -> list[Hashes]:
     lengths_now = np.where(is_long, 0, lengths)
     for offset in range(0, int(lengths_now.max(initial=0)), _WORD):
         left = lengths_now - offset
-        # A text that is over must not be mixed with nothing: its neighbours would show in its hash.
+        # Texts that have ended are skipped: the bytes behind them belong to the next text.
         if (left <= 0).any():
             rows = np.flatnonzero(left > 0)
             word = words[starts[rows] + offset] & _MASKS[np.minimum(left[rows], _WORD)]
@@ -209,13 +209,13 @@ class HashIndex:
     """Finds pairs among known ones; costs about 26 bytes per known pair.
 
     The known pairs are sorted by their first number. Its leading bits, counted from the smallest
-    one, say where to begin; from there on it is a step or two. So it is when all of them begin
-    alike, as those of one bucket do.
+    one, lead to a slot; from there the search takes a step or two. Counting from the smallest one
+    keeps that true when all pairs share their leading bits, as those of one bucket do.
     """
 
-    def __init__(self, known: Pairs) -> None:
+    def __init__(self, known: HashPairs) -> None:
         is_short = len(known) < 1 << 31
-        # Not a name of its own: what is longer than needed goes at once.
+        # No local variable for the wide array, so that it is freed immediately.
         self._order = np.argsort(known.first).astype(np.int32 if is_short else np.int64, copy=False)
         order = self._order
         self._first = known.first[order]
@@ -225,7 +225,7 @@ class HashIndex:
         self._low = np.uint64(ends[0])
         self._shift = np.uint64(max(0, (ends[1] - ends[0]).bit_length() - bits))
         slots = ((self._first - self._low) >> self._shift).astype(np.int64)
-        # The last one is for numbers behind all known ones: there is nothing to begin with.
+        # The last slot is for numbers above all known ones: it is empty.
         self._slots = np.uint64(slots[-1] + 1 if len(order) else 0)
         self._begins = np.zeros(int(self._slots) + 1, np.int32 if is_short else np.int64)
         np.cumsum(np.bincount(slots), out=self._begins[1:], dtype=self._begins.dtype)
@@ -233,8 +233,8 @@ class HashIndex:
     def __len__(self) -> int:
         return len(self._first)
 
-    def places(self, wanted: Pairs) -> Integers:
-        """Return the place of every wanted pair among the known ones, -1 where there is none.
+    def places(self, wanted: HashPairs) -> Integers:
+        """Return the position of every wanted pair among the known ones, -1 where there is none.
 
         Of several equal known pairs any one is returned.
         """
@@ -245,10 +245,6 @@ class HashIndex:
             own = slice(start, start + _BLOCK_ROWS)
             places[own] = self._block(wanted.first[own], wanted.second[own])
         return places
-
-    def contains(self, wanted: Pairs) -> Mask:
-        """Return which pairs are known."""
-        return self.places(wanted) >= 0
 
     def _block(self, first: Hashes, second: Hashes) -> Integers:
         found = np.full(len(first), -1, np.int64)

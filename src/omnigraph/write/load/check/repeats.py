@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.schema.values.ids import spell
-from omnigraph.write.load.check.findings import LoadTerms
 from omnigraph.write.load.check.hashes import HashedColumn
 from omnigraph.write.load.check.hashing import is_among
+from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat, places_in, slabs
+from omnigraph.write.stage.delta import WriteMode
 
 _CANDIDATES_MAX: Final = 1 << 20
 
@@ -35,9 +37,16 @@ class Repeats:
     previous: Integers
 
 
-def fold(loaded: LoadedType, terms: LoadTerms) -> None:
-    """Let only the last record of every id count, where that is what the load means."""
-    if not terms.folds(loaded) or not loaded.has_given_ids:
+def folds(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> bool:
+    """Return whether the last of several records of one id replaces the others."""
+    if options.mode is not WriteMode.MERGE:
+        return False
+    return options.keeps_last or (source.last_wins_for_unkeyed_ids and not loaded.is_keyed)
+
+
+def fold(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> None:
+    """Count only the last record of every id, if the load asks for that."""
+    if not folds(loaded, options, source) or not loaded.has_given_ids:
         return
     superseded = [
         found.previous for found in repeats(loaded, loaded.ids, ("id",), counted=loaded.live)
@@ -70,7 +79,7 @@ def repeats(
 
 def _compared(loaded: LoadedType, marked: Mask, members: Sequence[str]) -> Iterator[Repeats]:
     """Compare marked rows as texts."""
-    groups = Groups()
+    groups = RepeatGroups()
     schema = pa.schema([(name, loaded.destination.schema.field(name).type) for name in members])
     end = 0
     numbers = np.flatnonzero(marked)
@@ -109,7 +118,7 @@ def _spelled(rows: pa.Table, members: Sequence[str]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-class Groups:
+class RepeatGroups:
     """Rows by text, fed in ascending order."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import JSON_REST_RULE, JSON_RULE, Violation, number_of
 
 NOTHING: Final[dict[str, object]] = {}
-"""What a record without `data` has as such."""
+"""Stands for the `data` of a record without it."""
 _COLON: Final = re.compile(rb'"[ \t\r\n]*:')
 _BLANK_BEFORE_COLON: Final = (b" :", b"\t:", b"\r:", b"\n:")
 

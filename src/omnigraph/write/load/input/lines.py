@@ -15,7 +15,7 @@ is looked for here:
 1. Whatever is not plainly good is read again by the strict reader, a block at a time: what a load
    accepts, stores and says does not depend on which of the two has read a block.
 2. The type of a line is read off its first bytes; lines that begin in another way are not plain.
-3. A record itself is decoded only if somebody asks for it: to quote it, or to set it aside.
+3. A record itself is decoded only when it is quoted or quarantined.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from omnigraph.schema.values.ids import Ids
 from omnigraph.schema.values.row_errors import no_errors
 from omnigraph.values import PropType, Scalar
 from omnigraph.write.load.input.decode import strict_batches
+from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.records import RecordSorter
-from omnigraph.write.load.input.sink import LoadSink
 from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.stage.columns import Integers
 

@@ -27,7 +27,7 @@ from omnigraph.schema.values.ids import Ids, given_ids
 from omnigraph.schema.values.row_errors import ErrorLog, json_text, no_errors
 from omnigraph.schema.values.scalars import text_column
 from omnigraph.write.load.input.decode import NOTHING, data_of
-from omnigraph.write.load.input.sink import LoadSink
+from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import Violation
@@ -273,7 +273,7 @@ class RecordSorter:
 
 
 def _shape_problem(shape: tuple[str, ...]) -> tuple[str, str, str] | None:
-    """Say what is wrong with the member names of a record; code, rule and message."""
+    """Return what is wrong with the member names of a record: code, rule and message."""
     if ("type" in shape) == ("edge" in shape):
         return codes.ENVELOPE, "envelope", "expected exactly one of 'type' or 'edge'"
     known = _NODE_FIELDS if "type" in shape else _EDGE_FIELDS

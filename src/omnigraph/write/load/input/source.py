@@ -16,16 +16,16 @@ from omnigraph.schema import Catalog
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.schema.values.decode import BATCH_BYTES, paused_garbage_collection
 from omnigraph.write.load.input.decode import compatible_batches
+from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.records import RecordSorter
-from omnigraph.write.load.input.sink import LoadSink
 
 RecordInput: TypeAlias = (
     "str | os.PathLike[str] | bytes | BinaryIO | list[str] | list[Path] | tuple[str | Path, ...]"
 )
 """Paths, globs or folders of files, the text itself as bytes, or an open binary file."""
 
-_RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
+RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
 
 
 class InputUnreadableError(InvalidInputError):
@@ -46,7 +46,7 @@ class RecordSource:
 
     data: RecordInput
     reader: ConversionMode = ConversionMode.STRICT
-    folds_free_ids: bool = True
+    last_wins_for_unkeyed_ids: bool = True
 
     @property
     def place(self) -> str:
@@ -106,9 +106,9 @@ def _inputs(data: RecordInput) -> Iterator[tuple[str | None, Path | bytes | Bina
     if isinstance(data, bytes):
         yield None, data
     elif isinstance(data, str | os.PathLike):
-        yield from ((str(path), path) for path in files_of([data], _RECORD_SUFFIXES))
+        yield from ((str(path), path) for path in files_of([data], RECORD_SUFFIXES))
     elif isinstance(data, list | tuple):
-        yield from ((str(path), path) for path in files_of(data, _RECORD_SUFFIXES))
+        yield from ((str(path), path) for path in files_of(data, RECORD_SUFFIXES))
     elif hasattr(data, "read") and isinstance(data.read(0), bytes):
         yield None, data
     else:

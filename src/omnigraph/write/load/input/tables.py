@@ -32,7 +32,7 @@ from omnigraph.schema.values.ids import Ids, spell
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog
 from omnigraph.store.interrupts import raise_interrupt
-from omnigraph.write.load.input.sink import LoadSink
+from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.source import InputUnreadableError, files_of
 from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules import codes
@@ -40,7 +40,7 @@ from omnigraph.write.rules.violations import Violation
 
 
 class ArrowStream(Protocol):
-    """Whatever hands out its rows through Arrow's stream interface."""
+    """Any object that exposes its rows through Arrow's stream interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a capsule with an Arrow stream."""
@@ -66,7 +66,7 @@ class TableSource:
     edges: Mapping[str, TableInput]
 
     place: str = "row"
-    folds_free_ids: bool = False
+    last_wins_for_unkeyed_ids: bool = False
 
     def read(self, catalog: Catalog, sink: LoadSink) -> None:
         """Hand all tables over, nodes first, by name."""
@@ -91,7 +91,7 @@ def table_source(tables: Mapping[str, object], catalog: Catalog) -> TableSource:
     for name, table in tables.items():
         kind, _, plain = name.rpartition(":")
         is_node = kind == "node" or (kind == "" and _is_meant_as_node(plain, catalog))
-        # What is no table is refused by name when it is read.
+        # Unsupported inputs are rejected later, with the name of their type.
         (nodes if is_node else edges)[plain] = cast("TableInput", table)
     return TableSource(nodes, edges)
 
@@ -212,7 +212,7 @@ def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def column_problems(entity_type: EntityType, names: Sequence[str]) -> list[Violation]:
-    """Say what is wrong with the names of a table's columns."""
+    """Return what is wrong with the names of a table's columns."""
     problems = [
         _table_problem(entity_type, name, codes.DUPLICATE_MEMBER, f"duplicate column '{name}'")
         for name in sorted({name for name in names if list(names).count(name) > 1})

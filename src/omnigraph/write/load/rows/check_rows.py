@@ -1,7 +1,7 @@
 """The rules of single rows: converted columns of one type in, good rows and problems out.
 
-`judge_rows` is a function from values to values. It looks at nothing but the batch that it gets, so
-it runs unchanged in this process and in tasks elsewhere: `RowRules` and `JudgedRows` can be
+`check_rows` is a function from values to values. It looks at nothing but the batch that it gets, so
+it runs unchanged in this process and in tasks elsewhere: `RowRules` and `CheckedRows` can be
 pickled.
 
 1. A row with a problem is never among the good ones; all problems of a row are reported.
@@ -72,11 +72,11 @@ class RowRules:
     violations_max: int = VIOLATIONS_MAX
     """So many violations of one batch are kept in full."""
     filled: frozenset[str] = frozenset()
-    """Required vectors that may be missing beside a text, because they are made from it."""
+    """Required vectors that may be missing where the row has the text that they are made from."""
 
 
 @dataclass(frozen=True)
-class JudgedRows:
+class CheckedRows:
     """What has become of one batch.
 
     `rows` are the good ones, with the stored columns in stored order, and `positions` theirs. `bad`
@@ -92,7 +92,7 @@ class JudgedRows:
     spellings: tuple[pa.Array, pa.Array] | None = None
 
 
-def judge_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> JudgedRows:
+def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows:
     """Check every rule of single rows, give ids, and keep what is good."""
     entity_type = rules.entity_type
     row_count = len(batch.positions)
@@ -120,7 +120,7 @@ def judge_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> JudgedRows:
         arrays = [array.filter(good) for array in arrays]
         positions = positions.filter(good)
     rows = pa.RecordBatch.from_arrays(_blobs_copied(rules, arrays), schema=entity_type.arrow_schema)
-    return JudgedRows(rows, positions, work.bad, work.log, given.are_new, given.spellings)
+    return CheckedRows(rows, positions, work.bad, work.log, given.are_new, given.spellings)
 
 
 def _unexcused(rules: RowRules, batch: ColumnBatch, name: str, errors: RowErrors) -> RowErrors:

@@ -1,4 +1,4 @@
-"""The reading end of a load: every batch is judged row by row and goes to the rows of its type."""
+"""The receiving end of a load: checks every batch row by row, and keeps the rows by type."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.load.check.hashing import HashScheme
-from omnigraph.write.load.result import LoadOptions
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.check_rows import (
+    CheckedRows,
     ColumnBatch,
-    JudgedRows,
     RowRules,
-    judge_rows,
+    check_rows,
 )
 from omnigraph.write.load.rows.parts import Destination, TableBases
 from omnigraph.write.load.rows.quarantine import Quarantine, graph_records
@@ -44,7 +44,7 @@ class Intake:
         snapshot: Snapshot,
         *,
         bases: TableBases,
-        room: SpoolBudget,
+        budget: SpoolBudget,
         clock: Clock,
         external_blobs: ExternalBlobs,
         place: str,
@@ -53,7 +53,7 @@ class Intake:
         self._options = options
         self._snapshot = snapshot
         self._bases = bases
-        self._room = room
+        self._budget = budget
         self._clock = clock
         self._external_blobs = external_blobs
         self._place = place
@@ -71,43 +71,43 @@ class Intake:
         self.records_read: Counter[str] = Counter()
         self.bad_records = 0
         self.has_bad_input = False
-        self.judging_s = 0.0
+        self.checking_s = 0.0
 
     # -- what a source hands over -----------------------------------------------------------------
 
     def begin(self, name: str | None) -> int:
-        """Hear of the next input, and return its first position."""
+        """Start the next input, and return its first position."""
         self.inputs.append(name)
         return position_in(len(self.inputs) - 1, 1)
 
     def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:
-        """Judge rows of one type and keep the good ones."""
+        """Check rows of one type and keep the good ones."""
         start = self._clock.monotonic_s()
         self.records_read[entity_type.table_key] += len(batch.positions)
-        judged = judge_rows(self._rules_of(entity_type), batch, self._clock)
-        self.log.absorb(judged.log)
+        checked = check_rows(self._rules_of(entity_type), batch, self._clock)
+        self.log.absorb(checked.log)
         loaded = self._type(entity_type)
-        if judged.bad.any():
-            self._reject(entity_type, batch, judged)
-        if judged.spellings is not None:
-            self._spellings.setdefault(entity_type.table_key, []).append(judged.spellings)
-        loaded.add(self._embedded(entity_type, judged))
-        self.judging_s += self._clock.monotonic_s() - start
+        if checked.bad.any():
+            self._reject_batch(entity_type, batch, checked)
+        if checked.spellings is not None:
+            self._spellings.setdefault(entity_type.table_key, []).append(checked.spellings)
+        loaded.add(self._embedded(entity_type, checked))
+        self.checking_s += self._clock.monotonic_s() - start
 
-    def _embedded(self, entity_type: EntityType, judged: JudgedRows) -> JudgedRows:
+    def _embedded(self, entity_type: EntityType, checked: CheckedRows) -> CheckedRows:
         """Fill the vectors that `@embed` asks for."""
         if (
             self._embedder is None
             or not isinstance(entity_type, NodeType)
             or not entity_type.embed_sources
         ):
-            return judged
+            return checked
         if self._options.is_dry_run:
-            # Vectors cost money, and nobody would keep them.
-            return judged
-        rows = pa.Table.from_batches([judged.rows])
+            # Vectors cost money, and a dry run would throw them away.
+            return checked
+        rows = pa.Table.from_batches([checked.rows])
         filled = self._embedder.fill(entity_type, rows, self._stored).combine_chunks()
-        return replace(judged, rows=next(iter(filled.to_batches()), judged.rows))
+        return replace(checked, rows=next(iter(filled.to_batches()), checked.rows))
 
     def refuse(self, violation: Violation, record: object) -> None:
         """Note a record that is no row."""
@@ -120,19 +120,19 @@ class Intake:
             known[1].append(violation)
 
     def end_batch(self) -> None:
-        """Settle the records that were refused; stop when there are too many."""
+        """Count and quarantine the refused records; stop when there are too many."""
         self.log.sort_from(self._batch_start)
         self._batch_start = len(self.log.kept)
         self.bad_records += len(self._refused)
         for record, violations in self._refused.values():
-            self._set_aside(None, record, violations)
+            self._quarantine(None, record, violations)
         self._refused.clear()
         self.require_tolerable()
 
     # -- afterwards -------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Hear that everything has been read."""
+        """Finish the rows of every type, and rewrite ends that use another spelling of an id."""
         self.end_batch()
         for loaded in self.types.values():
             loaded.finish()
@@ -142,10 +142,10 @@ class Intake:
                 self.types[key], rows, violations = remap_ends(loaded, remaps)
                 self.log.extend(violations)
                 by_row = {int(row): [found] for row, found in zip(rows, violations, strict=True)}
-                self.set_aside_rows(self.types[key], by_row)
+                self.reject_rows(self.types[key], by_row)
 
     def close(self) -> None:
-        """Let everything go."""
+        """Release files and threads."""
         for loaded in self.types.values():
             loaded.close()
         if self.quarantine is not None:
@@ -157,10 +157,10 @@ class Intake:
         if limit is not None and self.bad_records > limit:
             self.log.require_clean(self._place, self.inputs)
 
-    def set_aside_rows(self, loaded: LoadedType, rows: dict[int, list[Violation]]) -> None:
-        """Leave out rows that break rules."""
+    def reject_rows(self, loaded: LoadedType, rows: dict[int, list[Violation]]) -> None:
+        """Reject rows that break rules, and write them to the quarantine."""
         numbers = np.array(sorted(rows), np.int64)
-        loaded.set_aside(numbers)
+        loaded.reject(numbers)
         self.bad_records += len(numbers)
         if self.quarantine is None or not len(numbers):
             return
@@ -169,23 +169,25 @@ class Intake:
         positions = loaded.positions(numbers)
         for row, record, position in zip(numbers.tolist(), records, positions, strict=True):
             found = [replace(violation, position=position) for violation in rows[row]]
-            self._set_aside(loaded.entity_type, record, found)
+            self._quarantine(loaded.entity_type, record, found)
 
     # -- details ----------------------------------------------------------------------------------
 
-    def _reject(self, entity_type: EntityType, batch: ColumnBatch, judged: JudgedRows) -> None:
-        rows = np.flatnonzero(judged.bad).tolist()
+    def _reject_batch(
+        self, entity_type: EntityType, batch: ColumnBatch, checked: CheckedRows
+    ) -> None:
+        rows = np.flatnonzero(checked.bad).tolist()
         self.bad_records += len(rows)
         if self.quarantine is None:
             return
         by_position: dict[int, list[Violation]] = {}
-        for violation in judged.log.kept:
+        for violation in checked.log.kept:
             by_position.setdefault(violation.position or 0, []).append(violation)
         for row in rows:
             violations = by_position[batch.positions[row].as_py()]
-            self._set_aside(entity_type, batch.record(row), violations)
+            self._quarantine(entity_type, batch.record(row), violations)
 
-    def _set_aside(
+    def _quarantine(
         self, entity_type: EntityType | None, record: object, violations: list[Violation]
     ) -> None:
         if self.quarantine is not None:
@@ -221,7 +223,7 @@ class Intake:
                 entity_type,
                 destination,
                 self._hasher,
-                self._room,
+                self._budget,
                 may_stream=self.quarantine is None
                 and not self._options.is_dry_run
                 and (is_final or not isinstance(entity_type, EdgeType)),

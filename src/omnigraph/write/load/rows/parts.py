@@ -1,14 +1,13 @@
-"""Rows of one table on their way in: written as fragments while they come, or kept aside.
+"""Rows of one table before the commit: written as fragments while they come, or spooled.
 
-1. Rows that can only be appended, or that replace a whole table, need not wait for the verdict:
-   from `_STREAM_BYTES_MIN` on they are written as fragments of the table's lineage while more are
-   read.
-   Nothing refers to these files before the commit: a record says whose they are, and when the load
-   fails, `cleanup` reclaims them.
-2. Rows that may replace stored ones, may still be set aside, or have blobs wait in a `Spool`.
+1. Rows that can only be appended, or that replace a whole table, need not wait for the checks: from
+   `_STREAM_BYTES_MIN` on they are written as fragments of the table's lineage while more are read.
+   Nothing refers to these files before the commit. A staging record protects them while the load
+   lives; when it fails, `cleanup` removes them.
+2. Rows that may replace stored ones, may still be rejected, or have blobs wait in a `Spool`.
 3. Either way all rows can be read again in their order, column by column, and written again: for
    another lineage, or without some of them.
-4. A load that stays small writes nothing before it has been judged.
+4. A small load writes nothing before it has been checked.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class TableBases:
         return made
 
     def declare(self, base: WriteBase) -> None:
-        """Say, before it is done, that much is written which no commit refers to for a while."""
+        """Protect files that are written long before their commit; called before the first one."""
         if self._record is not None:
             self._record.declare(DatasetBase.of(base.base))
 
@@ -92,8 +91,8 @@ class Destination:
         return datasets.stage_append(base.base, fragments=fragments)
 
 
-class _Abandoned(Exception):  # noqa: N818 - a signal between two threads, nobody catches it by name
-    """The load has failed: the rows are not wanted any more."""
+class _Abandoned(Exception):  # noqa: N818 - a signal between two threads, never caught by name
+    """The load has failed: the rows are not needed any more."""
 
 
 class FragmentStream:
@@ -169,12 +168,12 @@ class FragmentStream:
 
 
 class RowPart:
-    """Rows of one table that are kept in the same way."""
+    """Rows of one table that are all streamed, or all spooled."""
 
-    def __init__(self, destination: Destination, room: SpoolBudget, *, may_stream: bool) -> None:
+    def __init__(self, destination: Destination, budget: SpoolBudget, *, may_stream: bool) -> None:
         self._destination = destination
         self._schema = destination.schema
-        self._spool = room.spool(self._schema)
+        self._spool = budget.spool(self._schema)
         self._may_stream = may_stream
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -183,11 +182,6 @@ class RowPart:
         self._view: DatasetHandle | None = None
         self._base: WriteBase | None = None
         self.row_count = 0
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether fragments are written already."""
-        return self._stream is not None
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
@@ -203,7 +197,7 @@ class RowPart:
                 self._start_stream()
 
     def finish(self) -> None:
-        """Hear that there are no more rows."""
+        """Finish what is written: there are no more rows."""
         self._spool.finish()
         if self._stream is not None and self._base is not None:
             self._written[_lineage(self._base)] = self._stream.finish()
@@ -218,7 +212,7 @@ class RowPart:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read all rows in their order."""
-        if self.is_streamed:
+        if self._stream is not None:
             yield from self._staged_batches(columns)
             return
         for batch in self._waiting:

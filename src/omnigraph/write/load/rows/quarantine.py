@@ -1,4 +1,4 @@
-r"""Rows that a load leaves out: one JSON object per line, in a directory of the caller's.
+r"""The rejected rows of a load: one JSON object per line, in a directory that the caller names.
 
     {"reason": "…", "codes": ["V203"], "source": "people.jsonl", "position": 17, "record": {…}}
 
@@ -6,7 +6,7 @@ r"""Rows that a load leaves out: one JSON object per line, in a directory of the
 |---|---|
 | `reason` | everything that is wrong with the row |
 | `codes` | the codes of that, in the same order |
-| `source`, `position` | where it came from, as far as it has a place |
+| `source`, `position` | where it came from, as far as that is known |
 | `record` | the record as it was read, or `text` where it is no JSON (other bytes as `\xff`) |
 |          | what nests deeper than 128 is `…` |
 
@@ -61,7 +61,7 @@ class QuarantineUnwritableError(InvalidInputError):
 
 
 class Quarantine:
-    """Writes rows that are left out, and counts them by table."""
+    """Writes rejected rows, and counts them by table."""
 
     def __init__(self, directory: Path) -> None:
         with _writing(directory):
@@ -73,15 +73,10 @@ class Quarantine:
         self._files: dict[str, BinaryIO] = {}
         self.counts: Counter[str] = Counter()
 
-    @property
-    def total(self) -> int:
-        """How many rows were left out."""
-        return self.counts.total()
-
     def add(
         self, entity_type: EntityType | None, record: object, violations: Sequence[Violation]
     ) -> None:
-        """Leave out one row."""
+        """Write one rejected row."""
         key = _UNREADABLE if entity_type is None else entity_type.table_key
         self.counts[key] += 1
         line: dict[str, object] = {
@@ -98,7 +93,7 @@ class Quarantine:
             self._file(key).write(json_record(line) + b"\n")
 
     def keep(self) -> None:
-        """Make sure that what was written stays, before the other rows are committed."""
+        """Flush what was written to disk, before the other rows are committed."""
         with _writing(self._directory):
             for file in self._files.values():
                 file.flush()
@@ -109,7 +104,7 @@ class Quarantine:
     def close(self) -> None:
         """Close the files; without a row there is none."""
         for file in self._files.values():
-            # What has to stay was kept before; a load that failed has its own error to tell.
+            # `keep` has flushed what has to stay; a load that failed raises its own error.
             with suppress(OSError):
                 file.close()
 
@@ -125,7 +120,7 @@ def json_record(record: object) -> bytes:
     try:
         return orjson.dumps(record, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:
-        # The writer nests less deep than the reader.
+        # The JSON writer allows less nesting than the reader.
         kept = without_depths(record)
         return orjson.dumps(kept, default=_plain, option=orjson.OPT_NON_STR_KEYS)
 

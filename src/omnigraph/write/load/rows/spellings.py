@@ -1,6 +1,6 @@
 """Ends of edges that use another spelling of an id of the same load (compatible reader).
 
-A node may be given as `"00042"` where its id is `42`; edges of the load may then say either. Ends
+A node may be given as `"00042"` where its id is `42`; edges of the load may then use either. Ends
 are rewritten when all nodes are known. A spelling that stands for two nodes is an error of its
 edge.
 """
@@ -27,7 +27,7 @@ Spellings = list[tuple[pa.Array, pa.Array]]
 def remaps_of(
     types: Mapping[str, LoadedType], spellings: Mapping[str, Spellings]
 ) -> dict[str, EndpointRemap]:
-    """Collect what edges may say, by node table."""
+    """Return how spellings of ids lead to ids, by node table."""
     return {key: _remap(types[key], found) for key, found in spellings.items()}
 
 

@@ -1,8 +1,8 @@
-"""What a load keeps until it has seen all of its input: in memory while it is little, or in files.
+"""What a load keeps until it has read all of its input: in memory up to a budget, then in files.
 
-1. Whole rows that wait (those of a merge, and those that may still be set aside) and numbers per
-   row share one budget of memory. What is beyond it goes to files in a directory of the system's,
-   which goes with the `SpoolBudget`.
+1. Whole rows that wait (those of a merge, and those that may still be rejected) and numbers per row
+   share one budget of memory. What exceeds it is spilled to a temporary directory, which is removed
+   when the `SpoolBudget` closes.
 2. Files are read in batches and never mapped: memory stays bounded by a batch, and the operating
    system counts nothing of them as memory of this process.
 3. Where files find no space the load ends with `StorageFullError`.
@@ -28,7 +28,7 @@ from omnigraph.store.errors import StorageFullError
 MEMORY_MAX: Final = 64 << 20
 """What one load keeps in memory, in bytes."""
 _BYTES_PER_SORTED_ROW: Final = 32
-"""What it costs, about, to sort hashes or to have an index over them."""
+"""About what it costs to sort hashes or to index them."""
 
 _CHUNK_BYTES: Final = 4 << 20
 _BATCH_BYTES_MIN: Final = 1 << 20
@@ -43,9 +43,9 @@ class SpoolBudget:
     """The budget and the files of one load."""
 
     def __init__(self, bytes_in_memory_max: int = MEMORY_MAX) -> None:
-        self._budget = bytes_in_memory_max
+        self._bytes_left = bytes_in_memory_max
         self.rows_at_once = max(1, bytes_in_memory_max // _BYTES_PER_SORTED_ROW)
-        """Of so many rows the hashes may be in memory together, while a rule looks at them."""
+        """How many rows may have their hashes in memory together while a rule looks at them."""
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._files = 0
         self._opened: list[BinaryIO] = []
@@ -57,7 +57,7 @@ class SpoolBudget:
         self, kind: type[BaseException] | None, error: BaseException | None, *trace: object
     ) -> None:
         for file in self._opened:
-            # Closing writes what is left of a buffer, and nobody wants that any more.
+            # Closing flushes the buffer. A failure does not matter: the file is removed next.
             with suppress(OSError):
                 file.close()
         if self._directory is not None:
@@ -67,18 +67,18 @@ class SpoolBudget:
             raise StorageFullError(path=tempfile.gettempdir(), reason=reason) from error
 
     def spool(self, schema: pa.Schema) -> Spool:
-        """Open a place for the rows of one table."""
+        """Return a spool for the rows of one table."""
         return Spool(self, schema)
 
     def numbers(self, kind: npt.DTypeLike, width: int = 1) -> NumberSpool:
-        """Open a place for one number per row, or several."""
+        """Return a spool for one number per row, or several."""
         return NumberSpool(self, np.dtype(kind), width)
 
     def reserve(self, size: int) -> bool:
         """Take memory from the budget; false when there is not enough left."""
-        if size > self._budget:
+        if size > self._bytes_left:
             return False
-        self._budget -= size
+        self._bytes_left -= size
         return True
 
     def new_file(self) -> Path:
@@ -89,13 +89,13 @@ class SpoolBudget:
         return Path(self._directory.name) / str(self._files)
 
     def open_file(self) -> BinaryIO:
-        """Open a new file for writing and reading; it is closed with the room."""
+        """Open a new file for writing and reading; it is closed with the budget."""
         file = self.new_file().open("w+b")
         self._opened.append(file)
         return file
 
     def discard_file(self, file: BinaryIO) -> None:
-        """Close and remove a file before the room goes: whoever divides again opens another."""
+        """Close and remove a file that is not needed any more."""
         self._opened.remove(file)
         file.close()
         Path(file.name).unlink()
@@ -104,23 +104,21 @@ class SpoolBudget:
 class Spool:
     """The rows of one table, in the order in which they came."""
 
-    def __init__(self, room: SpoolBudget, schema: pa.Schema) -> None:
-        self._room = room
+    def __init__(self, budget: SpoolBudget, schema: pa.Schema) -> None:
+        self._budget = budget
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._path: Path | None = None
         self._sink: pa.NativeFile | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
-        self.row_count = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         if not batch.num_rows:
             return
-        self.row_count += batch.num_rows
         self._batches.append(batch)
-        if self._writer is None and self._room.reserve(batch.nbytes):
+        if self._writer is None and self._budget.reserve(batch.nbytes):
             return
         self._pending_bytes += batch.nbytes
         if self._pending_bytes >= _CHUNK_BYTES:
@@ -155,7 +153,7 @@ class Spool:
         if not self._batches:
             return
         if self._writer is None:
-            self._path = self._room.new_file()
+            self._path = self._budget.new_file()
             self._sink = pa.OSFile(str(self._path), "wb")
             self._writer = pa.ipc.new_file(self._sink, _plain(self._schema))
         rows = pa.Table.from_batches(self._batches, self._schema).cast(_plain(self._schema))
@@ -172,8 +170,8 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 class NumberSpool:
     """One number per row, or several, in row order."""
 
-    def __init__(self, room: SpoolBudget, kind: np.dtype[Any], width: int) -> None:
-        self._room = room
+    def __init__(self, budget: SpoolBudget, kind: np.dtype[Any], width: int) -> None:
+        self._budget = budget
         self._kind = kind
         self._width = width
         self._parts: list[Columns] = []
@@ -189,10 +187,10 @@ class NumberSpool:
         self._count += len(own[0])
         if not self._files:
             # All columns stay or go together, so that they are read in the same pieces.
-            if self._room.reserve(sum(column.nbytes for column in own)):
+            if self._budget.reserve(sum(column.nbytes for column in own)):
                 self._parts.append(own)
                 return
-            self._files = [self._room.open_file() for _ in range(self._width)]
+            self._files = [self._budget.open_file() for _ in range(self._width)]
             for part in self._parts:
                 self._write(part)
             self._parts = []

@@ -10,7 +10,7 @@
 | which nodes an edge ends in, where that is asked for (in memory) | 8 |
 
 Beyond the budget of the load these numbers are in files, and rules look at them bucket by bucket
-(`load_hashes`). Texts come back only for the rows that a rule has to look at.
+(`check/hashes.py`). Texts are read again only for the rows that a rule has to look at.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.ids import EndpointRemap
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
 from omnigraph.write.load.check.hashing import Hashes, HashScheme
-from omnigraph.write.load.rows.check_rows import JudgedRows
+from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.parts import Destination, RowPart
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.stage.columns import Integers, Mask, flat
@@ -35,14 +35,14 @@ ROW: Final = "_row"
 """The column of row numbers in rows that were picked from a load."""
 ENDS: Final = ("src", "dst")
 END_ROWS_MIN: Final = 10_000
-"""Of fewer edges the rows that they end in are not kept: a topology is made quickly enough."""
+"""With fewer edges their end rows are not remembered: the topology is quick to build."""
 
 
 class LoadedType:
     """The rows of one type in one load.
 
     Rows are numbered in the order in which they came. `live` says which of them still count: not
-    those that a later record of the same id replaces, nor those that are set aside; `records`
+    those that a later record of the same id replaces, nor those that were rejected; `records`
     leaves out only the latter. Both are None while all rows count. Ids are known from row
     `id_start` on; the ids of the rows before were made by the load itself.
     """
@@ -52,7 +52,7 @@ class LoadedType:
         entity_type: EntityType,
         destination: Destination,
         hasher: HashScheme,
-        room: SpoolBudget,
+        budget: SpoolBudget,
         *,
         may_stream: bool,
         is_merge: bool,
@@ -68,36 +68,36 @@ class LoadedType:
         self.row_count = 0
         self.id_start: int | None = 0 if isinstance(entity_type, NodeType) else None
         self.has_given_ids = self.is_keyed
-        self.room = room
+        self.budget = budget
         self._is_merge = is_merge
         self.fresh = RowPart(
-            destination, room, may_stream=may_stream and not entity_type.blob_properties
+            destination, budget, may_stream=may_stream and not entity_type.blob_properties
         )
         # A row that may meet a stored one of its id has to wait until that is known.
-        self.given = RowPart(destination, room, may_stream=False)
-        self._positions = room.numbers(np.int64)
-        self.ids = HashedColumn(room, 2)
+        self.given = RowPart(destination, budget, may_stream=False)
+        self._positions = budget.numbers(np.int64)
+        self.ids = HashedColumn(budget, 2)
         """Hashes of the ids, from row `id_start` on."""
         ends = ENDS if isinstance(entity_type, EdgeType) else ()
-        self.ends = {end: HashedColumn(room, 2) for end in ends}
-        self.unique = [HashedColumn(room, 1) for _ in self.tuples]
+        self.ends = {end: HashedColumn(budget, 2) for end in ends}
+        self.unique = [HashedColumn(budget, 1) for _ in self.tuples]
         """Hashes of each of `tuples`."""
         self._lookup: RowLookup | None = None
         self._end_rows: dict[str, npt.NDArray[np.int32]] = {}
 
     # -- gathering --------------------------------------------------------------------------------
 
-    def add(self, judged: JudgedRows) -> None:
+    def add(self, checked: CheckedRows) -> None:
         """Add the good rows of a batch."""
-        rows = judged.rows
+        rows = checked.rows
         if not rows.num_rows:
             return
-        if not judged.ids_are_new:
+        if not checked.ids_are_new:
             self.has_given_ids = True
             if self.id_start is None:
                 self.id_start = self.ids.start = self.row_count
         self._append(rows)
-        self._positions.append(judged.positions.to_numpy())
+        self._positions.append(checked.positions.to_numpy())
 
     def _append(self, rows: pa.RecordBatch) -> None:
         if self._is_merge and self.has_given_ids:
@@ -115,25 +115,25 @@ class LoadedType:
             column.append(self.tuple_hashes(rows, members))
 
     def finish(self) -> None:
-        """Hear that there are no more rows."""
+        """Finish what is written: there are no more rows."""
         self.fresh.finish()
         self.given.finish()
 
     def close(self) -> None:
-        """Let go of what the rows hold."""
+        """Release files and threads."""
         self.fresh.close()
         self.given.close()
 
     def remapped(self, remaps: dict[str, EndpointRemap]) -> LoadedType:
         """Return the same edges with ends that are spelled as ids; positions stay.
 
-        Ends that cannot be told apart become null; whoever calls has to drop those rows.
+        Ambiguous ends become empty; the caller has to reject those rows.
         """
         other = LoadedType(
             self.entity_type,
             self.destination,
             self.hasher,
-            self.room,
+            self.budget,
             may_stream=False,
             is_merge=self._is_merge,
         )
@@ -159,13 +159,13 @@ class LoadedType:
         return self.row_count if self.live is None else int(np.count_nonzero(self.live))
 
     def supersede(self, rows: Integers) -> None:
-        """Let rows not count any more, because later ones of their ids do."""
+        """Stop counting rows that later rows of the same id replace."""
         if len(rows):
             self.live = self._without(self.live, rows)
             self._lookup = None
 
-    def set_aside(self, rows: Integers) -> None:
-        """Let rows not count any more, because they break a rule."""
+    def reject(self, rows: Integers) -> None:
+        """Stop counting rows that break a rule."""
         if len(rows):
             self.live = self._without(self.live, rows)
             self.records = self._without(self.records, rows)
@@ -211,7 +211,7 @@ class LoadedType:
     # -- numbers ----------------------------------------------------------------------------------
 
     def note_ends(self, end: str, edges: Integers, nodes: Integers) -> None:
-        """Remember which rows of the load some edges end in, for whoever builds the topology."""
+        """Remember which rows of the load some edges end in, to build the topology from."""
         if self.row_count < END_ROWS_MIN:
             return
         if end not in self._end_rows:
@@ -227,19 +227,19 @@ class LoadedType:
         return self.hasher.tuples([flat(rows[name]) for name in members])[0]
 
     def lookup(self) -> RowLookup:
-        """Return how live rows are found by their ids; it is kept until rows are dropped."""
+        """Return the lookup of live rows by id; it is reused until rows stop counting."""
         if self._lookup is None:
-            self._lookup = RowLookup(self.ids, self.live, self.room.rows_at_once)
+            self._lookup = RowLookup(self.ids, self.live, self.budget.rows_at_once)
         return self._lookup
 
     def forget_lookup(self) -> None:
-        """Free the memory of finding rows, and the room of what was divided."""
+        """Free the memory of the lookup and the files of the buckets."""
         self._lookup = None
         for column in (self.ids, *self.ends.values(), *self.unique):
             column.forget_buckets()
 
 
 def tuple_members(entity_type: EntityType) -> tuple[tuple[str, ...], ...]:
-    """Return the members of the tuples that `@unique` wants once, the key's aside."""
+    """Return the members of the tuples that `@unique` wants once, without the key."""
     key = entity_type.key if isinstance(entity_type, NodeType) else ()
     return tuple(members for members in entity_type.unique_constraints if members != key)

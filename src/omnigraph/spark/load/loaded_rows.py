@@ -1,8 +1,8 @@
-"""What the tasks of one load have staged, and what the driver does with it."""
+"""The staged rows of one load, as the driver reports, checks and commits them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,15 +10,14 @@ import numpy as np
 
 from omnigraph.spark.load.commit import TableStage, dropped_file
 from omnigraph.spark.load.inputs import FrameSource
-from omnigraph.spark.load.judge import loaded_types
-from omnigraph.spark.load.places import InputPlaces, places_in_files
 from omnigraph.spark.load.plan import FRAME_SOURCE, LoadContext
+from omnigraph.spark.load.positions import InputPositions, positions_in_files
 from omnigraph.spark.load.proofs import Proofs
+from omnigraph.spark.load.read_back import loaded_types
 from omnigraph.spark.load.rejected_file import decode_rejected
-from omnigraph.spark.load.staged_views import StagedViews
 from omnigraph.spark.load.vectors import notes_in
-from omnigraph.write.load.check.checks import fold
 from omnigraph.write.load.check.hashing import HashScheme
+from omnigraph.write.load.check.repeats import fold
 from omnigraph.write.rules.violations import JSON_REST_RULE
 from omnigraph.write.stage.delta import WriteMode
 
@@ -26,52 +25,46 @@ if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
     from omnigraph.manifest.forks import WriteBase
     from omnigraph.spark.load.inputs import LoadPlan
-    from omnigraph.spark.load.run import LoadRun
+    from omnigraph.spark.load.run import LoadRun, StagedLoad
+    from omnigraph.spark.load.staged_views import StagedViews
     from omnigraph.spark.load.stored_tasks import EndsTask
     from omnigraph.write.embed.row_embedder import EmbedNotes
-    from omnigraph.write.load.loader import PreparedLoad
-    from omnigraph.write.load.rows.spool import SpoolBudget
-    from omnigraph.write.load.stage import StagedType
+    from omnigraph.write.load.stage import StagedTable
+    from omnigraph.write.load.state import LoadState
 
 
-class SparkWork:
-    """A load whose rows are staged, on its way to a commit."""
+class SparkRows:
+    """The rows of one load, in fragments that tasks have staged."""
 
     def __init__(
         self,
-        load: PreparedLoad,
+        load: LoadState,
         *,
         plan: LoadPlan,
         run: LoadRun,
         context: LoadContext,
-        snapshot: Snapshot,
-        room: SpoolBudget,
+        staged: StagedLoad,
+        views: StagedViews,
+        staged_on: Snapshot,
     ) -> None:
         self._load = load
         self._plan = plan
         self._run = run
         self._context = context
-        self._room = room
+        self._staged = staged
+        self._views = views
+        self._staged_on = staged_on
         self._mode = load.options.mode
-        self._staged_on = snapshot
-        self._datasets = snapshot.datasets
-        self._views = StagedViews(
-            snapshot.datasets, context.bases, replaces=self._mode is WriteMode.OVERWRITE
-        )
-        self._staged = run.stage(snapshot)
-        self._staged.add_empty(plan.named)
-        self._places = self._input_places()
-        self._tell_intake()
-
-    def close(self) -> None:
-        """Remove what was only made for reading."""
-        self._views.close()
+        self._datasets = staged_on.datasets
+        self._inputs = self._input_positions()
+        self._orphaned: dict[str, list[EndsTask]] = {}
+        """Stored edges that the last proof found to be removed with their nodes, by table."""
 
     # -- what has been read -----------------------------------------------------------------------
 
-    def _input_places(self) -> InputPlaces:
+    def _input_positions(self) -> InputPositions:
         files = [path or "" for path in self._plan.inputs]
-        sources = places_in_files(files, self._staged.lines)
+        sources = positions_in_files(files, self._staged.lines)
         names: list[str | None] = list(dict.fromkeys(files))
         frames = [
             source
@@ -87,14 +80,15 @@ class SparkWork:
                 sources[FRAME_SOURCE + frame.source + part.order] = (len(names), before)
                 before += part.records
             names.append(None)
-        return InputPlaces(tuple(names), sources)
+        return InputPositions(tuple(names), sources)
 
-    def _tell_intake(self) -> None:
+    def report(self) -> None:
+        """Tell the intake what was read, and what was wrong with it."""
         intake, staged = self._load.intake, self._staged
-        intake.inputs.extend(self._places.inputs)
+        intake.inputs.extend(self._inputs.inputs)
         has_bad_table = any(found.position is None for found in staged.problems.kept)
         intake.has_bad_input = has_bad_table or staged.problems.counts[JSON_REST_RULE] > 0
-        intake.log.absorb(self._places.of_log(staged.problems))
+        intake.log.absorb(self._inputs.of_log(staged.problems))
         intake.log.sort_from(0)
         for key, found in staged.types().items():
             if found.records or key in self._plan.named:
@@ -102,10 +96,10 @@ class SparkWork:
         for count, path in staged.rejected:
             intake.bad_records += count
             if path is not None:
-                self._set_aside(path)
+                self._quarantine(path)
         intake.require_tolerable()
 
-    def _set_aside(self, path: str) -> None:
+    def _quarantine(self, path: str) -> None:
         quarantine = self._load.intake.quarantine
         if quarantine is None:
             return
@@ -113,23 +107,26 @@ class SparkWork:
         for key, record, violations in decode_rejected(path, content):
             entity_type = None if key is None else self._context.entity_type(key)
             found = [
-                self._places.of_violation(violation).located(self._places.inputs)
+                self._inputs.of_violation(violation).located(self._inputs.inputs)
                 for violation in violations
             ]
             quarantine.add(entity_type, record, found)
 
     def vector_notes(self) -> Iterator[EmbedNotes]:
-        """Say which vectors the tasks have made, part by part."""
+        """Yield which vectors the tasks have made, part by part."""
         for staged in self._staged.types().values():
             for part in staged.parts:
                 if part.embedded is not None:
                     yield from notes_in(self._context.files, part.embedded, staged.entity_type.name)
 
-    # -- judging ----------------------------------------------------------------------------------
+    # -- checking ---------------------------------------------------------------------------------
 
-    def proofs(self, snapshot: Snapshot) -> Proofs:
-        """Return the proofs that no rule across rows is broken."""
-        return Proofs(
+    def prove(self, snapshot: Snapshot) -> frozenset[str] | None:
+        """Prove the rules by hashes; not when there are problems, or rows were gathered already."""
+        self._orphaned = {}
+        if self._load.intake.types or self._load.intake.log.total:
+            return None
+        proofs = Proofs(
             self._run,
             self._staged,
             snapshot,
@@ -138,35 +135,37 @@ class SparkWork:
             staged_on=self._staged_on,
             cascades=self._load.options.cascade,
         )
+        if proofs.unproven():
+            return None
+        self._orphaned = proofs.orphaned
+        return frozenset(proofs.reads - self._orphaned.keys())
 
-    def bring_in(self, snapshot: Snapshot) -> None:
+    def gather(self, snapshot: Snapshot) -> None:
         """Read what the rules across rows look at, once; of several rows of one id the last."""
         if self._load.intake.types:
             return
         self._load.intake.types.update(
             loaded_types(
                 self._staged.types(),
-                places=self._places,
+                inputs=self._inputs,
                 views=self._views,
                 snapshot=snapshot,
                 bases=self._load.bases,
                 hasher=HashScheme(self._context.files.operation_id),
-                room=self._room,
+                budget=self._load.budget,
                 is_overwrite=self._mode is WriteMode.OVERWRITE,
             )
         )
         for loaded in self._load.intake.types.values():
-            fold(loaded, self._load.terms)
+            fold(loaded, self._load.options, self._load.source)
 
     # -- committing -------------------------------------------------------------------------------
 
-    def tables(
-        self, snapshot: Snapshot, orphaned: Mapping[str, Sequence[EndsTask]]
-    ) -> dict[str, StagedType]:
-        """Make one transaction per table of the rows that count, and of those that go."""
+    def stage(self, snapshot: Snapshot) -> dict[str, StagedTable]:
+        """Make one transaction per table, of the rows that count and of orphaned edges."""
         types = self._staged.types()
         bases: dict[str, WriteBase] = {
-            key: self._load.bases.of(snapshot.entry(key)) for key in (*types, *orphaned)
+            key: self._load.bases.of(snapshot.entry(key)) for key in (*types, *self._orphaned)
         }
         context = replace(self._context, bases={key: base.base for key, base in bases.items()})
         stage = TableStage(
@@ -177,10 +176,10 @@ class SparkWork:
             views=self._views,
             mode=self._mode,
         )
-        return stage.ready(snapshot, self._dropped()) | stage.without_orphans(orphaned)
+        return stage.ready(snapshot, self._dropped()) | stage.without_orphans(self._orphaned)
 
     def _dropped(self) -> dict[str, str]:
-        """Leave the rows that do not count any more in files for tasks."""
+        """Write the numbers of rows that do not count any more to files for tasks."""
         found = {}
         for key, loaded in self._load.intake.types.items():
             if loaded.live is not None and not loaded.live.all():

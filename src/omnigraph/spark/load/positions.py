@@ -1,7 +1,7 @@
 """Where rows came from, once all of the input has been read.
 
-Tasks number the lines of their own piece of a file: nobody knows how many lines come before it.
-When all pieces have been read, positions are told as a reader of the whole file would.
+Tasks number the lines of their own piece of a file, because how many lines come before it is not
+known yet. When all pieces have been read, positions are converted to those of the whole file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from omnigraph.spark.load.plan import Positions
 from omnigraph.write.rules.violations import (
     JSON_RULES,
     Violation,
@@ -20,28 +19,29 @@ from omnigraph.write.rules.violations import (
     number_of,
     position_in,
 )
+from omnigraph.write.stage.columns import Integers
 
 _NUMBER_BITS = 40
 
 
 @dataclass(frozen=True)
-class InputPlaces:
-    """Leads from the source of a task to its input, and to what comes before it there."""
+class InputPositions:
+    """Maps the source of a task to its input, and to the number of lines before it there."""
 
     inputs: tuple[str | None, ...]
     sources: Mapping[int, tuple[int, int]]
 
-    def of(self, positions: Positions) -> Positions:
-        """Tell positions as a reader of whole inputs would."""
+    def of(self, positions: Integers) -> Integers:
+        """Return positions in whole inputs."""
         moved = positions.copy()
-        entity_types = positions >> _NUMBER_BITS
-        for source in np.unique(entity_types).tolist():
+        sources = positions >> _NUMBER_BITS
+        for source in np.unique(sources).tolist():
             number, before = self.sources[source]
-            moved[entity_types == source] += position_in(number, before) - position_in(source, 0)
+            moved[sources == source] += position_in(number, before) - position_in(source, 0)
         return moved
 
     def of_violation(self, violation: Violation) -> Violation:
-        """Tell the position of a violation, in its message too where that has one."""
+        """Return a violation with its position in the whole input, in its message too."""
         if violation.position is None:
             return violation
         number, before = self.sources[input_of(violation.position)]
@@ -52,14 +52,16 @@ class InputPlaces:
         return replace(violation, position=position_in(number, line + before), message=message)
 
     def of_log(self, log: ViolationLog) -> ViolationLog:
-        """Tell all positions of a log."""
+        """Return a log with positions in whole inputs."""
         moved = ViolationLog()
         moved.kept = [self.of_violation(found) for found in log.kept]
         moved.counts = log.counts
         return moved
 
 
-def places_in_files(inputs: Sequence[str], lines: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+def positions_in_files(
+    inputs: Sequence[str], lines: Mapping[int, int]
+) -> dict[int, tuple[int, int]]:
     """Give files numbers, and count the lines before each piece; pieces come in order."""
     numbers = {path: number for number, path in enumerate(dict.fromkeys(inputs))}
     before = dict.fromkeys(numbers, 0)

@@ -1,8 +1,8 @@
-"""Asking the rules themselves, over staged rows: when hashes could not prove that all is well.
+"""Reads staged rows back into the driver, when hashes could not prove that no rule is broken.
 
 The staged columns that rules across rows look at are read once, by the driver, into what the
 in-process engine keeps of a load: a few numbers per row, in memory up to a budget and in files
-beyond it. From there on the verdict is that engine's own.
+beyond it. Then that engine's own rules decide.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from omnigraph.schema import EdgeType
 from omnigraph.store.records import ScanRequest
-from omnigraph.write.load.rows.check_rows import JudgedRows
+from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.parts import Destination, RowPart, TableBases
 from omnigraph.write.load.rows.types import LoadedType, tuple_members
 from omnigraph.write.rules.violations import ViolationLog
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
-    from omnigraph.spark.load.places import InputPlaces
+    from omnigraph.spark.load.positions import InputPositions
     from omnigraph.spark.load.staged import StagedType
     from omnigraph.spark.load.staged_views import StagedViews
     from omnigraph.store.datasets import DatasetHandle
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 class _ViewPart(RowPart):
-    """Rows that lie in staged fragments; nothing is kept of them here."""
+    """Rows that are read from staged fragments; no copy is made here."""
 
     def __init__(
         self,
         destination: Destination,
-        room: SpoolBudget,
+        budget: SpoolBudget,
         handle: DatasetHandle,
         fragment_ids: tuple[int, ...],
     ) -> None:
-        super().__init__(destination, room, may_stream=False)
+        super().__init__(destination, budget, may_stream=False)
         self._handle = handle
         self._fragment_ids = fragment_ids
 
@@ -59,12 +59,12 @@ class _ViewPart(RowPart):
 def loaded_types(
     types: Mapping[str, StagedType],
     *,
-    places: InputPlaces,
+    inputs: InputPositions,
     views: StagedViews,
     snapshot: Snapshot,
     bases: TableBases,
     hasher: HashScheme,
-    room: SpoolBudget,
+    budget: SpoolBudget,
     is_overwrite: bool,
 ) -> dict[str, LoadedType]:
     """Return the staged rows in the form in which the rules look at them."""
@@ -74,17 +74,17 @@ def loaded_types(
             bases, snapshot.entry(key), staged.entity_type.arrow_schema, is_overwrite
         )
         loaded = LoadedType(
-            staged.entity_type, destination, hasher, room, may_stream=False, is_merge=False
+            staged.entity_type, destination, hasher, budget, may_stream=False, is_merge=False
         )
         if staged.rows:
             rows = views.rows(staged).fragment_ids
-            loaded.fresh = _ViewPart(destination, room, views.handle(staged), rows)
-            _fill(loaded, staged, places)
+            loaded.fresh = _ViewPart(destination, budget, views.handle(staged), rows)
+            _fill(loaded, staged, inputs)
         found[key] = loaded
     return found
 
 
-def _fill(loaded: LoadedType, staged: StagedType, places: InputPlaces) -> None:
+def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> None:
     """Read the columns that rules look at; all rows are staged in one way."""
     entity_type = staged.entity_type
     ends = ("src", "dst") if isinstance(entity_type, EdgeType) else ()
@@ -96,9 +96,9 @@ def _fill(loaded: LoadedType, staged: StagedType, places: InputPlaces) -> None:
             numbers = np.arange(start, start + piece.num_rows)
             start += piece.num_rows
             loaded.add(
-                JudgedRows(
+                CheckedRows(
                     rows=piece,
-                    positions=pa.array(places.of(staged.positions(numbers))),
+                    positions=pa.array(inputs.of(staged.positions(numbers))),
                     bad=np.zeros(piece.num_rows, np.bool_),
                     log=ViolationLog(),
                     ids_are_new=ids_are_new,

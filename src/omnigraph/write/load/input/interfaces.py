@@ -1,4 +1,4 @@
-"""What a reader hands over: rows of types as columns, and records that are no rows at all."""
+"""Between the readers and the rest of a load: what is read, and where the rows go."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LoadSink(Protocol):
     """Takes what a reader reads, batch by batch."""
 
     def begin(self, name: str | None) -> int:
-        """Hear of the next input, a file by its name, and return its first position."""
+        """Start the next input, a file by its name, and return its first position."""
         ...
 
     def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:
@@ -28,23 +28,27 @@ class LoadSink(Protocol):
         ...
 
     def end_batch(self) -> None:
-        """Hear that all about the records so far has been said."""
+        """Finish a batch: all of its rows and refused records were handed over."""
         ...
 
 
-class LoadSource(Protocol):
-    """What a load reads. `place` names the unit in which it counts positions."""
+class LoadInput(Protocol):
+    """What a load has to know of its input."""
 
     @property
     def place(self) -> str:
-        """The unit of positions."""
+        """The unit in which positions are counted: "line", "record" or "row"."""
         ...
 
     @property
-    def folds_free_ids(self) -> bool:
-        """Whether, in a merge, the last record of an id that is no key wins by itself."""
+    def last_wins_for_unkeyed_ids(self) -> bool:
+        """Whether, in a merge, the last record of an id that is no key replaces the others."""
         ...
 
+
+class LoadSource(LoadInput, Protocol):
+    """An input that this process reads."""
+
     def read(self, catalog: Catalog, sink: LoadSink) -> None:
-        """Hand everything over."""
+        """Hand everything to the sink."""
         ...

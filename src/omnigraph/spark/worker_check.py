@@ -15,7 +15,7 @@ _NEEDED: Final = ("omnigraph", "pylance", "pyarrow")
 
 
 def worker_problem(spark: SparkSession) -> str | None:
-    """Say in one sentence what the workers lack, or return None."""
+    """Return in one sentence what the workers lack, or None."""
     needed = {name: importlib.metadata.version(name) for name in _NEEDED}
 
     # Pickled by value, because a worker without omnigraph could not find it by name.

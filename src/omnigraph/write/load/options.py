@@ -1,0 +1,93 @@
+"""What a caller asks of a load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.names import BranchName
+from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.write.load.rows.spool import MEMORY_MAX
+from omnigraph.write.stage.delta import WriteMode
+
+
+class LoadOptionsError(InvalidInputError):
+    """Options of a load do not go together."""
+
+    code = "OG-LOAD-OPTIONS"
+    hint = "`omnigraph load --help` lists the options"
+
+
+class OnError(StrEnum):
+    """What happens when rows break rules."""
+
+    FAIL = "fail"
+    """Nothing is loaded."""
+    QUARANTINE = "quarantine"
+    """They are left out, and written to a directory."""
+
+
+class OnDuplicate(StrEnum):
+    """What happens in a merge when several rows have one id."""
+
+    ERROR = "error"
+    LAST = "last"
+    """The last one wins."""
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How and where to load."""
+
+    mode: WriteMode
+    target: Incarnation | BranchName
+    """An incarnation, or a branch name to look up, or to create with `from_branch`."""
+    from_branch: BranchName | None = None
+    actor_id: str | None = None
+    expected_head: str | None = None
+    message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Stored in the commit next to its message."""
+    conversion: ConversionMode = ConversionMode.STRICT
+    on_error: OnError = OnError.FAIL
+    quarantine: Path | None = None
+    """The directory of rejected rows."""
+    max_errors: int | None = None
+    """A load with more bad rows fails, whatever `on_error` says."""
+    on_duplicate: OnDuplicate = OnDuplicate.ERROR
+    cascade: bool = False
+    """Whether an overwrite also removes the stored edges of nodes that it removes."""
+    is_dry_run: bool = False
+    """Whether everything is checked and counted, and nothing written."""
+    external_blob_bases: tuple[str, ...] = ()
+    persists_topology: bool = False
+    """Whether a first load of edges also stores their adjacency, which takes memory per edge."""
+    memory_max: int = MEMORY_MAX
+    """How many bytes a load keeps in memory; the rest is spilled to files."""
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the last of several records of one id replaces the others."""
+        return self.on_duplicate is OnDuplicate.LAST
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether rows that break a rule are left out instead of failing the load."""
+        return self.on_error is OnError.QUARANTINE
+
+    def check(self) -> None:
+        """Refuse options that do not go together."""
+        if self.quarantines != (self.quarantine is not None):
+            raise LoadOptionsError(
+                "`on_error='quarantine'` and a quarantine directory go together: give both or none"
+            )
+        if self.keeps_last and self.mode is not WriteMode.MERGE:
+            raise LoadOptionsError("`on_duplicate='last'` is for mode `merge`")
+        if self.cascade and self.mode is not WriteMode.OVERWRITE:
+            raise LoadOptionsError("`cascade` is for mode `overwrite`: other modes remove no nodes")
+        if self.max_errors is not None and self.max_errors < 0:
+            raise LoadOptionsError(f"max_errors is {self.max_errors}; expected 0 or more")

@@ -1,0 +1,93 @@
+"""One load from its start to its result: its input, its rows so far, and what was staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from omnigraph.clock import Clock
+from omnigraph.manifest import Snapshot
+from omnigraph.names import TableKey
+from omnigraph.schema import Catalog
+from omnigraph.write.load.check.checks import LoadCheck
+from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.result import LoadCounts, Seconds
+from omnigraph.write.load.rows.intake import Intake
+from omnigraph.write.load.rows.parts import TableBases
+from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.load.stage import StagedTable
+from omnigraph.write.stage.delta import WriteMode
+from omnigraph.write.stage.stored_rows import StoredRows
+
+
+class PhaseTimer:
+    """Adds up the seconds of the phases of a load."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.seconds = Seconds()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside as one phase."""
+        start = self._clock.monotonic_s()
+        try:
+            yield
+        finally:
+            self._add(name, self._clock.monotonic_s() - start)
+
+    def move(self, source: str, target: str, seconds: float) -> None:
+        """Count some of the time of one phase as another's."""
+        self._add(source, -seconds)
+        self._add(target, seconds)
+
+    def _add(self, name: str, seconds: float) -> None:
+        before: float = getattr(self.seconds, name)
+        self.seconds = replace(self.seconds, **{name: before + seconds})
+
+
+@dataclass
+class LoadState:
+    """One running load."""
+
+    source: LoadInput
+    options: LoadOptions
+    catalog: Catalog
+    intake: Intake
+    bases: TableBases
+    budget: SpoolBudget
+    timer: PhaseTimer
+    staged: dict[str, StagedTable] = field(default_factory=dict)
+    """What the last attempt staged, by table."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the load means the same on a newer state."""
+        return self.options.mode is not WriteMode.OVERWRITE
+
+    def check(self, snapshot: Snapshot) -> LoadCheck:
+        """Return the rules across rows, to be run against a snapshot."""
+        stored = StoredRows(snapshot)
+        return LoadCheck(self.intake.types, self.catalog, self.options, self.source, stored)
+
+    def removed(self) -> dict[str, int]:
+        """Return how many stored edges of each type are removed with their nodes."""
+        return {
+            TableKey(key).type_name: staged.removed
+            for key, staged in self.staged.items()
+            if staged.removed
+        }
+
+    def counts(self, key: str) -> LoadCounts:
+        """Return what the load did to one type."""
+        staged = self.staged.get(key, StagedTable(None))
+        quarantine = self.intake.quarantine
+        return LoadCounts(
+            loaded=self.intake.records_read[key],
+            inserted=staged.inserted,
+            updated=staged.updated,
+            unchanged=staged.unchanged,
+            rejected=0 if quarantine is None else quarantine.counts[key],
+        )
