@@ -9,12 +9,12 @@ import re
 import pytest
 
 from omnigraph.query import compile_queries, compile_query, parse_queries, print_plan
+from omnigraph.query.check.codes import TYPE_CODES
 from omnigraph.query.plan.plan import Plan
 from omnigraph.schema.catalog import Catalog
 from omnigraph.syntax import Diagnostic, SourceError, SourceText
 from support.cases import CASES, Case, check_case, load_cases
 from support.catalogs import catalog, crew_catalog, rich_catalog
-from support.type_codes import TYPE_CODES
 
 FOLDERS = ("query_types", "query_plan", "mutations")
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from omnigraph.query import SchemaSource, lint_queries
+from omnigraph.query.check.codes import TYPE_CODES
 from omnigraph.query.lint import LintReport
 from omnigraph.syntax import SourceText
 from support.cases import Case, check_case, load_cases
 from support.catalogs import crew_catalog, named_catalog
-from support.type_codes import TYPE_CODES
 
 FILE = SchemaSource("file", "s.pg")
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.query import ReadPlan, compile_query, parse_queries, print_plan
+from omnigraph.query.check.codes import TYPE_CODES
 from omnigraph.query.compile import try_compile
 from omnigraph.query.language.tree import QueryDecl
 from omnigraph.query.plan.plan import (
@@ -28,7 +29,6 @@ from omnigraph.syntax import SourceText
 from support.catalogs import crew_catalog, rich_catalog
 from support.queries import query_decls
 from support.query_texts import CrewText, with_known_names
-from support.type_codes import TYPE_CODES
 
 SOURCE = SourceText("")
 

@@ -1,8 +1,8 @@
 """Codes of everything that can be wrong with the text or the parameters of a query.
 
 `Q0xx` come from the parser, `Q1xx` are about the text of one query, `P1xx` about parameter values
-and `R1xx` about registries of stored queries. The codes of types and lint stand where
-they are reported.
+and `R1xx` about registries of stored queries. The codes of types and lint are in
+`query/check/codes.py`.
 """
 
 from __future__ import annotations
