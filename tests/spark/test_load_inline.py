@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.engine import EngineDeclinedError
 from omnigraph.errors import UnavailableError
 from omnigraph.graph import Graph, Snapshot
 from omnigraph.manifest import checksums
+from omnigraph.manifest.errors import ExpectedVersionMismatchError
 from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.load import commit as load_commit
@@ -35,7 +37,7 @@ from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import InlineJobs, inline_load
 from support.loads import graph_lines
-from support.places import Place
+from support.places import Place, repository_of
 from support.s3 import serve_s3
 
 SCHEMA = """\
@@ -351,3 +353,32 @@ def test_tasks_hash_what_they_write_and_the_driver_reads_none_of_it_again(
     assert large == []
     stored = graph.snapshot().open("node:Person").fragments()
     assert sum(fragment.data_bytes for fragment in stored) >= HASHED_AT_ONCE_BYTES
+
+
+def test_an_overwrite_that_starts_over_after_maintenance_replaces_no_commit_of_others(
+    graph: Graph,
+) -> None:
+    for name in ("a", "b", "c"):
+        inline_load(graph, people(name), mode=APPEND)
+    other = Graph.open(graph.uri, durability="process")
+
+    def maintain_then_write() -> None:
+        failpoints.disarm()
+        other.optimize()
+        clock = repository_of(graph).clock
+        inner = clock.sleep
+
+        def write_and_sleep(seconds: float) -> None:
+            clock.sleep = inner  # type: ignore[method-assign]  # once
+            other.mutate('query q() { insert Person { name: "late" } }')
+            inner(seconds)
+
+        clock.sleep = write_and_sleep  # type: ignore[method-assign]  # between two attempts
+
+    failpoints.arm("write.post_stage", maintain_then_write)
+    try:
+        with pytest.raises(ExpectedVersionMismatchError):
+            inline_load(graph, people("new"), mode=OVERWRITE, tuning=IN_TASKS)
+    finally:
+        failpoints.disarm()
+    assert "late" in "".join(map(str, graph_lines(graph)))

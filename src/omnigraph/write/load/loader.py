@@ -270,7 +270,7 @@ class Loader:
 
     def _commit(self, load: LoadState, rows: LoadedRows, snapshot: Snapshot) -> GraphCommit | None:
         schema_hash = snapshot.schema.schema_hash
-        first = {key: snapshot.entry(key) for key in load.intake.types}
+        first = snapshot.entries
         clock, branch = self._repository.clock, snapshot.incarnation.branch
         for attempt in attempts(self._committer, clock, branch, operation="load"):
             with attempt.lock:
@@ -279,7 +279,9 @@ class Loader:
                     if snapshot.schema.schema_hash != schema_hash:
                         raise SchemaMovedError(schema_hash, snapshot.schema.schema_hash)
                     if not load.is_repeatable:
-                        _require_unmoved(snapshot.state, first)
+                        # What the last attempt staged: workers elsewhere leave the intake empty.
+                        written = {key: first[key] for key in load.staged}
+                        _require_unmoved(snapshot.state, written)
                 try:
                     return self._attempt(load, rows, snapshot)
                 except ExpectedVersionMismatchError as error:
