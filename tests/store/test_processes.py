@@ -43,7 +43,7 @@ print(json.dumps(heavy))
     ("first", "expected"),
     [
         ("import omnigraph.store", []),
-        ("import support.faulty_store, support.counting_objects, omnigraph.store.records", []),
+        ("import omnigraph.store.records, omnigraph.store.durability", []),
         (
             OBJECTS_ALONE,
             [],

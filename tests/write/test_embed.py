@@ -13,7 +13,6 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.names import UnknownChoiceError
 from omnigraph.search.embedding.errors import (
     EmbeddingKeyMissingError,
@@ -21,7 +20,7 @@ from omnigraph.search.embedding.errors import (
     EmbeddingRequestError,
 )
 from omnigraph.search.embedding.vectors import mock_vectors
-from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder, VectorTextMissingError
+from omnigraph.write.embed.row_embedder import VectorTextMissingError
 from omnigraph.write.embed.stored import NothingToEmbedError, UnknownNodeTypeError
 from omnigraph.write.mutate.rows import MutationValueError
 from omnigraph.write.rules.violations import ValidationError
@@ -29,6 +28,7 @@ from omnigraph.write.stage.delta import GraphDelta, TableDelta
 from omnigraph.write.stage.stored_rows import StoredRows
 from support.embedding_fixtures import sent, vectors
 from support.embedding_server import EmbeddingServer
+from support.places import session_of
 
 SCHEMA = """\
 node Note {
@@ -92,9 +92,9 @@ def test_an_edge_type_with_the_name_of_an_embedded_node_type_is_left_alone(
         row = {"id": "e", "src": "a", "dst": "a"}
         rows = pa.Table.from_pylist([row], snapshot.open("edge:Note").schema)
         table = TableDelta("edge:Note", rows, pa.array([], pa.utf8()))
-        embedder = RowEmbedder(graph._embeddings, graph._embeddings_table, EmbedMode.MISSING)
+        embedder = session_of(graph).embedder("missing")
         delta = GraphDelta({"edge:Note": table})
-        catalog = catalog_of(snapshot.schema)
+        catalog = snapshot.catalog
         assert embedder.filled(delta, catalog, StoredRows(snapshot)) == delta
 
 
