@@ -36,8 +36,8 @@ from omnigraph.names import BranchName
 from omnigraph.recovery import Intent, Recovery, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
 from omnigraph.recovery.intent import INTENT_VERSION
-from omnigraph.store.errors import StorageError
-from omnigraph.write.commit.job import WriteJob
+from omnigraph.store.errors import StagedFilesLostError, StorageError
+from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError, undo_late_commits
 
 _log = logging.getLogger(__name__)
@@ -176,8 +176,8 @@ class Committer:
             # Not drift, if it is the unfinished write of the process that has the lock now.
             lock.check()
             raise
-        for staged in (staged for table in job.tables for staged in table.staged):
-            self._datasets.verify_staged_files(staged)
+        for table in job.tables:
+            self._require_staged(table)
         intent = self._intent(job)
         with self._repository.publisher.prestage(
             job.incarnation, state, draft=job.draft, updates=job.updates
@@ -197,6 +197,15 @@ class Committer:
             self._record(published.commit)
         else:
             self._repository.commit_tables.record([published.commit])
+
+    def _require_staged(self, table: TableWrite) -> None:
+        """Raise when a cleanup has removed what the write prepared: its files, or its fork."""
+        for staged in table.staged:
+            self._datasets.verify_staged_files(staged)
+        at = table.base.base if table.base is not None and table.base.is_fork else None
+        if at is not None and not self._datasets.has_branch(at.location, at.branch or ""):
+            # Files may have been written to its folder after it was removed.
+            raise StagedFilesLostError(path=at.location, problems=(f"fork {at.branch} is gone",))
 
     def _require_ready(self, job: WriteJob) -> ManifestState:
         repository = self._repository
