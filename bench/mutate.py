@@ -7,7 +7,7 @@ append atomic with the other. Rounds alternate. The bar is a ratio of 2.5 at the
 Flushes and processor time per write are shown beside, because they do not depend on what else the
 machine does.
 
-Then: what automatic maintenance costs the writes beside it; a key lookup after a thousand one-row
+Then: what automatic maintenance costs concurrent writes; a key lookup after a thousand one-row
 writes without any call of maintenance, against the same table when it was fresh; a write after a
 thousand commits against one on the fresh graph.
 
@@ -320,7 +320,7 @@ def main() -> None:
 
 
 def _print_maintenance(folder: str) -> None:
-    """Compare writes with and without maintenance beside them, in turns."""
+    """Compare writes with and without concurrent maintenance, alternating."""
     sides = {}
     for label, enabled in (("without upkeep", False), ("with upkeep", True)):
         make_graph(f"{folder}/{label}").close()

@@ -15,7 +15,7 @@ format when there is one.
 Formats 1 and 2 are older than the first release. Their graphs were made by the code of format 3
 with the steps between the formats left out, so their tables are those of format 3.
 
-No graph has a branch of its own beside `main`: Lance stores where the parent of a branch lies.
+No graph has a branch except `main`: Lance stores where the parent of a branch lies.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ class Story:
             child.ask(message(self.place))
             child.ask({"do": "arm", "points": f"{point}=die"})
             child.send({"do": "run", "number": 0, "operation": self.operation})
-            heard = list(child.rest())
-            assert heard == [{"begin": 0}], f"{point} is not on the way: {heard}"
+            said = list(child.rest())
+            assert said == [{"begin": 0}], f"{point} is not on the way: {said}"
 
     def _die_in_recovery(self) -> None:
         point = self.case.sections["recovery dies at"]

@@ -191,7 +191,7 @@ def test_a_live_process_heals_at_its_next_lock_without_reopening(root: str) -> N
     with pytest.raises(FailpointError):
         write_both(repository)
     failpoints.disarm()
-    # The lock heals first, which moves the tables: whoever meets that prepares again.
+    # Taking the lock sweeps first, which moves the tables: the writer prepares again.
     with pytest.raises(ExpectedVersionMismatchError) as caught:
         write_both(repository)
     assert caught.value.is_only_maintenance

@@ -51,7 +51,7 @@ class TagFact:
     commit_id: str
     is_going: bool = False
     deletions: int = 0
-    """How often somebody has begun to delete it."""
+    """How many handles have begun to delete it."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ RACES: Final[Kinds] = (
 CLEANED: Final[Kinds] = (DatasetVersionNotFoundError, StagedFilesLostError, VersionRemovedError)
 """Legal only where a cleanup ran meanwhile."""
 PAUSED: Final[Kinds] = (StaleBaseError,)
-"""Legal only where somebody was paused: two handles then believe to have the same lock."""
+"""Legal only where a handle was paused: two handles then believe that they hold the same lock."""
 GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
 """Legal only where somebody has begun to delete the branch."""
 MERGING: Final[Kinds] = (MergeConflictError, PreconditionFailedError, ReadSetConflictError)
@@ -383,7 +383,7 @@ def branch_merge(handle: Handle) -> None:
     if commits and commits[0] is not None:
         merged_commit = str(commits[0].merged_parent_commit_id)
         with legal(handle, "look", READING_BACK, branches=(source,)) as gone:
-            # Somebody may have committed it whose call has not returned yet.
+            # The call that committed it may not have returned yet.
             snapshot = graph.snapshot_of(ReadTarget.commit(merged_commit))
             chronicle.learn(snapshot.state.commits())
         if not gone:

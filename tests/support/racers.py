@@ -55,7 +55,7 @@ def race(repository: Repository, name: str, kind: str, count: int) -> Outcome:
 
 
 def bump(repository: Repository, branch: str) -> str:
-    """Publish the next version of one table: only the manifest is written, nobody takes a lock."""
+    """Publish the next version of one table: only the manifest is written, without a lock."""
     incarnation = repository.branches.resolve(BranchName(branch))
     state = repository.reader.latest(incarnation)
     expected = state.entries[CITY]
