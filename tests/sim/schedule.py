@@ -39,8 +39,8 @@ class BranchFact:
 
     is_sure: bool = False
     """Whether somebody was told that it exists."""
-    is_going: bool = False
-    """Whether somebody has begun to delete it."""
+    deletions: int = 0
+    """How many have begun to delete it and were not told that nothing happened."""
     is_gone: bool = False
 
 
@@ -49,9 +49,8 @@ class TagFact:
     """What is known of a tag."""
 
     commit_id: str
-    is_going: bool = False
     deletions: int = 0
-    """How many handles have begun to delete it."""
+    """How many have begun to delete it and were not told that nothing happened."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class Schedule:
         if branch == "main":
             return True
         fact = self.branches[branch]
-        return fact.is_sure and not fact.is_going
+        return fact.is_sure and not fact.deletions
 
     def incarnation(self, branch: str) -> str | None:
         """Return the incarnation of a branch as far as anybody has seen it; None is `main`."""
@@ -266,7 +265,7 @@ class Handle:
     def _check_branches(self, graph: Graph) -> None:
         found = set(graph.branch_list()) - {"main"}
         facts = self.schedule.branches
-        sure = {name for name, fact in facts.items() if fact.is_sure and not fact.is_going}
+        sure = {name for name, fact in facts.items() if fact.is_sure and not fact.deletions}
         if lost := sure - found:
             raise WrongError(f"branches are lost: {sorted(lost)}")
         if back := found - {name for name, fact in facts.items() if not fact.is_gone}:
@@ -278,7 +277,7 @@ class Handle:
     def _check_tags(self, graph: Graph) -> None:
         found = {tag.name: tag.commit_id for tag in graph.tag_list()}
         for name, fact in self.schedule.tags.items():
-            if fact.is_going:
+            if fact.deletions:
                 continue
             if found.get(name) != fact.commit_id:
                 raise WrongError(f"tag {name} names {found.get(name)}, not {fact.commit_id}")

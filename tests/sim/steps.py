@@ -341,15 +341,17 @@ def branch_delete(handle: Handle) -> None:
         return branch_create(handle)
     name = handle.chance.choice(live)
     fact = schedule.branches[name]
-    was_going, fact.is_going = fact.is_going, True
+    fact.deletions += 1
     schedule.scheduler.note(f"{handle.life.name} deletes {name}")
     kinds = (*RACES, BranchConflictError)
     with legal(handle, "branch delete", kinds, branches=(name,)) as raised:
         handle.graph.branch_delete(name)
     if not raised:
         fact.is_gone = True
-    elif not isinstance(raised[0], OutcomeUnknownError):
-        fact.is_going = was_going or isinstance(raised[0], GONE)
+    elif isinstance(raised[0], GONE) and fact.is_sure and fact.deletions == 1:
+        raise WrongError(f"branch {name} is lost: {raised[0]}")
+    elif not isinstance(raised[0], (OutcomeUnknownError, *GONE)):
+        fact.deletions -= 1
     return None
 
 
@@ -413,14 +415,13 @@ def tag_delete(handle: Handle) -> None:
         return tag_create(handle)
     name = handle.chance.choice(names)
     fact = handle.schedule.tags[name]
-    was_going, fact.is_going = fact.is_going, True
     fact.deletions += 1
     with legal(handle, "tag delete", (*RACES, TagNotFoundError)) as raised:
         handle.graph.tag_delete(name)
     if raised and isinstance(raised[0], TagNotFoundError) and fact.deletions == 1:
         raise WrongError(f"tag {name} is lost: {raised[0]}")
     if raised and not isinstance(raised[0], (OutcomeUnknownError, TagNotFoundError)):
-        fact.is_going = was_going
+        fact.deletions -= 1
     return None
 
 
@@ -529,7 +530,7 @@ def read_tag(handle: Handle) -> None:
         content = read_content(snapshot)
         handle.chronicle.learn(snapshot.state.commits())
         handle.chronicle.check_content(f"tag {name}", fact.commit_id, content)
-    if raised and not fact.is_going:
+    if raised and not fact.deletions:
         raise WrongError(f"tag {name} is lost: {raised[0]}")
     return None
 

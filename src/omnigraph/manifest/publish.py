@@ -66,6 +66,8 @@ _log = logging.getLogger(__name__)
 DEADLINE_S: Final = 30.0
 _PAUSE_S: Final = 0.002
 _PAUSE_MAX_S: Final = 0.25
+_ATTEMPTS_MIN: Final = 3
+"""A machine that slept through the deadline still tries again."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ class Publisher:
                 return self._land(incarnation, staged)
             except (StaleBaseError, DatasetVersionNotFoundError) as error:
                 # Another writer was faster; a cleanup may even have removed the version read.
-                if self._clock.monotonic_s() > give_up_at:
+                if attempts >= _ATTEMPTS_MIN and self._clock.monotonic_s() > give_up_at:
                     raise PublishTimeoutError(str(incarnation.branch), attempts) from error
             pause_s = min(_PAUSE_S * 2 ** min(attempts, 10), _PAUSE_MAX_S)
             self._clock.sleep(self._clock.jitter(0.0, pause_s))

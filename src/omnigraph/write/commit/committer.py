@@ -173,9 +173,11 @@ class Committer:
         try:
             state = self._require_ready(job)
         except DriftNeedsRepairError:
-            # Not drift, if it is the unfinished write of the process that has the lock now.
+            # Not drift, if it is the unfinished write of the process that has the lock now, or of
+            # one that lost it and wrote its intent after the sweep.
             lock.check()
-            raise
+            self._recovery.sweep_branch(job.incarnation.branch)
+            state = self._require_ready(job)
         for table in job.tables:
             self._require_staged(table)
         intent = self._intent(job)
