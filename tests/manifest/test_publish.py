@@ -558,3 +558,17 @@ def test_unordered_writers_of_one_table_lose_with_a_conflict(local_place: Place)
     with pytest.raises(StaleBaseError):
         two.store.datasets.commit_staged(two.store.datasets.stage_append(base, people("second")))
     assert ids(local_place.open().snapshot()) == ["first"]
+
+
+def test_a_machine_that_slept_through_the_deadline_tries_again(local_place: Place) -> None:
+    graph = local_place.init()
+    other, repository = local_place.open(), repository_of(graph)
+    published = interrupted(repository, lambda: move(other, CITY)).publish(
+        MAIN_INCARNATION,
+        draft=draft(repository),
+        requirements=Requirements(),
+        updates=Updates(),
+        deadline_s=-1.0,
+    )
+    assert published.commit is not None
+    assert graph.list_commits()[0].graph_commit_id == published.commit.graph_commit_id

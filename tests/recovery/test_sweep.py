@@ -239,6 +239,26 @@ def test_a_head_that_nobody_explains_needs_repair(root: str) -> None:
     assert stored(repository) == EMPTY
 
 
+def test_an_intent_that_was_written_after_the_sweep_is_no_drift(root: str) -> None:
+    repository = repository_at(root)
+    main = BranchName("main")
+    slow = append_job(repository, {"node:Person": people("slow")})
+    late = append_job(repository, {"node:Person": people("late"), "node:City": cities("late")})
+    with repository.branch_locks.take(main, operation_id=slow.operation_id) as lock:
+        # The writer that had the lock before has not noticed: it writes its intent, and tables.
+        failpoints.arm("write.after_first_table")
+        with pytest.raises(FailpointError):
+            committer(repository).commit_locked(late, lock)
+        failpoints.disarm()
+        with pytest.raises(ExpectedVersionMismatchError):
+            committer(repository).commit_locked(slow, lock)
+    assert Recovery(repository).pending() == []
+    assert stored(repository) == EMPTY
+    write_both(repository)
+    assert stored(repository) == FULL
+    assert_consistent(repository)
+
+
 def test_a_record_of_a_deleted_branch_is_discarded(root: str) -> None:
     graph = Graph.open(root, durability="process")
     graph.branch_create("draft")

@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -30,7 +31,7 @@ from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.store import topology_path
-from omnigraph.store.errors import StorageUnavailableError
+from omnigraph.store.errors import StagedFilesLostError, StorageUnavailableError
 from omnigraph.store.records import DatasetVersion, VersionInfo
 from support.clocks import DAY_S, WrongClock
 from support.places import (
@@ -493,6 +494,46 @@ def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_files(place: P
     finally:
         failpoints.disarm()
     assert ids(place.open().snapshot()) == ["a", "b"]
+
+
+def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_fork(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, cleaner = filled(place, "a"), place.open(clock=WrongClock(2 * DAY_S))
+    graph.branch_create("draft")
+    datasets = repository_of(graph).store.datasets
+    write = datasets.write_fragments
+
+    def write_after_a_cleanup(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+        return write(*args, **options)
+
+    monkeypatch.setattr(datasets, "write_fragments", write_after_a_cleanup)
+    graph.mutate('query q() { insert Person { name: "b" } }', branch="draft")
+    assert ids(place.open().snapshot_of(ReadTarget.branch("draft"))) == ["a", "b"]
+
+
+def test_a_load_says_that_a_cleanup_has_removed_its_fork(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, cleaner = filled(place, "a"), place.open(clock=WrongClock(2 * DAY_S))
+    graph.branch_create("draft")
+    datasets = repository_of(graph).store.datasets
+    write = datasets.write_fragments
+
+    def write_after_a_cleanup(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+        return write(*args, **options)
+
+    monkeypatch.setattr(datasets, "write_fragments", write_after_a_cleanup)
+    lines = b'{"type": "Person", "data": {"name": "b"}}'
+    with pytest.raises(StagedFilesLostError, match="fork draft"):
+        graph.load(lines, mode="append", branch="draft")
+    assert ids(place.open().snapshot_of(ReadTarget.branch("draft"))) == ["a"]
+    graph.load(lines, mode="append", branch="draft")
+    assert ids(place.open().snapshot_of(ReadTarget.branch("draft"))) == ["a", "b"]
 
 
 def test_leftovers_are_removed_while_nobody_else_has_a_lock(place: Place) -> None:

@@ -103,6 +103,7 @@ def prepare_table(
                 chain.add(stage_indexes(datasets, chain.handle, work, workers))
     except StorageError:
         # Indexes are built over rows that are only staged: a cleanup can remove those meanwhile.
+        base.require_fork(datasets)
         for staged in chain.staged:
             datasets.verify_staged_files(staged)
         raise

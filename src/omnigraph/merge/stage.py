@@ -57,19 +57,22 @@ def stage_table(
     """Write the files of a merge into one table, and stage them as one transaction."""
     key = work.entity_type.table_key
     base = write_base(datasets, incarnation, stored.entry(key), operation_id=operation_id)
-    target = RowTarget(base.base, work.entity_type, external_blobs)
-    fragments: list[WrittenFragment] = []
-    if any(len(part.ids) for part in work.inserted):
-        fragments += workers.write(target, work.inserted)
-    updated_ids = _joined([part.ids for part in work.updated])
-    located = _located(stored, key, updated_ids)
-    if len(updated_ids):
-        rewritten = RewrittenRows(updated_ids, located.row_ids)
-        fragments += workers.write(target, work.updated, rewritten)
-    removed = _located(stored, key, work.deleted)
-    addresses = np.concatenate([located.addresses, removed.addresses])
-    deletions = datasets.write_deletions(base.base, pa.array(addresses)) if len(addresses) else ()
-    return stage_rows(key, base, datasets, fragments=fragments, deletions=deletions)
+    with base.staging(datasets):
+        target = RowTarget(base.base, work.entity_type, external_blobs)
+        fragments: list[WrittenFragment] = []
+        if any(len(part.ids) for part in work.inserted):
+            fragments += workers.write(target, work.inserted)
+        updated_ids = _joined([part.ids for part in work.updated])
+        located = _located(stored, key, updated_ids)
+        if len(updated_ids):
+            rewritten = RewrittenRows(updated_ids, located.row_ids)
+            fragments += workers.write(target, work.updated, rewritten)
+        removed = _located(stored, key, work.deleted)
+        addresses = np.concatenate([located.addresses, removed.addresses])
+        deletions = (
+            datasets.write_deletions(base.base, pa.array(addresses)) if len(addresses) else ()
+        )
+        return stage_rows(key, base, datasets, fragments=fragments, deletions=deletions)
 
 
 def _located(stored: StoredRows, table_key: str, ids: pa.Array) -> Located:

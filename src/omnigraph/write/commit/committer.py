@@ -36,7 +36,7 @@ from omnigraph.names import BranchName
 from omnigraph.recovery import Intent, Recovery, WriterKind
 from omnigraph.recovery.classify import Mode, mode_of
 from omnigraph.recovery.intent import INTENT_VERSION
-from omnigraph.store.errors import StagedFilesLostError, StorageError
+from omnigraph.store.errors import StorageError
 from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.commit.late_commits import DriftNeedsRepairError, undo_late_commits
 
@@ -204,10 +204,9 @@ class Committer:
         """Raise when a cleanup has removed what the write prepared: its files, or its fork."""
         for staged in table.staged:
             self._datasets.verify_staged_files(staged)
-        at = table.base.base if table.base is not None and table.base.is_fork else None
-        if at is not None and not self._datasets.has_branch(at.location, at.branch or ""):
-            # Files may have been written to its folder after it was removed.
-            raise StagedFilesLostError(path=at.location, problems=(f"fork {at.branch} is gone",))
+        if table.base is not None:
+            # Files may have been written to the folder of a fork after it was removed.
+            table.base.require_fork(self._datasets)
 
     def _require_ready(self, job: WriteJob) -> ManifestState:
         repository = self._repository

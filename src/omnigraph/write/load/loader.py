@@ -45,6 +45,7 @@ from omnigraph.manifest.requirements import (
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName
 from omnigraph.recovery import WriterKind
+from omnigraph.store.errors import DatasetNotFoundError
 from omnigraph.write.commit.attempts import attempts
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
@@ -106,6 +107,9 @@ class Loader:
                 if commit is not None and options.persists_topology:
                     self._persist_topologies(load, target.incarnation)
                 return self._result(load, workers.name, target, commit)
+            except DatasetNotFoundError:
+                load.bases.require_forks()
+                raise
             finally:
                 load.intake.close()
 

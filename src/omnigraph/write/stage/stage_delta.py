@@ -134,14 +134,16 @@ def _stage_table(delta: TableDelta, work: _Work) -> TableWrite | None:
         return None
     entry, datasets = work.stored.entry(delta.table_key), work.store.datasets
     base = write_base(datasets, work.incarnation, entry, operation_id=work.operation_id)
-    if located is None or not located.count:
-        return stage_rows(delta.table_key, base, datasets, fragments=_appended(delta, base, work))
-    unused = work.prestaged.pop(_lineage(delta, base), ())
-    _remove_files(unused, work.store.objects)
-    fragments = _updated(delta.rows, located, base, datasets)
-    addresses = pa.array(located.addresses[located.found])
-    deletions = datasets.write_deletions(base.base, addresses)
-    return stage_rows(delta.table_key, base, datasets, fragments=fragments, deletions=deletions)
+    with base.staging(datasets):
+        if located is None or not located.count:
+            appended = _appended(delta, base, work)
+            return stage_rows(delta.table_key, base, datasets, fragments=appended)
+        unused = work.prestaged.pop(_lineage(delta, base), ())
+        _remove_files(unused, work.store.objects)
+        fragments = _updated(delta.rows, located, base, datasets)
+        addresses = pa.array(located.addresses[located.found])
+        deletions = datasets.write_deletions(base.base, addresses)
+        return stage_rows(delta.table_key, base, datasets, fragments=fragments, deletions=deletions)
 
 
 def _appended(delta: TableDelta, base: WriteBase, work: _Work) -> tuple[WrittenFragment, ...]:

@@ -63,6 +63,11 @@ class TableBases:
         self._known[entry.table_key] = made
         return made
 
+    def require_forks(self) -> None:
+        """Raise when a cleanup has removed a fork that this load has cut."""
+        for base in self._known.values():
+            base.require_fork(self.datasets)
+
     def declare(self, base: WriteBase) -> None:
         """Protect files that are written long before their commit; called before the first one."""
         if self._record is not None:
