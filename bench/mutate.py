@@ -31,7 +31,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph import Graph
-from omnigraph.manifest.branch_lock import BranchLock, BranchLocks
+from omnigraph.manifest.locks.branch_lock import BranchLock, BranchLocks
 from omnigraph.names import BranchName
 from omnigraph.write.mutate import mutations as mutate_module
 from support.places import repository_of

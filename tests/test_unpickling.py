@@ -29,7 +29,7 @@ ALLOWED: Final = {
 
 USES_YAML: Final = {
     "cli/config/operator_config.py": "the operator's own settings",
-    "cli/commands/embed.py": "a file that the caller names",
+    "cli/commands/data/embed.py": "a file that the caller names",
 }
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph import failpoints
+from omnigraph.manifest.format_stamp import STAMP_KEY
 from omnigraph.manifest.layout import MANIFEST
-from omnigraph.manifest.stamp import STAMP_KEY
 from omnigraph.spark.progress import Progress
 from support.places import Place
 from support.s3 import S3Server

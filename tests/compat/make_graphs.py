@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from omnigraph.failpoints import FailpointError, arm, disarm
 from omnigraph.graph import Graph
-from omnigraph.manifest import stamp
+from omnigraph.manifest import format_stamp as stamp
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.store import connect
 

@@ -13,8 +13,8 @@ import pytest
 from compat.make_graphs import LEGACY_RUNS
 from omnigraph.graph import ReadTarget
 from omnigraph.manifest import OpenMode
+from omnigraph.manifest.format_stamp import read_stamp
 from omnigraph.manifest.layout import MANIFEST
-from omnigraph.manifest.stamp import read_stamp
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 from support.entities import entities
 from support.places import Place, tree

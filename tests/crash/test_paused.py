@@ -25,7 +25,7 @@ from crash.nursery import Child, Nursery
 from crash.world import World
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.manifest.branch_lock import BranchLockTimeoutError
+from omnigraph.manifest.locks.branch_lock import BranchLockTimeoutError
 from support.places import Place
 
 AT_PUBLISH = "between the look at the head and its replacement"

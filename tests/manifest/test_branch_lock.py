@@ -12,15 +12,15 @@ import orjson
 import pytest
 
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.manifest import branch_lock as lock_module
-from omnigraph.manifest.branch_lock import (
+from omnigraph.manifest.locks import branch_lock as lock_module
+from omnigraph.manifest.locks.branch_lock import (
     BranchLockLostError,
     BranchLockTimeoutError,
     FairLock,
     take_all,
 )
-from omnigraph.manifest.lease_locks import EXPIRE_S, LeaseBranchLocks
-from omnigraph.manifest.local_locks import LocalBranchLocks
+from omnigraph.manifest.locks.lease_locks import EXPIRE_S, LeaseBranchLocks
+from omnigraph.manifest.locks.local_locks import LocalBranchLocks
 from omnigraph.names import BranchName
 from omnigraph.store.errors import WriteOutcomeUnknownError
 from omnigraph.store.file_locks import LocalFileLocks
@@ -123,7 +123,7 @@ _HOLDER = """
 import sys, time
 sys.path[:0] = {path!r}
 from omnigraph.clock import SystemClock
-from omnigraph.manifest.local_locks import LocalBranchLocks
+from omnigraph.manifest.locks.local_locks import LocalBranchLocks
 from omnigraph.names import BranchName
 from omnigraph.store.file_locks import LocalFileLocks
 root = {root!r}

@@ -9,7 +9,6 @@ import pytest
 
 from omnigraph.graph import Graph, InvalidActorError, ReadOnlyGraphError
 from omnigraph.manifest import OpenMode, ReadTarget
-from omnigraph.manifest.branch_lock import BranchLockLostError
 from omnigraph.manifest.branches import Branches, Origin
 from omnigraph.manifest.errors import (
     BranchConflictError,
@@ -19,7 +18,8 @@ from omnigraph.manifest.errors import (
     SchemaApplyInProgressError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
-from omnigraph.manifest.lease_locks import LeaseBranchLocks
+from omnigraph.manifest.locks.branch_lock import BranchLockLostError
+from omnigraph.manifest.locks.lease_locks import LeaseBranchLocks
 from omnigraph.names import SCHEMA_APPLY_LOCK, BranchName, IllegalNameError
 from omnigraph.store.errors import StorageUnavailableError
 from support.clocks import ManualClock

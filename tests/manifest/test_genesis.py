@@ -9,8 +9,8 @@ from omnigraph.errors import ConflictError
 from omnigraph.graph import Graph
 from omnigraph.manifest import OpenMode
 from omnigraph.manifest.errors import GraphExistsError, GraphNotFoundError
+from omnigraph.manifest.format_stamp import STAMP_KEY
 from omnigraph.manifest.layout import MANIFEST, SCHEMA_FILES, SCHEMA_SOURCE, dataset_location
-from omnigraph.manifest.stamp import STAMP_KEY
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 from omnigraph.store.records import DatasetVersion
 from support.places import PERSON, SCHEMA, Place, add, ids

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.maintenance import indices
+from omnigraph.maintenance import build_indexes as indices
 from omnigraph.read.access.text_matcher import TERMS_MAX, TextQueryError
 from omnigraph.store.text_index import ANALYSIS_PARAMETERS
 

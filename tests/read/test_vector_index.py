@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.maintenance import indices
+from omnigraph.maintenance import build_indexes as indices
 
 ROWS = 12_000
 DIMENSION = 8

@@ -16,9 +16,9 @@ from omnigraph.failpoints import FailpointError
 from omnigraph.graph import Graph
 from omnigraph.maintenance.optimize import UncleanRecoveryError
 from omnigraph.manifest import Entry, OpenMode, Repository
-from omnigraph.manifest.branch_lock import BranchLockTimeoutError
 from omnigraph.manifest.errors import CommitSettledError, ExpectedVersionMismatchError
 from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.manifest.locks.branch_lock import BranchLockTimeoutError
 from omnigraph.names import BranchName
 from omnigraph.recovery import (
     Intent,

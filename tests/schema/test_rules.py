@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.schema.catalog import CheckRule, EdgeType, NodeType, Property, RangeRule
+from omnigraph.schema.values.constraints import check_enum, check_pattern, check_range, check_rules
 from omnigraph.schema.values.convert import ConversionMode, convert_values
-from omnigraph.schema.values.rules import check_enum, check_pattern, check_range, check_rules
 from omnigraph.values import PropType, Scalar
 from support.cases import Case, check_case, load_cases
 from support.prop_types import prop_type

@@ -22,10 +22,10 @@ from omnigraph.clock import encode_ulid
 from omnigraph.graph import Graph
 from omnigraph.graph.opening import open_for_writing
 from omnigraph.manifest import OpenMode, init_repository, open_read_only
-from omnigraph.manifest.branch_lock import BranchLocks
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
-from omnigraph.manifest.lease_locks import LeaseBranchLocks
-from omnigraph.manifest.local_locks import LocalBranchLocks
+from omnigraph.manifest.locks.branch_lock import BranchLocks
+from omnigraph.manifest.locks.lease_locks import LeaseBranchLocks
+from omnigraph.manifest.locks.local_locks import LocalBranchLocks
 from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect
 from omnigraph.store.file_locks import HeldLock

@@ -9,7 +9,6 @@ from typing import Final
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.maintenance.optimize import UncleanRecoveryError
 from omnigraph.manifest import OpenMode, ReadTarget
-from omnigraph.manifest.branch_lock import BranchLockLostError, BranchLockTimeoutError
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import (
     BranchConflictError,
@@ -25,6 +24,7 @@ from omnigraph.manifest.errors import (
     TagNotFoundError,
     VersionRemovedError,
 )
+from omnigraph.manifest.locks.branch_lock import BranchLockLostError, BranchLockTimeoutError
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.store.errors import (
     DatasetVersionNotFoundError,

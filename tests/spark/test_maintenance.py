@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.maintenance.indices import coverage_of
+from omnigraph.maintenance.build_indexes import coverage_of
 from omnigraph.maintenance.optimize import MaintenanceReport
 from omnigraph.maintenance.workers import SegmentPlan
 from omnigraph.spark.maintenance import SEGMENTS_MAX, SparkWorkers, parts_of, spark_workers

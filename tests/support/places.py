@@ -18,9 +18,9 @@ from omnigraph.manifest import (
     init_repository,
     open_read_only,
 )
+from omnigraph.manifest.format_stamp import migrate
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.repository import assemble, check_contract, refresh_derived
-from omnigraph.manifest.stamp import migrate
 from omnigraph.recovery import Recovery
 from omnigraph.schema import compile_schema
 from omnigraph.store import Store, connect

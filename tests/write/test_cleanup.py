@@ -17,8 +17,7 @@ from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.graph import CleanupResult, DatasetCleanup, Graph, OpenMode, ReadTarget
-from omnigraph.maintenance.cleanup.report import TEMPORARY_FILES
-from omnigraph.maintenance.cleanup.rules import (
+from omnigraph.maintenance.cleanup.needed import (
     CleanupPolicy,
     Needs,
     need_published,
@@ -26,9 +25,10 @@ from omnigraph.maintenance.cleanup.rules import (
     removable,
     removable_manifest_versions,
 )
+from omnigraph.maintenance.cleanup.report import TEMPORARY_FILES
 from omnigraph.manifest import Entry
-from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.locks.branch_lock import take_unless_held
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.store import topology_path
 from omnigraph.store.errors import StagedFilesLostError, StorageUnavailableError

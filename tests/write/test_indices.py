@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.maintenance import indices
-from omnigraph.maintenance.indices import (
+from omnigraph.maintenance import build_indexes as indices
+from omnigraph.maintenance.build_indexes import (
     NOTHING_TO_TRAIN_ON,
     VECTOR_ROWS_MIN,
     coverage_of,

@@ -17,7 +17,6 @@ from omnigraph import failpoints
 from omnigraph.errors import ConflictError, InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph, OpenMode, ReadOnlyGraphError
 from omnigraph.manifest import CommitDraft, Requirements, Updates
-from omnigraph.manifest.branch_lock import BranchLockTimeoutError
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
     ExpectedVersionMismatchError,
@@ -25,6 +24,7 @@ from omnigraph.manifest.errors import (
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION
+from omnigraph.manifest.locks.branch_lock import BranchLockTimeoutError
 from omnigraph.names import BranchName
 from omnigraph.query.select import QueryKindError, QuerySelectionError
 from omnigraph.store.durability import Durability

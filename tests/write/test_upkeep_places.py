@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.graph import ReadTarget
-from omnigraph.maintenance.indices import coverage_of
+from omnigraph.maintenance.build_indexes import coverage_of
 from support.places import PERSON, SCHEMA, Place, add, ids
 
 NEXT = (

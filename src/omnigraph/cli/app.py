@@ -24,34 +24,35 @@ from omnigraph.texts import shown
 from omnigraph.wire import EXIT_FAILURE, EXIT_INTERRUPTED, outcome_of
 
 COMMANDS: Final = {
-    "blob": ("omnigraph.cli.commands.blob", "Read the Blob values of nodes and edges."),
-    "branch": ("omnigraph.cli.commands.branch", "Create, list, merge and delete branches."),
-    "changes": ("omnigraph.cli.commands.changes", "Follow what happens on a branch."),
-    "cleanup": ("omnigraph.cli.commands.cleanup", "Remove old versions and leftovers."),
-    "commit": ("omnigraph.cli.commands.commit", "Look at the history of a graph."),
-    "diff": ("omnigraph.cli.commands.diff", "Show what differs between two states."),
-    "doctor": ("omnigraph.cli.commands.doctor", "Check this machine, and a graph."),
-    "demo": ("omnigraph.cli.commands.demo", "Walk through what omnigraph does, end to end."),
-    "embed": ("omnigraph.cli.commands.embed", "Make the vectors of records or of a graph."),
-    "export": ("omnigraph.cli.commands.export", "Write nodes and edges to files."),
-    "ingest": ("omnigraph.cli.commands.ingest", "Deprecated: use load."),
-    "init": ("omnigraph.cli.commands.init", "Make a new graph."),
-    "lint": ("omnigraph.cli.commands.lint", "Check a file of queries against a schema."),
-    "load": ("omnigraph.cli.commands.load", "Load a file of nodes and edges."),
-    "log": ("omnigraph.cli.commands.log", "Show what happened, newest first."),
-    "login": ("omnigraph.cli.commands.login", "Keep the token of a server."),
-    "logout": ("omnigraph.cli.commands.logout", "Forget the token of a server."),
-    "mutate": ("omnigraph.cli.commands.mutate", "Change a graph by a mutation query."),
-    "optimize": ("omnigraph.cli.commands.optimize", "Compact and index every table."),
-    "profile": ("omnigraph.cli.commands.profile", "See the addresses you have named."),
-    "query": ("omnigraph.cli.commands.query", "Run a read query."),
-    "recovery": ("omnigraph.cli.commands.recovery", "See what recovery did, and what is pending."),
-    "repair": ("omnigraph.cli.commands.repair", "Look for versions that came from outside."),
-    "schema": ("omnigraph.cli.commands.schema", "Show a schema, plan and apply changes."),
-    "shell": ("omnigraph.cli.commands.shell", "Ask and change a graph at a prompt."),
-    "snapshot": ("omnigraph.cli.commands.snapshot", "Show what a branch publishes."),
-    "tag": ("omnigraph.cli.commands.tag", "Name commits, list and forget their names."),
-    "version": ("omnigraph.cli.commands.version", "Show the version."),
+    # name: module in `commands/`, help
+    "blob": ("data.blob", "Read the Blob values of nodes and edges."),
+    "branch": ("history.branch", "Create, list, merge and delete branches."),
+    "changes": ("history.changes", "Follow what happens on a branch."),
+    "cleanup": ("maintenance.cleanup", "Remove old versions and leftovers."),
+    "commit": ("history.commit", "Look at the history of a graph."),
+    "diff": ("history.diff", "Show what differs between two states."),
+    "doctor": ("maintenance.doctor", "Check this machine, and a graph."),
+    "demo": ("setup.demo", "Walk through what omnigraph does, end to end."),
+    "embed": ("data.embed", "Make the vectors of records or of a graph."),
+    "export": ("data.export", "Write nodes and edges to files."),
+    "ingest": ("data.ingest", "Deprecated: use load."),
+    "init": ("setup.init", "Make a new graph."),
+    "lint": ("setup.lint", "Check a file of queries against a schema."),
+    "load": ("data.load", "Load a file of nodes and edges."),
+    "log": ("history.log", "Show what happened, newest first."),
+    "login": ("setup.login", "Keep the token of a server."),
+    "logout": ("setup.logout", "Forget the token of a server."),
+    "mutate": ("data.mutate", "Change a graph by a mutation query."),
+    "optimize": ("maintenance.optimize", "Compact and index every table."),
+    "profile": ("setup.profile", "See the addresses you have named."),
+    "query": ("data.query", "Run a read query."),
+    "recovery": ("maintenance.recovery", "See what recovery did, and what is pending."),
+    "repair": ("maintenance.repair", "Look for versions that came from outside."),
+    "schema": ("setup.schema", "Show a schema, plan and apply changes."),
+    "shell": ("setup.shell", "Ask and change a graph at a prompt."),
+    "snapshot": ("history.snapshot", "Show what a branch publishes."),
+    "tag": ("history.tag", "Name commits, list and forget their names."),
+    "version": ("setup.version", "Show the version."),
 }
 """Name, module and one-line help of each command; the module's `command` is the click command."""
 
@@ -127,7 +128,7 @@ class LazyGroup(click.Group):
             return planned_command(cmd_name)
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name][0])
+        module = importlib.import_module(f"omnigraph.cli.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
 

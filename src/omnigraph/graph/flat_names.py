@@ -22,8 +22,8 @@ from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.schema import GraphSchema
 from omnigraph.graph.session import Session
 from omnigraph.graph.tags import GraphTags
+from omnigraph.maintenance.cleanup.needed import ORPHAN_AGE_S
 from omnigraph.maintenance.cleanup.report import CleanupResult
-from omnigraph.maintenance.cleanup.rules import ORPHAN_AGE_S
 from omnigraph.maintenance.health import Finding
 from omnigraph.maintenance.optimize import MaintenanceReport
 from omnigraph.maintenance.repair import RepairReport

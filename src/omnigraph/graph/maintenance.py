@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
 from omnigraph.graph.session import Session
 from omnigraph.maintenance.cleanup.cleanup import Cleanup
+from omnigraph.maintenance.cleanup.needed import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.maintenance.cleanup.report import CleanupResult
-from omnigraph.maintenance.cleanup.rules import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.maintenance.health import Finding, examine
 from omnigraph.maintenance.optimize import MaintenanceReport
 from omnigraph.maintenance.repair import Repair, RepairReport

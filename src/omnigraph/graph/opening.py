@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from omnigraph.clock import Clock
 from omnigraph.manifest import Repository
-from omnigraph.manifest.branch_lock import BranchLocks
+from omnigraph.manifest.format_stamp import migrate
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
+from omnigraph.manifest.locks.branch_lock import BranchLocks
 from omnigraph.manifest.repository import (
     assemble,
     check_contract,
@@ -18,7 +19,6 @@ from omnigraph.manifest.repository import (
     refresh_derived,
     require_graph,
 )
-from omnigraph.manifest.stamp import migrate
 from omnigraph.names import BranchName
 from omnigraph.recovery import Recovery
 from omnigraph.store import Store

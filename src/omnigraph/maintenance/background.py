@@ -35,7 +35,7 @@ from typing import Final
 from weakref import WeakSet
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.maintenance.indices import uncovered
+from omnigraph.maintenance.build_indexes import uncovered
 from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.maintenance.table_maintenance import compact_dataset
 from omnigraph.manifest import GraphCommit, Repository

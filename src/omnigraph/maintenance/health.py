@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from omnigraph.errors import ConflictError, OmnigraphError
-from omnigraph.maintenance.indices import plan_indexes
+from omnigraph.maintenance.build_indexes import plan_indexes
 from omnigraph.manifest import Repository, Snapshot
 from omnigraph.recovery import Recovery, Verdict, find_broken_manifests
 from omnigraph.schema import EntityType

@@ -25,7 +25,7 @@ from omnigraph.errors import (
     InvalidInputError,
     OmnigraphError,
 )
-from omnigraph.maintenance.indices import PendingIndex
+from omnigraph.maintenance.build_indexes import PendingIndex
 from omnigraph.maintenance.table_maintenance import (
     MaintenanceRequest,
     TableMaintenance,

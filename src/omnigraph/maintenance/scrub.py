@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Final
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.maintenance.cleanup.rules import PublishedEntry, published_entries
+from omnigraph.maintenance.cleanup.needed import PublishedEntry, published_entries
 from omnigraph.maintenance.scrub_report import (
     SUMS,
     TOPOLOGY,

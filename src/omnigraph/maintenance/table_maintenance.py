@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.maintenance.indices import (
+from omnigraph.maintenance.build_indexes import (
     IndexWork,
     PendingIndex,
     only_stored,

@@ -16,13 +16,6 @@ from dataclasses import dataclass
 
 from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.branch_lock import (
-    BranchLock,
-    BranchLockLostError,
-    BranchLocks,
-    BranchLockTimeoutError,
-    take_all,
-)
 from omnigraph.manifest.errors import (
     BranchConflictError,
     BranchGoneError,
@@ -31,6 +24,13 @@ from omnigraph.manifest.errors import (
     SchemaApplyInProgressError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
+from omnigraph.manifest.locks.branch_lock import (
+    BranchLock,
+    BranchLockLostError,
+    BranchLocks,
+    BranchLockTimeoutError,
+    take_all,
+)
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, nearest_name
 from omnigraph.store.datasets import DatasetStore

@@ -13,15 +13,16 @@ from typing import Final
 import pyarrow as pa
 
 from omnigraph.clock import Clock
-from omnigraph.manifest.branch_lock import BranchLock
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import GraphExistsError
+from omnigraph.manifest.format_stamp import STAMP_KEY
 from omnigraph.manifest.layout import (
     MAIN_INCARNATION,
     MANIFEST,
     SCHEMA_FILES,
     dataset_location,
 )
+from omnigraph.manifest.locks.branch_lock import BranchLock
 from omnigraph.manifest.rows import (
     MANIFEST_SCHEMA,
     AcceptedSchema,
@@ -30,7 +31,6 @@ from omnigraph.manifest.rows import (
     Registration,
     rows_table,
 )
-from omnigraph.manifest.stamp import STAMP_KEY
 from omnigraph.names import INTERNAL_SCHEMA_VERSION, TableKey
 from omnigraph.schema import CompiledSchema
 from omnigraph.store.datasets import DatasetStore

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.clock import Clock
-from omnigraph.manifest.branch_lock import BranchLocks
 from omnigraph.manifest.branches import Branches
 from omnigraph.manifest.checksums import ChecksumTable
-from omnigraph.manifest.derived import CommitTables
+from omnigraph.manifest.commit_tables import CommitTables
 from omnigraph.manifest.errors import BranchGoneError, GraphNotFoundError
+from omnigraph.manifest.format_stamp import read_stamp
 from omnigraph.manifest.genesis import create_graph, require_empty
 from omnigraph.manifest.history import History
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
-from omnigraph.manifest.lease_locks import LeaseBranchLocks
-from omnigraph.manifest.local_locks import LocalBranchLocks
+from omnigraph.manifest.locks.branch_lock import BranchLocks
+from omnigraph.manifest.locks.lease_locks import LeaseBranchLocks
+from omnigraph.manifest.locks.local_locks import LocalBranchLocks
 from omnigraph.manifest.publish import Publisher
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.schema_files import refresh_schema_files
-from omnigraph.manifest.stamp import read_stamp
 from omnigraph.manifest.state import ManifestState
 from omnigraph.manifest.tags import Tags
 from omnigraph.names import MAIN, BranchName

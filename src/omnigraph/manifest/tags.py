@@ -12,12 +12,6 @@ from collections.abc import Mapping
 
 from omnigraph.clock import Clock
 from omnigraph.errors import NotFoundError, OmnigraphError, OutcomeUnknownError
-from omnigraph.manifest.branch_lock import (
-    BranchLock,
-    BranchLockLostError,
-    BranchLocks,
-    take_all,
-)
 from omnigraph.manifest.errors import (
     BranchGoneError,
     TagExistsError,
@@ -26,6 +20,12 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.history import History
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
+from omnigraph.manifest.locks.branch_lock import (
+    BranchLock,
+    BranchLockLostError,
+    BranchLocks,
+    take_all,
+)
 from omnigraph.manifest.publish import Publisher, Updates
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.requirements import Requirements

@@ -27,8 +27,8 @@ from typing import NamedTuple
 from omnigraph.errors import CorruptError, NotFoundError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import Repository
-from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
+from omnigraph.manifest.locks.branch_lock import take_unless_held
 from omnigraph.names import BranchName
 from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryLog
 from omnigraph.recovery.classify import TableClass, Verdict, decide

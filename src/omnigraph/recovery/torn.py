@@ -43,7 +43,6 @@ from typing import Final
 
 from omnigraph.errors import CorruptError, NotFoundError, OmnigraphError
 from omnigraph.manifest import Repository
-from omnigraph.manifest.branch_lock import take_unless_held
 from omnigraph.manifest.layout import (
     CHECKSUMS,
     COMMIT_ACTORS,
@@ -52,6 +51,7 @@ from omnigraph.manifest.layout import (
     RECOVERIES,
     Incarnation,
 )
+from omnigraph.manifest.locks.branch_lock import take_unless_held
 from omnigraph.manifest.state import ManifestState
 from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, RecoveryLog, TableOutcome
 from omnigraph.recovery.intent import Intent

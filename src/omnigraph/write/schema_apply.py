@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Registration, Repository
-from omnigraph.manifest.branch_lock import BranchLock
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import SchemaApplyInProgressError
 from omnigraph.manifest.forks import write_base
 from omnigraph.manifest.genesis import accepted_schema
 from omnigraph.manifest.layout import MAIN_INCARNATION, dataset_location
+from omnigraph.manifest.locks.branch_lock import BranchLock
 from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.manifest.state import ManifestState

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from omnigraph.maintenance.cleanup.needed import CleanupPolicy
 from omnigraph.maintenance.cleanup.planner import (
     LOOKS_MAX,
     BranchesMovingError,
@@ -25,9 +26,8 @@ from omnigraph.maintenance.cleanup.planner import (
 )
 from omnigraph.maintenance.cleanup.remover import Remover
 from omnigraph.maintenance.cleanup.report import CleanupResult
-from omnigraph.maintenance.cleanup.rules import CleanupPolicy
 from omnigraph.manifest import Repository
-from omnigraph.manifest.branch_lock import take_all
+from omnigraph.manifest.locks.branch_lock import take_all
 from omnigraph.recovery import Recovery
 from omnigraph.write.stage.staging_record import StagingRecords
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from omnigraph.maintenance.cleanup.planner import CleanupPlan
-from omnigraph.maintenance.cleanup.rules import (
+from omnigraph.maintenance.cleanup.needed import (
     LEASED_ORPHAN_AGE_MIN_S,
     CleanupPolicy,
     ulid_time_us,
 )
+from omnigraph.maintenance.cleanup.planner import CleanupPlan
 from omnigraph.manifest import Repository
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.store.objects.protocol import ObjectInfo

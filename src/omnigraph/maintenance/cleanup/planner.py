@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Final
 
 from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError
-from omnigraph.maintenance.cleanup.rules import (
+from omnigraph.maintenance.cleanup.needed import (
     CleanupPolicy,
     Needs,
     need_published,

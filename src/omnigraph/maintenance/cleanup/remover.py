@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from omnigraph.maintenance.cleanup.leftovers import Leftovers
+from omnigraph.maintenance.cleanup.needed import CleanupPolicy, removable
 from omnigraph.maintenance.cleanup.planner import CleanupPlan, stored_datasets
 from omnigraph.maintenance.cleanup.report import TEMPORARY_FILES, DatasetCleanup, reporting
-from omnigraph.maintenance.cleanup.rules import CleanupPolicy, removable
 from omnigraph.manifest import Repository
 from omnigraph.manifest.fence import advance
 from omnigraph.manifest.layout import (

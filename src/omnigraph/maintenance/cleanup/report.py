@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.maintenance.cleanup.rules import CleanupPolicy
+from omnigraph.maintenance.cleanup.needed import CleanupPolicy
 from omnigraph.schema.json_form import JsonObject
 
 TEMPORARY_FILES: Final = "temporary files"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.schema import EdgeType
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.load.rows.check_rows import CheckedRows
-from omnigraph.write.load.rows.parts import Destination, RowPart, TableBases
+from omnigraph.write.load.rows.row_parts import Destination, RowPart, TableBases
 from omnigraph.write.load.rows.types import LoadedType, tuple_members
 from omnigraph.write.rules.violations import ViolationLog
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.manifest import Repository
-
 _CURSOR: Final = "cursor"
 
 

@@ -23,12 +23,16 @@ from dataclasses import replace
 from omnigraph.errors import CorruptError, OmnigraphError, OutcomeUnknownError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import GraphCommit, Published, Repository
-from omnigraph.manifest.branch_lock import BranchLock, BranchLockLostError, BranchLockTimeoutError
 from omnigraph.manifest.errors import (
     BranchGoneError,
     CommitSettledError,
     PublishTimeoutError,
     SchemaApplyInProgressError,
+)
+from omnigraph.manifest.locks.branch_lock import (
+    BranchLock,
+    BranchLockLostError,
+    BranchLockTimeoutError,
 )
 from omnigraph.manifest.publish import StagedPublish
 from omnigraph.manifest.state import ManifestState

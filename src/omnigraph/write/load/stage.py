@@ -31,7 +31,7 @@ from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
 from omnigraph.write.load.check.findings import live_rows
 from omnigraph.write.load.check.hashing import Hashes, HashPairs
-from omnigraph.write.load.rows.parts import TableBases
+from omnigraph.write.load.rows.row_parts import TableBases
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat, slabs, to_mask
 from omnigraph.write.stage.delta import WriteMode

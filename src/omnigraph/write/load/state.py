@@ -15,7 +15,7 @@ from omnigraph.write.load.input.interfaces import LoadInput
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.result import LoadCounts, Seconds
 from omnigraph.write.load.rows.intake import Intake
-from omnigraph.write.load.rows.parts import TableBases
+from omnigraph.write.load.rows.row_parts import TableBases
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.stage.delta import WriteMode

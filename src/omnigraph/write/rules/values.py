@@ -15,8 +15,8 @@ from omnigraph.names import TableKey
 from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.catalog import CheckRule, RangeRule
 from omnigraph.schema.values import codes as value_codes
+from omnigraph.schema.values.constraints import check_enum, check_pattern, check_range
 from omnigraph.schema.values.row_errors import RowErrors, cut
-from omnigraph.schema.values.rules import check_enum, check_pattern, check_range
 from omnigraph.write.rules.check import RuleCheck
 from omnigraph.write.rules.violations import Violation, ViolationLog
 from omnigraph.write.stage.columns import flat

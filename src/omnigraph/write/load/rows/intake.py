@@ -22,9 +22,9 @@ from omnigraph.write.load.rows.check_rows import (
     RowRules,
     check_rows,
 )
-from omnigraph.write.load.rows.parts import Destination, TableBases
+from omnigraph.write.load.rows.id_spellings import Spellings, remap_ends, remaps_of
 from omnigraph.write.load.rows.quarantine import Quarantine, graph_records
-from omnigraph.write.load.rows.spellings import Spellings, remap_ends, remaps_of
+from omnigraph.write.load.rows.row_parts import Destination, TableBases
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.violations import JSON_REST_RULE, Violation, ViolationLog, position_in

@@ -27,7 +27,7 @@ from omnigraph.schema.values.ids import EndpointRemap
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
 from omnigraph.write.load.check.hashing import Hashes, HashScheme
 from omnigraph.write.load.rows.check_rows import CheckedRows
-from omnigraph.write.load.rows.parts import Destination, RowPart
+from omnigraph.write.load.rows.row_parts import Destination, RowPart
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.stage.columns import Integers, Mask, flat
 

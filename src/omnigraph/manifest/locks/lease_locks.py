@@ -18,7 +18,7 @@ import orjson
 
 from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
-from omnigraph.manifest.branch_lock import (
+from omnigraph.manifest.locks.branch_lock import (
     WAIT_MAX_S,
     BranchLock,
     BranchLockLostError,

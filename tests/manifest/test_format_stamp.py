@@ -8,8 +8,8 @@ import pytest
 
 from omnigraph.manifest import OpenMode
 from omnigraph.manifest.errors import FormatTooNewError
+from omnigraph.manifest.format_stamp import STAMP_KEY, migrate, read_stamp
 from omnigraph.manifest.layout import MANIFEST
-from omnigraph.manifest.stamp import STAMP_KEY, migrate, read_stamp
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 from omnigraph.values import PRIMARY_KEY
 from support.places import Place, add, ids
@@ -87,7 +87,7 @@ def test_a_run_that_something_was_cut_from_is_reported_and_stays(
     local_place.store().datasets.create_branch(
         MANIFEST, "other", from_branch="__run__1", from_version=1
     )
-    with caplog.at_level(logging.WARNING, "omnigraph.manifest.stamp"):
+    with caplog.at_level(logging.WARNING, "omnigraph.manifest.format_stamp"):
         graph = local_place.open()
     assert "__run__1 stays" in caplog.text
     assert local_place.store().datasets.branch_names(MANIFEST) == ("__run__1", "other")

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from omnigraph.clock import Clock
-from omnigraph.manifest.branch_lock import (
+from omnigraph.manifest.locks.branch_lock import (
     WAIT_MAX_S,
     BranchLock,
     BranchLockTimeoutError,

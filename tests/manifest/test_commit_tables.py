@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.manifest.derived import ACTORS_SCHEMA, COMMITS_SCHEMA, CommitTables
+from omnigraph.manifest.commit_tables import ACTORS_SCHEMA, COMMITS_SCHEMA, CommitTables
 from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS
 from omnigraph.manifest.repository import reconcile_commits
 from omnigraph.store import Store
@@ -174,7 +174,7 @@ def test_a_failure_to_append_never_fails_a_write(
     commit = graph.get_commit(published.commit.graph_commit_id)
     tables = CommitTables(faulty(local_place.store(), plan).datasets)
     remove(COMMITS, COMMIT_ACTORS)(local_place)
-    with caplog.at_level(logging.WARNING, "omnigraph.manifest.derived"):
+    with caplog.at_level(logging.WARNING, "omnigraph.manifest.commit_tables"):
         tables.record([*graph.list_commits()[1:], commit])
     assert plan.has_fired
     assert "will be brought up to date" in caplog.text

@@ -1,0 +1,1 @@
+"""Commands that check a graph and keep it in order."""

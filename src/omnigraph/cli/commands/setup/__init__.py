@@ -1,0 +1,1 @@
+"""Commands around a graph: making one, its schema, addresses, the shell."""

@@ -1,0 +1,1 @@
+"""The lock of a branch: between threads, processes, and machines."""
