@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "recovery": ("maintenance.recovery", "See what recovery did, and what is pending."),
     "repair": ("maintenance.repair", "Look for versions that came from outside."),
     "schema": ("setup.schema", "Show a schema, plan and apply changes."),
+    "serve": ("setup.serve", "Serve a graph over HTTP."),
     "shell": ("setup.shell", "Ask and change a graph at a prompt."),
     "snapshot": ("history.snapshot", "Show what a branch publishes."),
     "tag": ("history.tag", "Name commits, list and forget their names."),

@@ -23,7 +23,6 @@ INSTEAD: Final = {
     "pipeline": "`omnigraph load --node TYPE=FILE` loads tables, on Spark too",
     "policy": "`omnigraph log URI` shows who has changed what",
     "queries": "`omnigraph lint URI --query FILE` checks queries against a graph",
-    "serve": "`omnigraph query --store URI` opens storage itself",
 }
 """What works today instead of each command that does not exist yet."""
 

@@ -13,18 +13,32 @@ from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.schema import GraphSchema
 from omnigraph.graph.session import ReadOnlyGraphError
-from omnigraph.graph.standalone import embed_records, init_from_file, lint_files, scrub_graph
+from omnigraph.graph.standalone import (
+    embed_records,
+    init_from_file,
+    lint_files,
+    load_queries,
+    scrub_graph,
+)
 from omnigraph.graph.tags import GraphTags
 from omnigraph.maintenance.cleanup.report import CleanupResult, DatasetCleanup
 from omnigraph.maintenance.health import Finding, Health
 from omnigraph.maintenance.optimize import MaintenanceReport, TableReport
 from omnigraph.maintenance.repair import RepairReport, TableRepair
 from omnigraph.maintenance.scrub_report import Damage, ReadableCommits, ScrubReport, ScrubRequest
-from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Snapshot, Tag
+from omnigraph.manifest import (
+    GraphCommit,
+    OpenMode,
+    ReadTarget,
+    Snapshot,
+    Tag,
+)
+from omnigraph.manifest.errors import BranchNotFoundError, CommitNotFoundError
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
-from omnigraph.query.select import QueryKindError
-from omnigraph.read.access.blobs import Blob, ByteRange
+from omnigraph.query.registry import Registry, StoredQuery
+from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
+from omnigraph.read.access.blobs import Blob, BlobRangeError, ByteRange
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
@@ -40,10 +54,13 @@ from omnigraph.write.schema_apply import SchemaApplied
 __all__ = [
     "MEMORY_MAX_DEFAULT",
     "Blob",
+    "BlobRangeError",
     "Block",
+    "BranchNotFoundError",
     "BrokenManifest",
     "ByteRange",
     "CleanupResult",
+    "CommitNotFoundError",
     "CommitPage",
     "Damage",
     "DatasetCleanup",
@@ -78,10 +95,12 @@ __all__ = [
     "PendingRecovery",
     "QueryKindError",
     "QueryResult",
+    "QuerySelectionError",
     "ReadOnlyGraphError",
     "ReadTarget",
     "ReadableCommits",
     "RecoveryAuditRow",
+    "Registry",
     "RepairReport",
     "SchemaApplied",
     "ScrubReport",
@@ -90,12 +109,15 @@ __all__ = [
     "Selector",
     "Snapshot",
     "SourceText",
+    "StoredQuery",
     "TableRepair",
     "TableReport",
     "Tag",
     "embed_records",
     "init_from_file",
     "lint_files",
+    "load_queries",
+    "require_kind",
     "require_outside_cluster",
     "scrub_graph",
 ]

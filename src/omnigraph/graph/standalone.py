@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from omnigraph.clock import SystemClock
@@ -13,6 +13,8 @@ from omnigraph.maintenance.scrub import scrub
 from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
 from omnigraph.manifest.repository import assemble, require_graph
 from omnigraph.query import LintReport, SchemaSource, lint_queries
+from omnigraph.query.language.parse import parse_queries_tolerant
+from omnigraph.query.registry import Registry, RegistryEntry, load_registry
 from omnigraph.schema import compile_schema
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, embed_file
@@ -51,3 +53,14 @@ def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:
         schema_source=SchemaSource("file", str(schema_path)),
         query_path=str(query_path),
     )
+
+
+def load_queries(paths: Sequence[Path]) -> Registry:
+    """Return the queries of files, and of the `.gq` files of folders, as stored queries."""
+    entries = []
+    for path in paths:
+        for file in sorted(path.glob("**/*.gq")) if path.is_dir() else [path]:
+            source = decode_source(file.read_bytes(), str(file), "Q")
+            parsed = parse_queries_tolerant(source)
+            entries += [RegistryEntry(query.name, source) for query in parsed.file.queries]
+    return load_registry(entries).raise_on_errors()

@@ -12,7 +12,7 @@ from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.rows import AcceptedSchema, Entry
 from omnigraph.manifest.state import ManifestState
-from omnigraph.names import BranchName
+from omnigraph.names import INTERNAL_SCHEMA_VERSION, BranchName, TableKey
 from omnigraph.schema import Catalog
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import DatasetNotFoundError
@@ -66,6 +66,28 @@ class Snapshot:
         if entry is None:
             raise TypeNotFoundError(table_key, self.manifest_version)
         return entry
+
+    def to_json(self) -> dict[str, object]:
+        """Return what the branch publishes, table by table."""
+        datasets = []
+        for key, entry in self.entries.items():
+            kind, name = TableKey(key).parts
+            datasets.append(
+                {
+                    "entity_kind": kind,
+                    "type_name": name,
+                    "dataset_path": entry.location,
+                    "published_dataset_version": entry.table_version,
+                    "native_dataset_branch": entry.table_branch,
+                    "entity_count": entry.row_count,
+                }
+            )
+        return {
+            "graph_branch": str(self.branch),
+            "graph_manifest_version": self.manifest_version,
+            "internal_schema_version": INTERNAL_SCHEMA_VERSION,
+            "datasets": datasets,
+        }
 
     def open(self, table_key: str) -> DatasetHandle:
         """Open a table at its published version."""

@@ -1,0 +1,83 @@
+"""`omnigraph serve`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from omnigraph.cli.address import ConflictingAddressError
+from omnigraph.cli.options.flags import ScopedCommand, flags
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("serve", cls=ScopedCommand)
+@click.option(
+    "--bind",
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen; port 0 lets the system choose.",
+)
+@click.option("--policy", type=_FILE, help="The policy of the graph.")
+@click.option(
+    "--queries",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="A file of stored queries, or a folder of them; repeatable.",
+)
+@click.option(
+    "--unauthenticated", is_flag=True, help="Serve without tokens: everybody may do everything."
+)
+@click.option("--tls-cert", type=_FILE, help="The certificate chain, for HTTPS.")
+@click.option("--tls-key", type=_FILE, help="The private key, for HTTPS.")
+@click.option(
+    "--cors-origin", "cors_origins", multiple=True, help="A web origin that may call; repeatable."
+)
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    help="A further name of a server without tokens; repeatable.",
+)
+def command(
+    bind: str,
+    policy: Path | None,
+    queries: tuple[Path, ...],
+    unauthenticated: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    cors_origins: tuple[str, ...],
+    allowed_hosts: tuple[str, ...],
+) -> None:
+    """Serve the graph of --store over HTTP, until interrupted.
+
+    The address is printed as `OMNIGRAPH_LISTEN_ADDR=HOST:PORT`. Tokens come from the environment.
+    """
+    # The web framework is an extra, and loads slowly.
+    from omnigraph.server.admission import AdmissionLimits  # noqa: PLC0415
+    from omnigraph.server.logs import log_to_stderr  # noqa: PLC0415
+    from omnigraph.server.serve import serve  # noqa: PLC0415
+    from omnigraph.server.settings import Settings, flag_of  # noqa: PLC0415
+
+    store = flags().get("store")
+    if store is None:
+        raise ConflictingAddressError("serve needs a graph: give `--store URI`")
+    log_to_stderr(os.environ)
+    serve(
+        Settings(
+            store=store,
+            bind=bind,
+            policy=policy,
+            queries=queries,
+            unauthenticated=unauthenticated or flag_of(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            cors_origins=frozenset(cors_origins),
+            allowed_hosts=allowed_hosts,
+            limits=AdmissionLimits.of_environment(os.environ),
+            environ=os.environ,
+        )
+    )

@@ -1,0 +1,1 @@
+"""HTTP: routes, tokens, admission, streaming. The only home of the web framework."""

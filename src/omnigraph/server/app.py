@@ -1,0 +1,169 @@
+"""The application: routing, the steps before a route, errors, headers, request ids, logs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from omnigraph.clock import Clock, SystemClock
+from omnigraph.errors import OmnigraphError
+from omnigraph.server.admission import RETRY_AFTER_S
+from omnigraph.server.call import Call, Serving, json_answer
+from omnigraph.server.metrics import Metrics
+from omnigraph.server.openapi import openapi_document
+from omnigraph.server.origin import Origins
+from omnigraph.server.pool import ClientGoneError
+from omnigraph.server.router import Found, Router
+from omnigraph.server.routes import ROUTES
+from omnigraph.server.routes.route import Route
+from omnigraph.wire.http_errors import CODES, http_error
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+REQUEST_ID: Final = "x-request-id"
+_REQUEST_ID_MAX: Final = 128
+SAFE_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""On every answer."""
+
+_log = logging.getLogger(__name__)
+
+
+class App:
+    """An ASGI application that serves graphs."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        *,
+        origins: Origins | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._serving = serving
+        self._origins = origins or Origins()
+        self._metrics = metrics or Metrics()
+        self._clock = clock or SystemClock()
+        self._router = Router([(route.method, route.path, route) for route in ROUTES])
+        self._document = openapi_document(ROUTES, requires_bearer=serving.requires_bearer)
+        self._plain: dict[str, Callable[[], Response]] = {
+            "/openapi.json": lambda: json_answer(self._document),
+            "/readyz": self._readyz,
+            "/metrics": self._metrics.answer,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        request = Request(scope, receive)
+        request_id = _request_id(request, self._clock)
+        started = self._clock.monotonic_s()
+        answer, name = await self._answer(request)
+        status = 499 if answer is None else answer.status_code
+        self._metrics.count(name, status, self._clock.monotonic_s() - started)
+        _log.debug(
+            "request",
+            extra={"request_id": request_id, "operation": name, "status": status},
+        )
+        if answer is None:
+            return
+        await answer(scope, receive, _with_headers(send, request_id, self._origins, request))
+
+    async def _answer(self, request: Request) -> tuple[Response | None, str]:
+        """Return the answer, None if there is nobody to take it, and the name of the operation."""
+        raw = request.scope.get("raw_path") or request.scope["path"].encode()
+        found = self._router.find(request.method, raw)
+        name = found.route.operation_id if isinstance(found, Found) else "none"
+        try:
+            self._origins.require(request)
+            if isinstance(found, Found):
+                return await self._run(found, request), name
+            return self._plain_answer(request, found), name
+        except (ClientGoneError, ClientDisconnect):
+            return None, name
+        except OmnigraphError as error:
+            return self._error(error), name
+        except Exception:  # noqa: BLE001 - the last net: the log is told, not the client
+            _log.exception("a request failed in a way that was not foreseen")
+            return json_answer({"error": "internal error", "code": "internal"}, status=500), name
+
+    def _plain_answer(self, request: Request, methods: list[str]) -> Response:
+        """Answer what is no route of the table: documents, preflights, unknown paths."""
+        path = request.scope["path"]
+        if path in self._plain:
+            methods = ["GET", "HEAD"]
+        if path in self._plain and request.method in methods:
+            return self._plain[path]()
+        preflight = self._origins.preflight(request, methods)
+        if preflight is not None:
+            return preflight
+        return (
+            Response(None, 405, {"Allow": ", ".join(methods)}) if methods else Response(None, 404)
+        )
+
+    async def _run(self, found: Found[Route], request: Request) -> Response:
+        route, serving = found.route, self._serving
+        actor = None
+        if serving.requires_bearer and not route.is_public:
+            actor = serving.tokens.actor_of(request.headers.get("authorization"))
+        served = serving.graphs.get(found.params["graph_id"]) if route.has_graph else None
+        answer = await route.handler(Call(serving, request, found.params, actor, served))
+        if route.successor is not None:
+            answer.headers["Deprecation"] = "true"
+            answer.headers["Link"] = f'<{route.successor}>; rel="successor-version"'
+        return answer
+
+    def _error(self, error: OmnigraphError) -> Response:
+        status, shape = http_error(error)
+        status = getattr(error, "status", status)
+        if status in CODES:
+            shape["code"] = CODES[status]
+        else:
+            shape.pop("code", None)
+        headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else None
+        if status >= 500:
+            _log.error("%s", error, exc_info=error)
+        return json_answer(shape, status=status, headers=headers)
+
+    def _readyz(self) -> Response:
+        graphs = [served.graph_id for served in self._serving.graphs]
+        return json_answer({"status": "ready", "graphs": len(graphs)})
+
+
+def _request_id(request: Request, clock: Clock) -> str:
+    """Return the id that the client gave, if it is fit to be shown, else a new one."""
+    given = request.headers.get(REQUEST_ID, "")
+    if 0 < len(given) <= _REQUEST_ID_MAX and given.isascii() and given.isprintable():
+        return given
+    return clock.ulid()
+
+
+def _with_headers(send: Send, request_id: str, origins: Origins, request: Request) -> Send:
+    more = [*SAFE_HEADERS, (b"x-request-id", request_id.encode()), *origins.headers(request)]
+
+    async def with_headers(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *more]
+        await send(message)
+
+    return with_headers
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,87 @@
+"""From settings to an application: tokens, state, graphs.
+
+Nothing is opened, and no port is bound, when the settings are refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from omnigraph.graph import Graph, load_queries
+from omnigraph.server.access import Decider, Gate, Mode, mode_of
+from omnigraph.server.admission import Admission, LocalAdmission
+from omnigraph.server.app import App
+from omnigraph.server.call import Serving
+from omnigraph.server.errors import BootRefusedError
+from omnigraph.server.graphs import Graphs, ServedGraph, is_servable
+from omnigraph.server.origin import Origins, loopback_hosts
+from omnigraph.server.pool import EnginePool
+from omnigraph.server.settings import Settings
+from omnigraph.server.tokens import LiveTokens, token_source
+
+_SUFFIX: Final = ".omni"
+_log = logging.getLogger(__name__)
+
+
+def boot(settings: Settings, *, admission: Admission | None = None) -> App:
+    """Return the application that serves one graph."""
+    tokens = LiveTokens(token_source(settings.environ))
+    _log.info("tokens: %s", tokens.name)
+    graph_id = graph_id_of(settings.store)
+    policy = None if settings.policy is None else load_policy(settings.policy, graph_id)
+    mode = mode_of(
+        has_tokens=bool(tokens),
+        has_policy=policy is not None,
+        unauthenticated=settings.unauthenticated,
+    )
+    if mode is not Mode.POLICY:
+        _log.warning("no policy: the server is %s", mode.replace("_", "-"))
+    served = serve_store(settings, graph_id, Gate(mode, policy))
+    serving = Serving(
+        tokens=tokens,
+        graphs=Graphs({graph_id: served}),
+        server_gate=Gate(mode, None),
+        admission=admission or LocalAdmission(settings.limits),
+        pool=EnginePool(),
+        requires_bearer=mode is not Mode.OPEN,
+    )
+    return App(serving, origins=origins_of(settings, mode))
+
+
+def serve_store(settings: Settings, graph_id: str, gate: Gate) -> ServedGraph:
+    """Open one graph."""
+    graph = Graph.open(settings.store)
+    _log.info("graph routed", extra={"graph_id": graph_id})
+    queries = load_queries(settings.queries)
+    for warning in queries.warnings:
+        _log.warning("stored query '%s': %s", warning.key, warning.message)
+    return ServedGraph(graph_id, graph, gate, queries)
+
+
+def graph_id_of(store: str) -> str:
+    """Return the id of a graph that is served by its address: the name of its folder."""
+    name = PurePosixPath(store).name.removesuffix(_SUFFIX)
+    graph_id = "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:64]
+    if not is_servable(graph_id):
+        raise BootRefusedError(
+            f"'{graph_id}' cannot be the id of a graph", "rename the folder of the graph"
+        )
+    return graph_id
+
+
+def load_policy(path: Path, graph_id: str) -> Decider:
+    """Return the policy of a graph."""
+    raise BootRefusedError(f"the policy {path} of {graph_id} is not served yet", "leave it away")
+
+
+def origins_of(settings: Settings, mode: Mode) -> Origins:
+    """Return which pages may call the server."""
+    is_open = mode is Mode.OPEN
+    guards_host = is_open and settings.is_loopback
+    return Origins(
+        settings.cors_origins,
+        is_open=is_open,
+        hosts=loopback_hosts(settings.allowed_hosts) if guards_host else None,
+    )

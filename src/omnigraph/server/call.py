@@ -1,0 +1,135 @@
+"""One request on its way through the server: who asks, for which graph, and what for.
+
+The order is that of the contract: token, graph, body and query string, authorization, admission,
+operation. A route calls these steps one after the other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph.graph import ReadTarget
+from omnigraph.names import MAIN
+from omnigraph.server.admission import ANONYMOUS, Admission
+from omnigraph.server.decode import (
+    BODY_MAX,
+    branch_name,
+    decode_json,
+    decode_query,
+    read_body,
+    require_json,
+)
+from omnigraph.server.errors import RequestError
+from omnigraph.server.graphs import Graphs, ServedGraph
+from omnigraph.server.pool import EnginePool
+from omnigraph.server.tokens import LiveTokens
+
+JSON: Final = "application/json"
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+@dataclass
+class Serving:
+    """What all requests of a process share."""
+
+    tokens: LiveTokens
+    graphs: Graphs
+    server_gate: Any
+    admission: Admission
+    pool: EnginePool
+    requires_bearer: bool
+    load_spark_bytes: int | None = None
+
+
+class Call:
+    """A request of a route."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        request: Request,
+        params: Mapping[str, str],
+        actor: str | None,
+        served: ServedGraph | None,
+    ) -> None:
+        self.serving = serving
+        self.request = request
+        self.params = params
+        self.actor = actor
+        self._served = served
+
+    @property
+    def served(self) -> ServedGraph:
+        """The graph of the path."""
+        if self._served is None:
+            raise TypeError("the route has no graph")
+        return self._served
+
+    # -- decoding ---------------------------------------------------------------------------------
+
+    async def body(self, kind: type[T], *, limit: int = BODY_MAX, shape_status: int = 422) -> T:
+        """Return the body as a record."""
+        require_json(self.request.headers.get("content-type"))
+        data = await read_body(self.request.stream(), self.request.headers, limit)
+        return decode_json(data, kind, shape_status=shape_status)
+
+    def query(self, kind: type[S]) -> S:
+        """Return the query string as a record."""
+        return decode_query(self.request.scope["query_string"], kind)
+
+    def header_once(self, name: str) -> str | None:
+        """Return the only value of a header; a second one is an error."""
+        values = self.request.headers.getlist(name)
+        if len(values) > 1:
+            raise RequestError(f"the header {name} stands twice")
+        return values[0] if values else None
+
+    # -- deciding ---------------------------------------------------------------------------------
+
+    def authorize(
+        self, action: str, *, branch: str | None = None, target_branch: str | None = None
+    ) -> None:
+        """Raise unless the actor may do it on the graph of the path."""
+        self.served.gate.require(self.actor, action, branch=branch, target_branch=target_branch)
+
+    def admitted(self, size: int) -> AbstractContextManager[None]:
+        """Reserve a write of so many bytes for the length of a `with` block, or raise."""
+        return self.serving.admission.reserved(self.actor or ANONYMOUS, size)
+
+    # -- running ----------------------------------------------------------------------------------
+
+    async def run(self, call: Callable[..., T], *args: object) -> T:
+        """Run a call of the engine to its end, even when the client goes away."""
+        return await self.serving.pool.run(call, *args)
+
+    async def run_cancellable(self, call: Callable[[threading.Event], T]) -> T:
+        """Run a read of the engine; a client that goes away cancels it."""
+        return await self.serving.pool.run_cancellable(call, self.request.receive)
+
+    async def read_target(self, branch: str | None, snapshot: str | None) -> tuple[ReadTarget, str]:
+        """Return what to read, and the branch that a policy is asked about."""
+        if branch is not None and snapshot is not None:
+            raise RequestError("give a branch or a snapshot, not both")
+        if snapshot is None:
+            name = branch_name(branch)
+            return ReadTarget.branch(name), name
+        commit = await self.run(self.served.graph.get_commit, snapshot)
+        return ReadTarget.commit(snapshot), commit.graph_branch or MAIN
+
+
+def json_answer(
+    shape: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a JSON answer."""
+    data = shape if isinstance(shape, bytes) else orjson.dumps(shape)
+    return Response(data, status, headers, JSON)

@@ -1,0 +1,133 @@
+"""Errors that only a server raises, each with its HTTP status."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from omnigraph.errors import (
+    ConflictError,
+    DeniedError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+)
+
+
+class UnauthorizedError(DeniedError):
+    """The request has no token, or one that is not known."""
+
+    code = "OG-HTTP-UNAUTHORIZED"
+    status: ClassVar[int] = 401
+    hint = "send `Authorization: Bearer TOKEN`"
+
+
+class ForbiddenError(DeniedError):
+    """A policy, or the lack of one, refuses the request."""
+
+    code = "OG-HTTP-FORBIDDEN"
+
+
+class UnknownGraphError(NotFoundError):
+    """No graph of this id is served."""
+
+    code = "OG-HTTP-GRAPH"
+    hint = "`GET /graphs` lists the graphs that are served"
+
+    def __init__(self, graph_id: str) -> None:
+        self.graph_id = graph_id
+        super().__init__(f"graph '{graph_id}' not found")
+
+
+class RequestError(InvalidInputError):
+    """A request that cannot be read: its body, its content type, its query string, its headers."""
+
+    code = "OG-HTTP-REQUEST"
+
+    def __init__(self, problem: str, *, status: int = 400) -> None:
+        self.problem = problem
+        self.status = status
+        super().__init__(problem)
+
+
+class BodyTooLargeError(InvalidInputError):
+    """A body is larger than its route takes."""
+
+    code = "OG-HTTP-BODY-SIZE"
+    status: ClassVar[int] = 413
+
+    def __init__(self, limit: int, resource: str | None = None, actual: int = 0) -> None:
+        self.limit = limit
+        self.resource = resource
+        self.actual = actual
+        super().__init__(f"the body is larger than {limit} bytes")
+
+    @property
+    def details(self) -> dict[str, object] | None:
+        """The limit, where the route names it."""
+        if self.resource is None:
+            return None
+        limit = {"resource": self.resource, "limit": self.limit, "actual": self.actual}
+        return {"resource_limit": limit}
+
+
+class TooManyRequestsError(ConflictError):
+    """An actor has too many writes in flight, or too many bytes of them."""
+
+    code = "OG-HTTP-ADMISSION"
+    status: ClassVar[int] = 429
+    hint = "try again later"
+
+    def __init__(self, actor: str, problem: str) -> None:
+        self.actor = actor
+        self.problem = problem
+        super().__init__(f"too many requests of '{actor}': {problem}")
+
+
+class StreamBusyError(InvalidInputError):
+    """Another stream of the graph, or too many streams of the process, are open."""
+
+    code = "OG-HTTP-STREAMS"
+    hint = "try again when the other export is finished"
+
+    def __init__(self, resource: str, limit: int, actual: int) -> None:
+        self.resource = resource
+        self.limit = limit
+        self.actual = actual
+        super().__init__(f"{resource}: the limit is {limit}")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """The limit that was reached."""
+        limit = {"resource": self.resource, "limit": self.limit, "actual": self.actual}
+        return {"resource_limit": limit}
+
+
+class StoredQueryNotFoundError(NotFoundError):
+    """No stored query of this name, or none that the caller may see."""
+
+    code = "OG-HTTP-STORED-QUERY"
+
+    def __init__(self) -> None:
+        super().__init__("stored query not found")
+
+
+class BootRefusedError(InvalidInputError):
+    """The server does not start as it is configured."""
+
+    code = "OG-SERVE"
+
+    def __init__(self, problem: str, hint: str) -> None:
+        self.problem = problem
+        self.hint = hint
+        super().__init__(problem)
+
+
+class ServerExtraMissingError(UnavailableError):
+    """The libraries of the server are not installed."""
+
+    code = "OG-NO-SERVER"
+    hint = "pip install 'omnigraph[server]'"
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+        super().__init__(f"the server needs {library}, which is not installed")

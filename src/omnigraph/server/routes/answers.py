@@ -1,0 +1,86 @@
+"""The forms of a read's answer: JSON, Arrow, CSV, parquet."""
+
+from __future__ import annotations
+
+import io
+from typing import Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from starlette.responses import Response
+
+from omnigraph.graph import QueryResult
+from omnigraph.server.call import JSON
+from omnigraph.server.streams import ARROW
+
+CSV: Final = "text/csv"
+PARQUET: Final = "application/vnd.apache.parquet"
+ENVELOPE: Final = b"omnigraph"
+"""The key of the schema metadata of an Arrow answer that holds the rest of the envelope."""
+
+
+def accepted(accept: str, known: tuple[str, ...], default: str = JSON) -> str:
+    """Return the first known media type that a request asks for by name."""
+    asked = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    return next((kind for kind in asked if kind in known), default)
+
+
+def read_answer(result: QueryResult, accept: str) -> Response:
+    """Return the rows in the form that was asked for."""
+    kind = accepted(accept, (JSON, ARROW, CSV, PARQUET))
+    headers = {"Omnigraph-Graph-Commit": result.graph_commit_id, "Vary": "Accept"}
+    if kind == ARROW:
+        return Response(arrow_bytes(result), headers=headers, media_type=ARROW)
+    if kind == CSV:
+        return Response(csv_bytes(result), headers=headers, media_type=CSV)
+    if kind == PARQUET:
+        return Response(parquet_bytes(result), headers=headers, media_type=PARQUET)
+    return Response(orjson.dumps(read_shape(result)), media_type=JSON)
+
+
+def read_shape(result: QueryResult) -> dict[str, object]:
+    """Return the JSON form; `columns` is left out when there are none."""
+    shape = result.envelope()
+    if not shape["columns"]:
+        del shape["columns"]
+    return shape
+
+
+def arrow_bytes(result: QueryResult) -> bytes:
+    """Return the rows as an Arrow stream; its metadata has the rest of the envelope."""
+    envelope = {
+        "query_name": result.query_name,
+        "target": result.target.as_json(),
+        "graph_commit_id": result.graph_commit_id,
+        "types": [str(column.prop_type) for column in result.columns],
+    }
+    table = result.to_arrow().replace_schema_metadata({ENVELOPE: orjson.dumps(envelope)})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def csv_bytes(result: QueryResult) -> bytes:
+    """Return the rows as CSV with a header; values are those of JSON."""
+    rows, names = result.json_rows(), result.column_names
+    columns = [[_cell(row[name]) for row in rows] for name in names]
+    table = pa.table(dict(zip(names, columns, strict=True)))
+    sink = io.BytesIO()
+    pyarrow.csv.write_csv(table, sink)
+    return sink.getvalue()
+
+
+def _cell(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return orjson.dumps(value).decode()
+
+
+def parquet_bytes(result: QueryResult) -> bytes:
+    """Return the rows as a parquet file."""
+    sink = io.BytesIO()
+    pq.write_table(result.to_arrow(), sink)
+    return sink.getvalue()

@@ -1,0 +1,112 @@
+"""The changes of a commit, the change feed, and baselines for it.
+
+Nothing here shows a detail of storage: what is not foreseen is one sentence.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import orjson
+from starlette.responses import Response
+
+from omnigraph.errors import CorruptError, OmnigraphError
+from omnigraph.graph import CommitNotFoundError, FeedRequest, Selection
+from omnigraph.names import MAIN
+from omnigraph.server.call import Call, json_answer
+from omnigraph.server.decode import branch_name
+from omnigraph.server.errors import ForbiddenError, RequestError
+from omnigraph.server.routes.export import open_stream
+from omnigraph.server.streams import NDJSON, chunked
+from omnigraph.wire.outcomes import outcome_of
+from omnigraph.wire.requests import ChangeBaselineRequest, ChangesQuery, CommitChangesQuery
+
+PAGE_CHANGES_DEFAULT = 1000
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class ChangesInternalError(CorruptError):
+    """Something that was not foreseen while changes were read."""
+
+    code = "OG-HTTP-CHANGES"
+
+    def __init__(self) -> None:
+        super().__init__("internal error while reading changes")
+
+
+def _without_details(call: Callable[[], T]) -> T:
+    """Run a read of changes; a failure of storage becomes one sentence."""
+    try:
+        return call()
+    except OmnigraphError as error:
+        if outcome_of(error).http_status < 500:
+            raise
+        _log.exception("changes")
+        raise ChangesInternalError from error
+
+
+async def of_commit(call: Call) -> Response:
+    """Return a page of what a commit changed."""
+    query = call.query(CommitChangesQuery)
+    graph, commit_id = call.served.graph, call.params["commit_id"]
+    commit = await call.run(graph.get_commit, commit_id)
+    try:
+        call.authorize("read", branch=commit.graph_branch or MAIN)
+    except ForbiddenError as error:
+        raise CommitNotFoundError(commit_id) from error
+    selection = _selection(query)
+    limit = PAGE_CHANGES_DEFAULT if query.limit is None else query.limit
+    page = await call.run(
+        _without_details,
+        lambda: graph.commit_changes(
+            commit_id, selection, limit=limit, page_token=query.page_token
+        ).to_json(),
+    )
+    return json_answer(page)
+
+
+async def poll(call: Call) -> Response:
+    """Return a page of what happened on a branch."""
+    query = call.query(ChangesQuery)
+    branch = branch_name(query.branch)
+    if sum(each is not None for each in (query.cursor, query.start, query.page_token)) > 1:
+        raise RequestError("cursor, start and page_token are mutually exclusive")
+    call.authorize("read", branch=branch)
+    request = FeedRequest(
+        _selection(query),
+        cursor=query.cursor,
+        start=query.start,
+        page_token=query.page_token,
+        limit=PAGE_CHANGES_DEFAULT if query.limit is None else query.limit,
+    )
+    graph = call.served.graph
+    page = await call.run(
+        _without_details, lambda: graph.poll_changes(request, branch=branch).to_json()
+    )
+    return json_answer(page)
+
+
+async def baseline(call: Call) -> Response:
+    """Stream every entity of a branch, and at the end where the feed goes on."""
+    request = await call.body(ChangeBaselineRequest)
+    branch = branch_name(request.branch)
+    call.authorize("export", branch=branch)
+    selection, graph = _selection(request), call.served.graph
+
+    def make() -> Iterator[bytes]:
+        lines, handshake = graph.baseline(branch=branch, selection=selection)
+
+        def with_end() -> Iterator[bytes]:
+            yield from lines
+            yield orjson.dumps({"baseline": handshake}) + b"\n"
+
+        return chunked(with_end())
+
+    return await open_stream(call, make, media_type=NDJSON)
+
+
+def _selection(query: ChangesQuery | CommitChangesQuery | ChangeBaselineRequest) -> Selection:
+    return Selection.of(query.kind or None, query.type or None, query.op or None)

@@ -1,0 +1,34 @@
+"""Routes without a graph."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from starlette.responses import Response
+
+from omnigraph.names import INTERNAL_SCHEMA_VERSION
+from omnigraph.server.call import Call, json_answer
+
+
+async def healthz(_: Call) -> Response:
+    """Say that the server lives."""
+    return json_answer(
+        {
+            "status": "ok",
+            "version": version("omnigraph"),
+            "internal_schema_version": INTERNAL_SCHEMA_VERSION,
+        }
+    )
+
+
+async def graphs(call: Call) -> Response:
+    """List the graphs that are served."""
+    call.serving.server_gate.require(call.actor, "graph_list")
+    return json_answer(
+        {
+            "graphs": [
+                {"graph_id": served.graph_id, "uri": served.graph.uri}
+                for served in call.serving.graphs
+            ]
+        }
+    )

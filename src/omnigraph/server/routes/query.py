@@ -1,0 +1,139 @@
+"""Reads and mutations of a text."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response
+
+from omnigraph.graph import ReadTarget
+from omnigraph.server.call import Call, json_answer
+from omnigraph.server.decode import branch_name
+from omnigraph.server.errors import RequestError
+from omnigraph.server.routes.answers import read_answer
+from omnigraph.wire.requests import ChangeRequest, QueryRequest, ReadRequest
+
+CONDITION: Final = "omnigraph-if-graph-commit"
+
+
+async def query(call: Call) -> Response:
+    """Run a read query of a text."""
+    request = await call.body(QueryRequest)
+    target, branch = await call.read_target(request.branch, request.snapshot)
+    call.authorize("read", branch=branch)
+    params = checked_params(request.params)
+    return await read(call, request.query, request.name, params, target)
+
+
+async def legacy_read(call: Call) -> Response:
+    """Run a read query, in the older shape."""
+    request = await call.body(ReadRequest)
+    target, branch = await call.read_target(request.branch, request.snapshot)
+    call.authorize("read", branch=branch)
+    params = checked_params(request.params)
+    text, name = request.query_source, request.query_name
+
+    def run(cancelled: threading.Event) -> bytes:
+        result = call.served.graph.query(text, name, params, target=target, cancelled=cancelled)
+        shape = result.envelope()
+        order = ("query_name", "target", "row_count", "columns", "rows")
+        return orjson.dumps({key: shape[key] for key in order if shape[key] != [] or key == "rows"})
+
+    return json_answer(await call.run_cancellable(run))
+
+
+async def read(
+    call: Call, text: str, name: str | None, params: dict[str, Any], target: ReadTarget
+) -> Response:
+    """Run a read and answer in the form that the request accepts."""
+
+    def run(cancelled: threading.Event) -> Response:
+        result = call.served.graph.query(text, name, params, target=target, cancelled=cancelled)
+        return read_answer(result, call.request.headers.get("accept", ""))
+
+    return await call.run_cancellable(run)
+
+
+async def mutate(call: Call) -> Response:
+    """Run a mutation query of a text as one commit."""
+    refuse_condition(call, "/mutate/if-graph-commit")
+    return await _mutate(call, None)
+
+
+async def mutate_if(call: Call) -> Response:
+    """Run a mutation query if the branch has the expected head."""
+    return await _mutate(call, condition(call))
+
+
+async def _mutate(call: Call, expected_head: str | None) -> Response:
+    request = await call.body(ChangeRequest)
+    text = _one(request.query, request.query_source, "query", "query_source")
+    if text is None:
+        raise RequestError("Object missing required field `query`", status=422)
+    name = _one(request.name, request.query_name, "name", "query_name")
+    branch = branch_name(request.branch)
+    call.authorize("change", branch=branch)
+    params = checked_params(request.params)
+    return await change(call, text, name, params, branch=branch, expected_head=expected_head)
+
+
+async def change(
+    call: Call,
+    text: str,
+    name: str | None,
+    params: dict[str, Any],
+    *,
+    branch: str,
+    expected_head: str | None,
+) -> Response:
+    """Run a mutation under admission."""
+    size = len(text.encode()) + len(orjson.dumps(params))
+    with call.admitted(size):
+        result = await call.run(
+            lambda: call.served.graph.mutate(
+                text,
+                name,
+                params,
+                branch=branch,
+                expected_head=expected_head,
+                actor_id=call.actor,
+            )
+        )
+    return json_answer(result.to_json())
+
+
+def _one(value: str | None, older: str | None, name: str, old_name: str) -> str | None:
+    if value is not None and older is not None:
+        raise RequestError(f"`{name}` and `{old_name}` are the same: give one", status=422)
+    return value if value is not None else older
+
+
+def checked_params(given: Any) -> dict[str, Any]:
+    """Return parameters as an object."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise RequestError("params must be an object")
+    return given
+
+
+def condition(call: Call) -> str:
+    """Return the head that a conditional write expects: one raw id."""
+    value = call.header_once(CONDITION)
+    if (
+        not value
+        or value == "*"
+        or value.startswith(("W/", '"'))
+        or value.endswith('"')
+        or "," in value
+    ):
+        raise RequestError("Omnigraph-If-Graph-Commit must be one id of a commit")
+    return value
+
+
+def refuse_condition(call: Call, instead: str) -> None:
+    """Raise when the header of a conditional write stands on another route."""
+    if call.request.headers.getlist(CONDITION):
+        raise RequestError(f"Omnigraph-If-Graph-Commit needs the route {instead}")

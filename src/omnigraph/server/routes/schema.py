@@ -1,0 +1,45 @@
+"""The schema of a graph."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from omnigraph.errors import ConflictError
+from omnigraph.names import MAIN
+from omnigraph.server.call import Call, json_answer
+from omnigraph.wire.requests import SchemaApplyRequest
+
+
+class ClusterOwnsSchemaError(ConflictError):
+    """The schema of a graph in a cluster is changed by the cluster."""
+
+    code = "OG-HTTP-CLUSTER-SCHEMA"
+    hint = "change the schema file of the cluster, then `omnigraph cluster apply`"
+
+
+async def show(call: Call) -> Response:
+    """Return the schema as text."""
+    call.authorize("read")
+    return json_answer({"schema_source": await call.run(call.served.graph.schema_source)})
+
+
+async def apply(call: Call) -> Response:
+    """Make a schema the accepted one."""
+    request = await call.body(SchemaApplyRequest)
+    call.authorize("schema_apply", target_branch=MAIN)
+    served = call.served
+    if served.is_in_cluster:
+        raise ClusterOwnsSchemaError("the schema of this graph is applied by its cluster")
+    served.require_no_export()
+    with call.admitted(len(request.schema_source.encode())):
+        applied = await call.run(
+            lambda: served.graph.apply_schema(
+                request.schema_source,
+                allow_data_loss=request.allow_data_loss,
+                actor_id=call.actor,
+            )
+        )
+    shape = applied.to_json()
+    steps = shape["steps"]
+    count = len(steps) if isinstance(steps, list) else 0
+    return json_answer({"uri": served.graph.uri, "step_count": count, **shape})

@@ -1,0 +1,178 @@
+"""From an error to an HTTP answer, and from the answer back to the same error.
+
+The status follows from the kind of the error (`outcomes`), except for the codes of `_FORMS`. An
+answer has at most one detail, by which clients tell newer kinds apart, and under `omnigraph` what
+the library itself knows: code, facts, hint. A client makes the same class of error out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.names import TableKey
+from omnigraph.wire.outcomes import outcome_of
+from omnigraph.wire.responses import Code
+
+Json = dict[str, Any]
+Detail = Callable[[Any], Json]
+
+CODES: Final[Mapping[int, Code]] = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "bad_request",
+    415: "bad_request",
+    416: "bad_request",
+    422: "bad_request",
+    429: "too_many_requests",
+    500: "internal",
+}
+"""The code of a status; newer statuses have a detail and no code."""
+
+DETAILS: Final = (
+    "merge_conflicts",
+    "key_conflict",
+    "published_dataset_version_conflict",
+    "manifest_conflict",
+    "read_set_conflict",
+    "change_diff_refusal",
+    "change_feed_gap",
+    "precondition_failure",
+    "resource_limit",
+    "blob_range",
+    "external_blob_source",
+    "recovery_required",
+)
+"""The details that an answer may have."""
+
+
+class ServerAnswerError(OmnigraphError):
+    """An answer of a server that no class of the library stands for."""
+
+    code = "OG-SERVER"
+
+    def __init__(self, status: int, text: str) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+@dataclass(frozen=True)
+class _Form:
+    status: int
+    detail: Detail | None = None
+
+
+def _moved(error: Any) -> Json:
+    key = TableKey(error.table_key)
+    return {
+        "published_dataset_version_conflict": {
+            "entity_kind": "edge" if key.is_edge else "node",
+            "type_name": key.type_name,
+            "expected_published_dataset_version": error.expected,
+            "actual_published_dataset_version": error.actual,
+        },
+        "manifest_conflict": {
+            "table_key": str(key),
+            "expected": error.expected,
+            "actual": error.actual,
+        },
+    }
+
+
+def _lost(error: Any) -> Json:
+    failure = {"expected": error.expected}
+    if error.actual is not None:
+        failure["actual"] = error.actual
+    return {"precondition_failure": failure}
+
+
+def _pending(error: Any) -> Json:
+    return {"recovery_required": {"operation_id": error.operation_id}}
+
+
+def _unread(error: Any) -> Json:
+    return {"external_blob_source": {"uri": error.uri, "reason": error.reason}}
+
+
+_FORMS: Final[Mapping[str, _Form]] = {
+    "OG-PRECONDITION": _Form(412, _lost),
+    "OG-EXPECTED-VERSION": _Form(409, _moved),
+    "OG-CHANGE-GAP": _Form(410),
+    "OG-BLOB-RANGE": _Form(416),
+    "OG-BLOB-SOURCE": _Form(424, _unread),
+    "OG-RECOVERY-STOPPED": _Form(503, _pending),
+    "OG-WRITE-UNSETTLED": _Form(503, _pending),
+    "OG-QUERY-CANCELLED": _Form(499),
+    "OG-STORE-PERMISSION": _Form(500),
+}
+
+
+def http_error(error: OmnigraphError) -> tuple[int, Json]:
+    """Return the status and the body that stand for an error."""
+    form = _FORMS.get(error.code)
+    status = outcome_of(error).http_status if form is None else form.status
+    details = dict(error.details or {})
+    found: Json = {name: details.pop(name) for name in DETAILS if name in details}
+    if form is not None and form.detail is not None:
+        found |= form.detail(error)
+    if "resource_limit" in found:
+        status = 413
+    return status, error_body(status, error, found, details)
+
+
+def error_body(status: int, error: OmnigraphError, found: Json, details: Json) -> Json:
+    """Return the body of an error answer."""
+    body: Json = {"error": str(error)}
+    if status in CODES:
+        body["code"] = CODES[status]
+    facts: Json = {"code": error.code, "facts": _facts(error)}
+    if error.hint:
+        facts["hint"] = error.hint
+    if details:
+        facts["details"] = details
+    return body | found | {"omnigraph": facts}
+
+
+def _facts(error: OmnigraphError) -> Json:
+    """Return the fields of an error that JSON can hold."""
+    return {name: value for name, value in vars(error).items() if _is_json(value)}
+
+
+def _is_json(value: object) -> bool:
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
+def error_of(
+    status: int, body: bytes, *, classes: Mapping[str, type[OmnigraphError]]
+) -> OmnigraphError:
+    """Return the error that an answer stands for; `classes` are those of the library by code."""
+    try:
+        shape = orjson.loads(body)
+        text = str(shape["error"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return ServerAnswerError(
+            status, body.decode(errors="replace").strip() or f"status {status}"
+        )
+    facts = shape.get("omnigraph") or {}
+    kind = classes.get(facts.get("code", ""))
+    if kind is None:
+        return ServerAnswerError(status, text)
+    error = kind.__new__(kind)
+    error.args = (text,)
+    for name, value in (facts.get("facts") or {}).items():
+        error.__dict__[name] = value
+    if "hint" in facts:
+        error.__dict__["hint"] = facts["hint"]
+    return error
