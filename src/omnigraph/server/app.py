@@ -84,9 +84,11 @@ class App:
     async def _answer(self, request: Request) -> tuple[Response | None, str]:
         """Return the answer, None if there is nobody to take it, and the name of the operation."""
         raw = request.scope.get("raw_path") or request.scope["path"].encode()
-        found = self._router.find(request.method, raw)
-        name = found.route.operation_id if isinstance(found, Found) else "none"
+        name = "none"
         try:
+            found = self._router.find(request.method, raw)
+            if isinstance(found, Found):
+                name = found.route.operation_id
             self._origins.require(request)
             if isinstance(found, Found):
                 return await self._run(found, request), name

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
-from omnigraph.graph import ReadTarget
+from omnigraph.graph import QueryKindError, ReadTarget
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
@@ -16,6 +16,18 @@ from omnigraph.server.routes.answers import read_answer
 from omnigraph.wire.requests import ChangeRequest, QueryRequest, ReadRequest
 
 CONDITION: Final = "omnigraph-if-graph-commit"
+
+
+class WrongRouteError(QueryKindError):
+    """A mutation was sent to a route of reads, or the reverse."""
+
+    def __init__(self, name: str, is_mutation: bool) -> None:
+        super().__init__(name, is_mutation)
+        found, route = "no mutation", "POST /query"
+        if is_mutation:
+            found, route = "mutations", "POST /mutate"
+        self.args = (f"the query '{name}' contains {found}: use {route}",)
+        self.hint = f"send it to {route}"
 
 
 async def query(call: Call) -> Response:
@@ -50,7 +62,10 @@ async def read(
     """Run a read and answer in the form that the request accepts."""
 
     def run(cancelled: threading.Event) -> Response:
-        result = call.served.graph.query(text, name, params, target=target, cancelled=cancelled)
+        try:
+            result = call.served.graph.query(text, name, params, target=target, cancelled=cancelled)
+        except QueryKindError as error:
+            raise WrongRouteError(error.name, is_mutation=True) from error
         return read_answer(result, call.request.headers.get("accept", ""))
 
     return await call.run_cancellable(run)
@@ -91,16 +106,19 @@ async def change(
     """Run a mutation under admission."""
     size = len(text.encode()) + len(orjson.dumps(params))
     with call.admitted(size):
-        result = await call.run(
-            lambda: call.served.graph.mutate(
-                text,
-                name,
-                params,
-                branch=branch,
-                expected_head=expected_head,
-                actor_id=call.actor,
+        try:
+            result = await call.run(
+                lambda: call.served.graph.mutate(
+                    text,
+                    name,
+                    params,
+                    branch=branch,
+                    expected_head=expected_head,
+                    actor_id=call.actor,
+                )
             )
-        )
+        except QueryKindError as error:
+            raise WrongRouteError(error.name, is_mutation=False) from error
     return json_answer(result.to_json())
 
 
