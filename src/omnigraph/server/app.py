@@ -117,6 +117,8 @@ class App:
         route, serving = found.route, self._serving
         actor = None
         if serving.requires_bearer and not route.is_public:
+            # Costs a look at the times of a file: a change holds from the next request on.
+            serving.tokens.refresh()
             actor = serving.tokens.actor_of(request.headers.get("authorization"))
         served = serving.graphs.get(found.params["graph_id"]) if route.has_graph else None
         answer = await route.handler(Call(serving, request, found.params, actor, served))
