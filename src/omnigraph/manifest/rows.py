@@ -177,6 +177,15 @@ class Tag:
     pin: str
     actor_id: str | None = None
 
+    def to_json(self) -> dict[str, object]:
+        """Return the form in which results show a tag."""
+        return {
+            "name": self.name,
+            "graph_commit_id": self.commit_id,
+            "actor_id": self.actor_id,
+            "created_at": self.created_at,
+        }
+
     def row(self) -> ManifestRow:
         """Return the `tag` row."""
         metadata = {

@@ -233,6 +233,54 @@ class BranchMergeOutput(msgspec.Struct):
     merge_conflicts: list[dict[str, Any]] | UnsetType = UNSET
 
 
+class TagOutput(msgspec.Struct):
+    """A named commit."""
+
+    name: str
+    graph_commit_id: str
+    actor_id: str | None
+    created_at: int
+    uri: str | UnsetType = UNSET
+
+
+class TagListOutput(msgspec.Struct):
+    """The tags, sorted by name."""
+
+    tags: list[TagOutput]
+
+
+class TagDeleteOutput(msgspec.Struct):
+    """A tag that is forgotten."""
+
+    uri: str
+    name: str
+
+
+class RefOutput(msgspec.Struct):
+    """A state of the graph: as it was named, and its commit."""
+
+    ref: str
+    graph_commit_id: str
+
+
+class RevertOutput(msgspec.Struct):
+    """A commit that was undone; `commit` is null when nothing of it was left."""
+
+    reverted: str
+    branch: str
+    commit: CommitOutput | None
+
+
+class ConflictsOutput(msgspec.Struct):
+    """A page of what conflicts between two branches."""
+
+    source: str
+    target: str
+    conflicts: list[dict[str, Any]]
+    total: int
+    next_page_token: str | UnsetType = UNSET
+
+
 class CommitListOutput(msgspec.Struct):
     """Commits, newest first."""
 
@@ -286,6 +334,15 @@ class CommitChangesOutput(msgspec.Struct):
     """A page of what a commit changed."""
 
     cause: ChangeCauseOutput
+    changes: list[EntityChangeOutput]
+    next_page_token: str | UnsetType = UNSET
+
+
+class DiffOutput(msgspec.Struct):
+    """A page of what differs between two states."""
+
+    from_: RefOutput = msgspec.field(name="from")
+    to: RefOutput
     changes: list[EntityChangeOutput]
     next_page_token: str | UnsetType = UNSET
 
