@@ -132,7 +132,10 @@ ROOMS: tuple[Room, ...] = (
         21,
         "cli",
         "commands and output forms",
-        (*_GROUND, "graph", "engine", "wire", "spark", "cluster", "server", "mcp"),
+        (
+            *_GROUND,
+            *("graph", "engine", "wire", "client", "spark", "cluster", "server", "mcp"),
+        ),
     ),
 )
 

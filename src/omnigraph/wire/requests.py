@@ -25,6 +25,11 @@ class QueryRequest(msgspec.Struct):
     params: Any = None
     branch: str | None = None
     snapshot: str | None = None
+    tag: str | None = None
+    explain: bool = False
+    profile: bool = False
+    timeout_ms: int | None = None
+    max_rows: int | None = None
 
 
 class ReadRequest(msgspec.Struct):

@@ -58,6 +58,9 @@ class CommitOutput(msgspec.Struct):
     merged_parent_commit_id: str | None
     actor_id: str | None
     created_at: int
+    operation: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    properties: dict[str, str] | UnsetType = UNSET
 
 
 class SnapshotDatasetOutput(msgspec.Struct):
@@ -96,6 +99,9 @@ class ReadOutput(msgspec.Struct):
     rows: list[dict[str, Any]]
     columns: list[str] | UnsetType = UNSET
     graph_commit_id: str | UnsetType = UNSET
+    plan: list[dict[str, Any]] | UnsetType = UNSET
+    profile: list[dict[str, Any]] | UnsetType = UNSET
+    elapsed_ms: float | UnsetType | None = UNSET
 
 
 class LegacyReadOutput(msgspec.Struct):

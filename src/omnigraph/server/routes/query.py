@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -21,10 +22,16 @@ CONDITION: Final = "omnigraph-if-graph-commit"
 async def query(call: Call) -> Response:
     """Run a read query of a text."""
     request = await call.body(QueryRequest)
-    target, branch = await call.read_target(request.branch, request.snapshot)
+    target, branch = await call.read_target(request.branch, request.snapshot, request.tag)
     call.authorize("read", branch=branch)
+    options = ReadOptions(
+        request.explain,
+        request.profile,
+        None if request.timeout_ms is None else request.timeout_ms / 1000,
+        request.max_rows,
+    )
     params = checked_params(request.params)
-    return await read(call, request.query, request.name, params, target)
+    return await read(call, request.query, request.name, params, target, options)
 
 
 async def legacy_read(call: Call) -> Response:
@@ -44,13 +51,39 @@ async def legacy_read(call: Call) -> Response:
     return json_answer(await call.run_cancellable(run))
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a read is to be answered, and its limits."""
+
+    explain: bool = False
+    profile: bool = False
+    timeout_s: float | None = None
+    rows_max: int | None = None
+
+
 async def read(
-    call: Call, text: str, name: str | None, params: dict[str, Any], target: ReadTarget
+    call: Call,
+    text: str,
+    name: str | None,
+    params: dict[str, Any],
+    target: ReadTarget,
+    options: ReadOptions | None = None,
 ) -> Response:
     """Run a read and answer in the form that the request accepts."""
+    chosen = options or ReadOptions()
 
     def run(cancelled: threading.Event) -> Response:
-        result = call.served.graph.query(text, name, params, target=target, cancelled=cancelled)
+        result = call.served.graph.query(
+            text,
+            name,
+            params,
+            target=target,
+            explain=chosen.explain,
+            profile=chosen.profile,
+            timeout_s=chosen.timeout_s,
+            rows_max=chosen.rows_max,
+            cancelled=cancelled,
+        )
         return read_answer(result, call.request.headers.get("accept", ""))
 
     return await call.run_cancellable(run)
