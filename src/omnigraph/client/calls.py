@@ -33,7 +33,7 @@ def _ref(target: ReadTarget | None) -> Json:
     names = {"branch": "branch", "commit": "snapshot", "tag": "tag"}
     if target.kind not in names:
         raise ValueError(f"a server does not read by {target.kind}")
-    return {names[target.kind]: target.name}
+    return {names[target.kind]: target.value}
 
 
 def query(

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx2
 import orjson
 
-import omnigraph.graph
+import omnigraph.graph  # noqa: F401 - its import defines the classes of errors
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError, UnavailableError
 from omnigraph.wire.http_errors import error_of
 
@@ -79,15 +79,10 @@ class HttpCall(Generic[T]):
         return self.read(body)
 
 
-def _flat(params: Mapping[str, Any]) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for name, value in params.items():
-        if value is None:
-            continue
-        pairs += [
-            (name, str(one)) for one in (value if isinstance(value, (list, tuple)) else [value])
-        ]
-    return pairs
+def _flat(params: Mapping[str, Any]) -> httpx2.QueryParams:
+    """Return a query string; a list is a parameter that repeats."""
+    given = {name: value for name, value in params.items() if value is not None}
+    return httpx2.QueryParams(given)
 
 
 def segment(name: str) -> str:
@@ -112,7 +107,6 @@ def error_classes() -> dict[str, type[OmnigraphError]]:
     """Return the classes of the library's errors by code; the most special one of a code."""
     found: dict[str, type[OmnigraphError]] = {}
     kinds: list[type[OmnigraphError]] = [OmnigraphError]
-    assert omnigraph.graph  # noqa: S101 - its import defines the classes
     while kinds:
         kind = kinds.pop(0)
         found[kind.code] = kind

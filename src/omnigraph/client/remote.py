@@ -150,7 +150,7 @@ class RemoteGraph:
         self, *, types: tuple[str, ...] = (), target: ReadTarget | None = None
     ) -> Iterator[bytes]:
         """Yield one line of graph JSONL per entity of a branch, by type and id."""
-        branch = MAIN if target is None else target.name
+        branch = MAIN if target is None else target.value
         body = {"branch": branch, "type_names": list(types)}
         with self._streamed(HttpCall("POST", "export", bytes, json=body)) as found:
             for line in found.iter_lines():
@@ -230,7 +230,8 @@ class RemoteGraph:
         self, source: str, target: str = MAIN, *, strategy: str = "row"
     ) -> Iterator[str]:
         """Yield a line of JSON for every conflict of a merge."""
-        return iter(self._send(calls.merge_conflicts(source, target, strategy)))
+        found = self._send(calls.merge_conflicts(source, target, strategy))
+        return iter(found)
 
     # -- history ----------------------------------------------------------------------------------
 
@@ -260,7 +261,7 @@ class RemoteGraph:
 
     def tag_create(self, name: str, target: ReadTarget | None = None) -> Tag:
         """Name a commit, by default the head of `main`."""
-        return self._send(calls.tag_create(name, None if target is None else target.name))
+        return self._send(calls.tag_create(name, None if target is None else str(target.value)))
 
     def tag_delete(self, name: str) -> None:
         """Forget a tag."""

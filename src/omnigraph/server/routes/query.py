@@ -31,7 +31,7 @@ async def query(call: Call) -> Response:
         request.max_rows,
     )
     params = checked_params(request.params)
-    return await read(call, request.query, request.name, params, target, options)
+    return await read(call, request.query, request.name, params, target, options=options)
 
 
 async def legacy_read(call: Call) -> Response:
@@ -67,6 +67,7 @@ async def read(
     name: str | None,
     params: dict[str, Any],
     target: ReadTarget,
+    *,
     options: ReadOptions | None = None,
 ) -> Response:
     """Run a read and answer in the form that the request accepts."""
