@@ -111,7 +111,7 @@ def _bundle(members: dict[str, Value]) -> Bundle:
     return Bundle(
         kind=_kind(members),
         groups=tuple(
-            Group(name, as_texts(listed, f"group {quoted(name)}"))
+            Group(name, as_texts(listed, f"group {quoted(name)}: members"))
             for name, listed in groups.items()
         ),
         protected_branches=as_texts(members.get("protected_branches", []), "protected_branches"),

@@ -35,7 +35,7 @@ from omnigraph.policy.strict_yaml import (
 )
 from omnigraph.texts import on_one_line
 
-_WHAT: Final = "policy tests"
+_WHAT: Final = "policy test file"
 
 
 class Expectation(StrEnum):

@@ -125,14 +125,12 @@ class _Reader:
     def _map(self, path: str, depth: int) -> dict[str, Value]:
         found: dict[str, Value] = {}
         while not isinstance(event := self._next(), self._yaml.MappingEndEvent):
-            key = self._value(event, path, depth + 1)
-            if not isinstance(key, str):
-                raise StrictYamlError(
-                    f"{path or 'the text'}: a key must be text, not {kind_of(key)}"
-                )
+            here = path or "the text"
+            key = as_text(self._value(event, path, depth + 1), f"{here}: a key")
             if key in found:
-                raise StrictYamlError(f"{path or 'the text'}: key {quoted(key)} stands twice")
-            inner = f"{path}.{on_one_line(key)}" if path else on_one_line(key)
+                raise StrictYamlError(f"{here}: key {quoted(key)} stands twice")
+            name = on_one_line(key[:_SHOWN_MAX])
+            inner = f"{path}.{name}" if path else name
             found[key] = self._value(self._next(), inner, depth + 1)
         return found
 
@@ -147,15 +145,15 @@ class _Reader:
 
 
 def kind_of(value: Value) -> str:
-    """Return what a value is, in words, and what to do about a scalar that should be text."""
+    """Return what a value is, in words."""
     if isinstance(value, dict):
         return "a map"
     if isinstance(value, list):
         return "a list"
     if isinstance(value, str):
-        return "text"
+        return f"the text {quoted(value)}"
     shown = f" ({on_one_line(value.text[:_SHOWN_MAX])})" if value.text else ""
-    return f"{_KINDS.get(value.kind, 'a special value')}{shown}; put text in quotes"
+    return f"{_KINDS.get(value.kind, 'a special value')}{shown}"
 
 
 def as_map(value: Value, where: str) -> dict[str, Value]:
@@ -174,9 +172,10 @@ def as_list(value: Value, where: str) -> list[Value]:
 
 def as_text(value: Value, where: str) -> str:
     """Return a text, or raise."""
-    if not isinstance(value, str):
-        raise StrictYamlError(f"{where} must be text, not {kind_of(value)}")
-    return value
+    if isinstance(value, str):
+        return value
+    remedy = "; put it in quotes" if isinstance(value, NonText) and value.kind != "null" else ""
+    raise StrictYamlError(f"{where} must be text, not {kind_of(value)}{remedy}")
 
 
 def as_texts(value: Value, where: str) -> tuple[str, ...]:
@@ -215,8 +214,7 @@ def check_keys(
 def check_number(value: Value, where: str) -> None:
     """Reject what is no whole number."""
     if not isinstance(value, NonText) or value.kind != "int":
-        shown = f"the text {quoted(value)}" if isinstance(value, str) else kind_of(value)
-        raise StrictYamlError(f"{where} must be a number, not {shown}")
+        raise StrictYamlError(f"{where} must be a whole number, not {kind_of(value)}")
 
 
 def check_version(value: Value) -> None:
