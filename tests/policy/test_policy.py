@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -418,8 +420,7 @@ def test_every_action_has_traits_and_is_in_the_schema() -> None:
 
 def test_what_cedar_gets() -> None:
     bundle = Policy.parse(EXAMPLE).bundle
-    compiled = policies(bundle, "papers")
-    assert isinstance(compiled, dict)
+    compiled = json.loads(json.dumps(policies(bundle, "papers")))
     assert list(compiled["staticPolicies"]) == [
         "curators-read:read",
         "curators-read:export",
@@ -433,10 +434,55 @@ def test_what_cedar_gets() -> None:
         'action == Omnigraph::Action::"change", resource == Omnigraph::Graph::"papers") '
         "when { (context.has_branch) && ((context.branch_is_protected) == false) };"
     ) in text
-    found = entities(bundle, "papers")
-    assert isinstance(found, list)
-    assert [entity["uid"]["id"] for entity in found] == [  # type: ignore[call-overload,index]
-        *("curators", "owners", "act-lena", "act-bot", "papers")
+    found = json.loads(json.dumps(entities(bundle, "papers")))
+    assert [(entity["uid"]["type"], entity["uid"]["id"]) for entity in found] == [
+        ("Omnigraph::Group", "curators"),
+        ("Omnigraph::Group", "owners"),
+        ("Omnigraph::Actor", "act-lena"),
+        ("Omnigraph::Actor", "act-bot"),
+        ("Omnigraph::Graph", "papers"),
+    ]
+    assert [parent["id"] for parent in found[2]["parents"]] == ["curators", "owners"]
+
+
+def test_the_server_is_an_entity_where_a_rule_needs_it() -> None:
+    bundle = Bundle(groups=groups(g=["a"]), rules=(rule("r", "g", [Action.GRAPH_LIST]),))
+    assert '{"type": "Omnigraph::Server", "id": "root"}' in json.dumps(entities(bundle, "default"))
+    permit = json.dumps(policies(bundle, "default"))
+    assert (
+        '"resource": {"op": "==", "entity": {"type": "Omnigraph::Server", "id": "root"}}' in permit
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "condition"),
+    [
+        (Scope.ANY, "true"),
+        (Scope.PROTECTED, "(context.has_X) && (context.X_is_protected)"),
+        (Scope.UNPROTECTED, "(context.has_X) && ((context.X_is_protected) == false)"),
+        (Scope.OWN, "(context.has_X) && (context.X_is_own)"),
+    ],
+)
+@pytest.mark.parametrize("action", [Action.READ, Action.BRANCH_MERGE])
+def test_the_condition_of_a_scope(action: Action, scope: Scope, condition: str) -> None:
+    branch = "branch" if action is Action.READ else "target_branch"
+    text = str(scoped(action, scope)._cedar._policies)
+    assert text.endswith(f"when {{ {condition.replace('X', branch)} }};")
+
+
+def test_what_strict_validation_rejects_is_no_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.policy.cedar._condition", lambda *_: {"Value": "text"})
+    with pytest.raises(PolicyInvalidError, match="Cedar rejects it"):
+        Policy.parse(EXAMPLE)
+
+
+def test_the_table_of_actions_in_the_reference_is_that_of_the_code() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "policy.md"
+    rows = re.findall(
+        r"^\| `(\w+)` \| (graph|server) \| `?(\w+)`? \|", page.read_text(), re.MULTILINE
+    )
+    assert rows == [
+        (action, traits.kind, traits.scope_key or "none") for action, traits in ACTIONS.items()
     ]
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from omnigraph.policy.actions import ACTIONS, Action, PolicyKind, Scope, ScopeKey
 from omnigraph.policy.bundle import Bundle, Rule, policy_id
@@ -208,7 +208,7 @@ def _resource(action: Action, graph_id: str) -> Json:
     return _uid(_RESOURCE_TYPES[kind], SERVER_ID if kind is PolicyKind.SERVER else graph_id)
 
 
-def _context(request: Request) -> dict[str, Any]:
+def _context(request: Request) -> Json:
     return {
         "has_branch": request.branch_view.is_present,
         "branch": _encodable(request.branch),

@@ -125,7 +125,7 @@ class Policy:
         target_branch: str | None = None,
     ) -> Decision:
         """Decide one request; `PolicyEvaluationError` if that is not possible, never a denial."""
-        action = Action(action) if action in _ACTIONS else Action.parse(action)
+        action = action if isinstance(action, Action) else Action.parse(action)
         groups = self._groups.get(actor_id)
         if groups is None:
             message = f"policy denied action '{action}' for unknown actor '{actor_id}'"
@@ -179,9 +179,6 @@ class Policy:
             is_protected=branch in self._protected,
             is_own=is_own_branch(branch, actor_id),
         )
-
-
-_ACTIONS: Final = frozenset(Action)
 
 
 def _rebuild(bundle: Bundle, kind: PolicyKind, graph_id: str) -> Policy:
