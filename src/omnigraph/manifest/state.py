@@ -51,12 +51,10 @@ class CorruptManifestError(CorruptError):
 
     code = "OG-MANIFEST-CORRUPT"
     hint = "keep the files; `omnigraph repair` says whether the version below can be put back"
-
-    def __init__(self, path: str, version: int, problem: str) -> None:
-        self.path = path
-        self.version = version
-        self.problem = problem
-        super().__init__(f"{path} is corrupt at version {version}: {problem}")
+    template = "{path} is corrupt at version {version}: {problem}"
+    path: str
+    version: int
+    problem: str
 
 
 @dataclass(frozen=True)
