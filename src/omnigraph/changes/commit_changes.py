@@ -39,10 +39,8 @@ class ParentlessCommitError(ConflictError):
 
     code = "OG-PARENTLESS"
     hint = "take the whole graph instead: `omnigraph export`"
-
-    def __init__(self, graph_commit_id: str) -> None:
-        self.graph_commit_id = graph_commit_id
-        super().__init__(f"commit {graph_commit_id} has no parent")
+    template = "commit {graph_commit_id} has no parent"
+    graph_commit_id: str
 
     @property
     def details(self) -> dict[str, object]:
@@ -56,11 +54,9 @@ class ChangeGapError(NotFoundError):
 
     code = "OG-CHANGE-GAP"
     hint = "take a new baseline: `omnigraph changes baseline`"
-
-    def __init__(self, graph_commit_id: str, cursor: str | None = None) -> None:
-        self.graph_commit_id = graph_commit_id
-        self.cursor = cursor
-        super().__init__(f"the versions that commit {graph_commit_id} compares were cleaned up")
+    template = "the versions that commit {graph_commit_id} compares were cleaned up"
+    graph_commit_id: str
+    cursor: str | None = None
 
     @property
     def details(self) -> dict[str, object]:
@@ -73,13 +69,14 @@ class PageLimitError(InvalidInputError):
     """The size of a page is zero, or larger than a page may be."""
 
     code = "OG-PAGE-LIMIT"
+    hint = "ask for 1 to {limit}, and follow the page tokens"
+    resource: str
+    limit: int
+    actual: int
 
-    def __init__(self, resource: str, limit: int, actual: int) -> None:
-        self.resource = resource
-        self.limit = limit
-        self.actual = actual
-        self.hint = f"ask for 1 to {limit}, and follow the page tokens"
-        super().__init__(f"a page holds 1 to {limit} {resource.rpartition('_')[2]}, not {actual}")
+    def _message(self) -> str:
+        items = self.resource.rpartition("_")[2]
+        return f"a page holds 1 to {self.limit} {items}, not {self.actual}"
 
     @property
     def details(self) -> dict[str, object]:

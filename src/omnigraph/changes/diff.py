@@ -35,12 +35,12 @@ class SchemaBoundaryError(ConflictError):
 
     code = "OG-SCHEMA-BOUNDARY"
     hint = "compare two states with the same schema, or take a baseline"
+    graph_commit_id: str
+    type_name: str | None
 
-    def __init__(self, graph_commit_id: str, type_name: str | None) -> None:
-        self.graph_commit_id = graph_commit_id
-        self.type_name = type_name
-        of_type = f" of type '{type_name}'" if type_name else ""
-        super().__init__(f"the columns{of_type} differ before and after {graph_commit_id}")
+    def _message(self) -> str:
+        of_type = f" of type '{self.type_name}'" if self.type_name else ""
+        return f"the columns{of_type} differ before and after {self.graph_commit_id}"
 
     @property
     def details(self) -> dict[str, object]:

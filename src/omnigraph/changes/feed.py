@@ -53,10 +53,8 @@ class FeedStartError(InvalidInputError):
 
     code = "OG-FEED-START"
     hint = "start at `now`, `beginning` or `after:<commit id>`"
-
-    def __init__(self, found: str) -> None:
-        self.found = found
-        super().__init__(f"unknown start '{found}': expected now, beginning or after:<commit id>")
+    template = "unknown start '{found}': expected now, beginning or after:<commit id>"
+    found: str
 
 
 @dataclass(frozen=True)
