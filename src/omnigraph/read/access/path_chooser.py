@@ -64,12 +64,10 @@ class TraversalSettingError(InvalidInputError):
 
     code = "OG-TRAVERSAL-SETTING"
     hint = "unset it, or give such a value"
-
-    def __init__(self, *, name: str, value: str, expected: str) -> None:
-        self.name = name
-        self.value = value
-        self.expected = expected
-        super().__init__(f"{name} must be {expected}, and is '{value}'")
+    template = "{name} must be {expected}, and is '{value}'"
+    name: str
+    value: str
+    expected: str
 
 
 @dataclass(frozen=True)

@@ -48,14 +48,10 @@ class TextQueryError(InvalidInputError):
     """A full-text query has too many words."""
 
     code = "OG-QUERY-TEXT"
-
-    def __init__(self, *, terms: int, terms_max: int) -> None:
-        self.terms = terms
-        self.terms_max = terms_max
-        super().__init__(
-            f"a fuzzy query may have {terms_max} different words, and this one has {terms}"
-        )
-        self.hint = "use search or match_text for long texts"
+    hint = "use search or match_text for long texts"
+    template = "a fuzzy query may have {terms_max} different words, and this one has {terms}"
+    terms: int
+    terms_max: int
 
 
 class TextMatcher(Protocol):
