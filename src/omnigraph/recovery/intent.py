@@ -91,14 +91,14 @@ class UnreadableIntentError(CorruptError):
     """An intent record cannot be read; it was kept, and its branch is blocked for writing."""
 
     code = "OG-SIDECAR-UNREADABLE"
+    template = "{path} cannot be read as an intent record: {problem}"
+    path: str
+    problem: str
+    branch: str | None = None
 
-    def __init__(self, path: str, problem: str, branch: str | None = None) -> None:
-        self.path = path
-        self.problem = problem
-        self.branch = branch
-        super().__init__(f"{path} cannot be read as an intent record: {problem}")
-        operation_id = path.removeprefix(f"{FOLDER}/").removesuffix(".json")
-        self.hint = (
+    def _hint(self) -> str:
+        operation_id = self.path.removeprefix(f"{FOLDER}/").removesuffix(".json")
+        return (
             "upgrade omnigraph, or, after a look,"
             f" `omnigraph recovery quarantine {operation_id} --confirm`"
         )
