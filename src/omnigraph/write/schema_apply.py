@@ -61,9 +61,7 @@ class SchemaApplyRunningError(ConflictError):
 
     code = "OG-SCHEMA-APPLY-RUNNING"
     hint = "try again when it has finished"
-
-    def __init__(self) -> None:
-        super().__init__("schema apply is already in progress")
+    template = "schema apply is already in progress"
 
 
 class BranchesInTheWayError(ConflictError):
@@ -71,12 +69,12 @@ class BranchesInTheWayError(ConflictError):
 
     code = "OG-SCHEMA-APPLY-BRANCHES"
     hint = "merge or delete these branches first"
+    branches: tuple[str, ...]
 
-    def __init__(self, branches: tuple[str, ...]) -> None:
-        self.branches = branches
-        super().__init__(
+    def _message(self) -> str:
+        return (
             "schema apply requires a graph with only main; found non-main branches:"
-            f" {', '.join(branches)}"
+            f" {', '.join(self.branches)}"
         )
 
 

@@ -59,17 +59,15 @@ class VectorTextMissingError(InvalidInputError):
     """A required vector cannot be made, because there is no text to make it from."""
 
     code = "OG-EMBED-TEXT"
-
-    def __init__(self, *, type_name: str, property_name: str, source: str, entity_id: str) -> None:
-        self.type_name = type_name
-        self.property_name = property_name
-        self.source = source
-        self.entity_id = entity_id
-        super().__init__(
-            f"{type_name} '{entity_id}' needs the vector '{property_name}', and its text"
-            f" '{source}' is empty"
-        )
-        self.hint = f"give `{source}` a text, or the vector itself"
+    hint = "give `{source}` a text, or the vector itself"
+    template = (
+        "{type_name} '{entity_id}' needs the vector '{property_name}', and its text"
+        " '{source}' is empty"
+    )
+    type_name: str
+    property_name: str
+    source: str
+    entity_id: str
 
 
 @dataclass(frozen=True)

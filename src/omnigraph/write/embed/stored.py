@@ -46,24 +46,22 @@ class NothingToEmbedError(InvalidInputError):
     """A type has no property that is filled from a text."""
 
     code = "OG-EMBED-TYPE"
-
-    def __init__(self, type_name: str) -> None:
-        self.type_name = type_name
-        super().__init__(f"node type '{type_name}' has no property with @embed")
-        self.hint = 'add @embed("source") to a Vector property of the schema'
+    hint = 'add @embed("source") to a Vector property of the schema'
+    template = "node type '{type_name}' has no property with @embed"
+    type_name: str
 
 
 class UnknownNodeTypeError(NotFoundError):
     """There is no node type of this name."""
 
     code = "OG-NODE-TYPE"
+    template = "unknown node type '{type_name}'"
+    type_name: str
+    known: tuple[str, ...]
 
-    def __init__(self, type_name: str, known: tuple[str, ...]) -> None:
-        self.type_name = type_name
-        self.known = known
-        near = nearest_name(type_name, known)
-        self.hint = f"did you mean `{near}`?" if near else f"there are: {', '.join(known)}"
-        super().__init__(f"unknown node type '{type_name}'")
+    def _hint(self) -> str:
+        near = nearest_name(self.type_name, self.known)
+        return f"did you mean `{near}`?" if near else f"there are: {', '.join(self.known)}"
 
 
 @dataclass(frozen=True)

@@ -60,13 +60,13 @@ class UnknownExportTypeError(InvalidInputError):
     """An export names a type that the schema does not have."""
 
     code = "OG-EXPORT-TYPE"
+    template = "unknown export type '{name}'"
+    name: str
+    known: tuple[str, ...]
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name = name
-        self.known = tuple(known)
-        near = nearest_name(name, known)
-        self.hint = f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
-        super().__init__(f"unknown export type '{name}'")
+    def _hint(self) -> str:
+        near = nearest_name(self.name, self.known)
+        return f"did you mean '{near}'?" if near else f"there are {', '.join(self.known)}"
 
 
 class ExportTargetError(InvalidInputError):
@@ -74,11 +74,9 @@ class ExportTargetError(InvalidInputError):
 
     code = "OG-EXPORT-TARGET"
     hint = "name a folder that is empty or does not exist"
-
-    def __init__(self, path: str, found: str) -> None:
-        self.path = path
-        self.found = found
-        super().__init__(f"expected an empty folder at {path}, found {found}")
+    template = "expected an empty folder at {path}, found {found}"
+    path: str
+    found: str
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ def _keys_of(name: str, known: dict[TableKey, EntityType]) -> list[TableKey]:
     found = [key for key, entity_type in known.items() if name in (key, entity_type.name)]
     if not found:
         raise UnknownExportTypeError(
-            name, sorted(entity_type.name for entity_type in known.values())
+            name, tuple(sorted(entity_type.name for entity_type in known.values()))
         )
     return found
 

@@ -41,22 +41,12 @@ class MutationValueError(InvalidInputError):
     """A value of a request cannot be stored in the property that it is assigned to."""
 
     code = "OG-MUTATION-VALUE"
-
-    def __init__(
-        self,
-        problem: str,
-        *,
-        statement: int,
-        type_name: str,
-        property_name: str,
-        hint: str | None = None,
-    ) -> None:
-        self.problem = problem
-        self.statement = statement
-        self.type_name = type_name
-        self.property_name = property_name
-        self.hint = hint
-        super().__init__(f"statement {statement}, {type_name}: {problem}")
+    template = "statement {statement}, {type_name}: {problem}"
+    problem: str
+    statement: int
+    type_name: str
+    property_name: str
+    hint: str | None = None
 
     @property
     def details(self) -> dict[str, object]:
@@ -73,20 +63,20 @@ class UpsertIncompleteError(InvalidInputError):
     """An upsert found no row of its key, and lacks values that a new row needs."""
 
     code = "OG-UPSERT-INCOMPLETE"
+    statement: int
+    type_name: str
+    entity_id: str
+    missing: tuple[str, ...]
 
-    def __init__(
-        self, *, statement: int, type_name: str, entity_id: str, missing: tuple[str, ...]
-    ) -> None:
-        self.statement = statement
-        self.type_name = type_name
-        self.entity_id = entity_id
-        self.missing = missing
-        shown = ", ".join(f"'{name}'" for name in missing)
-        self.hint = "add " + ", ".join(f"`{name}: …`" for name in missing)
-        super().__init__(
-            f"statement {statement}: there is no {type_name} '{_cut(entity_id)}' to change, and"
-            f" inserting it lacks required properties: {shown}"
+    def _message(self) -> str:
+        shown = ", ".join(f"'{name}'" for name in self.missing)
+        return (
+            f"statement {self.statement}: there is no {self.type_name} '{_cut(self.entity_id)}' to"
+            f" change, and inserting it lacks required properties: {shown}"
         )
+
+    def _hint(self) -> str:
+        return "add " + ", ".join(f"`{name}: …`" for name in self.missing)
 
 
 class AssignedColumns:

@@ -65,13 +65,17 @@ class StoredRowsError(InvalidInputError):
 
     code = "OG-SCHEMA-ROWS"
     hint = "change or remove these rows, then apply the schema again"
+    broken: tuple[BrokenRule, ...]
 
-    def __init__(self, broken: tuple[BrokenRule, ...]) -> None:
-        self.broken = broken
-        self.count = sum(rule.count for rule in broken)
-        lines = [line for rule in broken for line in _lines(rule)]
+    @property
+    def count(self) -> int:
+        """How many rows, or groups of rows, break a rule."""
+        return sum(rule.count for rule in self.broken)
+
+    def _message(self) -> str:
+        lines = [line for rule in self.broken for line in _lines(rule)]
         found = "1 violation" if self.count == 1 else f"{self.count} violations"
-        super().__init__("\n".join([f"stored rows do not fit the desired schema: {found}", *lines]))
+        return "\n".join([f"stored rows do not fit the desired schema: {found}", *lines])
 
     @property
     def details(self) -> dict[str, object]:
