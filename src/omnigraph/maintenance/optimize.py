@@ -84,11 +84,9 @@ class UncleanRecoveryError(ConflictError):
 
     code = "OG-UNCLEAN-RECOVERY"
     hint = "`omnigraph recovery status` shows what is pending"
-
-    def __init__(self, operation: str, problem: str) -> None:
-        self.operation = operation
-        self.problem = problem
-        super().__init__(f"{operation} requires a clean recovery state: {problem}")
+    template = "{operation} requires a clean recovery state: {problem}"
+    operation: str
+    problem: str
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,7 @@ class ForceWithoutConfirmError(InvalidInputError):
 
     code = "OG-REPAIR-FORCE"
     hint = "`omnigraph repair --force --confirm`"
-
-    def __init__(self) -> None:
-        super().__init__("repair with force needs a confirmation: give --force and --confirm")
+    template = "repair with force needs a confirmation: give --force and --confirm"
 
 
 class Drift(StrEnum):

@@ -21,10 +21,8 @@ class ScrubShareError(InvalidInputError):
 
     code = "OG-SCRUB-SAMPLE"
     hint = "a share above 0 and up to 1, or on the command line a percentage such as 5%"
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-        super().__init__(f"{share} is not a share of the files")
+    template = "{share} is not a share of the files"
+    share: float
 
 
 class Problem(StrEnum):

@@ -43,9 +43,7 @@ class BranchesMovingError(ConflictError):
 
     code = "OG-CLEANUP-BUSY"
     hint = "try again when fewer branches come and go"
-
-    def __init__(self) -> None:
-        super().__init__("branches come and go too quickly to look at all of them")
+    template = "branches come and go too quickly to look at all of them"
 
 
 @dataclass
