@@ -75,10 +75,8 @@ class SameBranchError(InvalidInputError):
 
     code = "OG-SAME-BRANCH"
     hint = "`omnigraph branch merge SOURCE --into TARGET` with two names"
-
-    def __init__(self, branch: str) -> None:
-        self.branch = branch
-        super().__init__(f"a merge needs distinct source and target branches: both are '{branch}'")
+    template = "a merge needs distinct source and target branches: both are '{branch}'"
+    branch: str
 
 
 class UnrelatedBranchesError(InvalidInputError):
@@ -86,11 +84,9 @@ class UnrelatedBranchesError(InvalidInputError):
 
     code = "OG-NO-MERGE-BASE"
     hint = "`omnigraph export --branch SOURCE`, then `omnigraph load --mode merge`"
-
-    def __init__(self, source: str, target: str) -> None:
-        self.source = source
-        self.target = target
-        super().__init__(f"'{source}' and '{target}' have no commit in common")
+    template = "'{source}' and '{target}' have no commit in common"
+    source: str
+    target: str
 
 
 @dataclass(frozen=True, kw_only=True)
