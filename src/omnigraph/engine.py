@@ -156,11 +156,9 @@ class EngineMissingError(InvalidInputError):
 
     code = "OG-ENGINE"
     hint = "`--engine local` runs in this process"
-
-    def __init__(self, engine: str, reason: str) -> None:
-        self.engine = engine
-        self.reason = reason
-        super().__init__(f"engine '{engine}': {reason}")
+    template = "engine '{engine}': {reason}"
+    engine: str
+    reason: str
 
 
 class EngineDeclinedError(EngineMissingError):
