@@ -43,11 +43,9 @@ class SparkJobError(UnavailableError):
 
     code = "OG-SPARK-JOB"
     hint = "the cause is in the log of Spark's executors; the same load can be started again"
-
-    def __init__(self, stage: str, reason: str) -> None:
-        self.stage = stage
-        self.reason = reason
-        super().__init__(f"the Spark job '{stage}' has failed: {reason}")
+    template = "the Spark job '{stage}' has failed: {reason}"
+    stage: str
+    reason: str
 
 
 class JobRunner(Protocol):
