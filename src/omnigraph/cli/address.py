@@ -33,19 +33,15 @@ class NoGraphAddressedError(InvalidInputError):
 
     code = "OG-NO-GRAPH"
     hint = _HOW
-
-    def __init__(self) -> None:
-        super().__init__(f"no graph addressed: {_HOW}")
+    template = f"no graph addressed: {_HOW}"
 
 
 class ConflictingAddressError(InvalidInputError):
     """The parts of an address do not go together."""
 
     code = "OG-ADDRESS"
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
 
 
 class ScopeUnavailableError(UnavailableError):
@@ -53,11 +49,9 @@ class ScopeUnavailableError(UnavailableError):
 
     code = "OG-SCOPE"
     hint = "address the root of the graph: a URI, or `--store URI`"
-
-    def __init__(self, kind: str, target: str) -> None:
-        self.kind = kind
-        self.target = target
-        super().__init__(f"{kind} {target}: this release opens storage directly and has no {kind}s")
+    template = "{kind} {target}: this release opens storage directly and has no {kind}s"
+    kind: str
+    target: str
 
 
 @dataclass(frozen=True)

@@ -56,36 +56,31 @@ class OperatorConfigError(InvalidInputError):
 
     code = "OG-OPERATOR-CONFIG"
     hint = "fix the file, or name another directory with OMNIGRAPH_HOME"
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path}: {problem}")
+    template = "{path}: {problem}"
+    path: Path
+    problem: str
 
 
 class UnknownProfileError(InvalidInputError):
     """There is no profile of this name."""
 
     code = "OG-PROFILE"
+    hint = "see `omnigraph profile list`"
+    name: str
+    known: tuple[str, ...]
 
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        self.name = name
-        self.known = known
-        self.hint = "see `omnigraph profile list`"
-        shown = ", ".join(known) or "none"
-        super().__init__(f"unknown profile '{name}' (defined: {shown})")
+    def _message(self) -> str:
+        return f"unknown profile '{self.name}' (defined: {', '.join(self.known) or 'none'})"
 
 
 class InvalidProfileError(InvalidInputError):
     """A profile names no address, or more than one."""
 
     code = "OG-PROFILE"
-
-    def __init__(self, name: str, problem: str) -> None:
-        self.name = name
-        self.problem = problem
-        self.hint = "give it exactly one of server, cluster and store in config.yaml"
-        super().__init__(f"profile '{name}' is invalid: {problem}")
+    hint = "give it exactly one of server, cluster and store in config.yaml"
+    template = "profile '{name}' is invalid: {problem}"
+    name: str
+    problem: str
 
 
 @dataclass(frozen=True)

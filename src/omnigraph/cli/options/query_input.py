@@ -23,13 +23,9 @@ class QueryInputError(InvalidInputError):
     """The text or the parameters of a query cannot be read."""
 
     code = "OG-QUERY-INPUT"
-    hint = "fix it, then run the command again"
-
-    def __init__(self, problem: str, hint: str | None = None) -> None:
-        self.problem = problem
-        if hint is not None:
-            self.hint = hint
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
+    hint: str = "fix it, then run the command again"
 
 
 @dataclass(frozen=True)
