@@ -34,7 +34,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -114,7 +114,7 @@ class ParamProblem:
 class ParamsError(InvalidInputError):
     """The parameters of a request do not fit the query; carries every problem."""
 
-    code: ClassVar[str] = "OG-PARAMS"
+    code = "OG-PARAMS"
 
     def __init__(self, problems: Iterable[ParamProblem]) -> None:
         self.problems: tuple[ParamProblem, ...] = tuple(problems)

@@ -7,7 +7,7 @@ member, a missing one, a number that is used twice or a list out of order all re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Final, Literal, TypeVar, cast, get_args
+from typing import Final, Literal, TypeVar, cast, get_args
 
 import orjson
 
@@ -42,13 +42,11 @@ _LIST_RULES: Final = ("key", "unique", "index")
 class MalformedSchemaError(CorruptError):
     """A stored compiled schema is not what we write; `path` says where."""
 
-    code: ClassVar[str] = "OG-SCHEMA-MALFORMED"
+    code = "OG-SCHEMA-MALFORMED"
     hint = "keep the files, restore `__manifest` from a backup"
-
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"malformed compiled schema at {path}: {problem}")
+    template = "malformed compiled schema at {path}: {problem}"
+    path: str
+    problem: str
 
 
 def read_ir(stored: str | bytes | JsonObject) -> SchemaIR:
