@@ -20,10 +20,10 @@ from dataclasses import dataclass, field, replace
 from omnigraph.query.check.checked import CheckedBlock, CheckedHop, CheckedRead
 from omnigraph.query.check.connected import connected
 from omnigraph.query.plan.plan import (
+    REVERSED,
     AllOf,
     AntiJoin,
     CycleEnd,
-    Direction,
     Expand,
     Filter,
     NodeScan,
@@ -33,10 +33,7 @@ from omnigraph.query.plan.plan import (
     ReadPlan,
     SameId,
 )
-from omnigraph.query.plan.prune import outer_variables
-from omnigraph.query.plan.walk import predicate_variables
-
-_REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
+from omnigraph.query.plan.walk import needed_variables, predicate_variables
 
 
 def lower_read(checked: CheckedRead) -> ReadPlan:
@@ -190,18 +187,19 @@ class _BlockLowering:
 
     # -- blocks ---------------------------------------------------------------------------------
 
-    def _inner(self, block: CheckedBlock) -> tuple[Operator, ...]:
-        return tuple(_BlockLowering(block, frozenset(self.known), self.temporaries).lower())
+    def _inner(self, block: CheckedBlock) -> tuple[tuple[Operator, ...], tuple[str, ...]]:
+        """Return the pipeline of a block, and the known variables that it mentions, sorted."""
+        pipeline = _BlockLowering(block, frozenset(self.known), self.temporaries).lower()
+        mentioned = {name for operator in pipeline for name in needed_variables(operator)}
+        return tuple(pipeline), tuple(sorted(mentioned & self.known))
 
     def _lower_optional(self, block: CheckedBlock) -> None:
-        pipeline = self._inner(block)
-        outer = outer_variables(pipeline, self.known)
+        pipeline, outer = self._inner(block)
         self.operators.append(OptionalMatch(outer, pipeline, block.introduces))
         self.known |= set(block.introduces)
 
     def _lower_not(self, block: CheckedBlock) -> None:
-        pipeline = self._inner(block)
-        outer = outer_variables(pipeline, self.known)
+        pipeline, outer = self._inner(block)
         self.operators.append(AntiJoin(outer, pipeline, _is_existence_test(pipeline)))
 
 
@@ -218,7 +216,7 @@ def _reversed(hop: CheckedHop) -> CheckedHop:
         source_type=hop.target_type,
         target=hop.source,
         target_type=hop.source_type,
-        direction=_REVERSED[hop.direction],
+        direction=REVERSED[hop.direction],
     )
 
 

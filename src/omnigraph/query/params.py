@@ -41,7 +41,7 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
-from omnigraph.query.check.cast import round_to_f32
+from omnigraph.query.check.cast import INTEGER_RANGES, round_to_f32
 from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language import codes
 from omnigraph.query.language.tree import Parameter
@@ -50,12 +50,7 @@ from omnigraph.values import PropType, Scalar
 ParamScalar = str | int | float | bool
 ParamData = None | ParamScalar | tuple[ParamScalar, ...]
 
-INTEGER_RANGES: Final[dict[Scalar, tuple[int, int]]] = {
-    Scalar.I32: (-(2**31), 2**31 - 1),
-    Scalar.I64: (-(2**63), 2**63 - 1),
-    Scalar.U32: (0, 2**32 - 1),
-    Scalar.U64: (0, 2**63 - 1),
-}
+_RANGES: Final = {**INTEGER_RANGES, Scalar.U64: (0, 2**63 - 1)}
 
 _SHOWN_MAX: Final = 60
 _PROBLEMS_MAX: Final = 100
@@ -296,7 +291,7 @@ def _boolean(scalar: Scalar, value: object) -> bool:
 
 def _integer(scalar: Scalar, value: object) -> int:
     number = _whole(scalar, value)
-    low, high = INTEGER_RANGES[scalar]
+    low, high = _RANGES[scalar]
     if low <= number <= high:
         return number
     shown = _cut(value if isinstance(value, str) else _digits(number))
@@ -330,7 +325,7 @@ def _float(scalar: Scalar, value: object) -> float:
 
 _CONVERSIONS: Final[dict[Scalar, Callable[[Scalar, object], ParamScalar]]] = {
     Scalar.BOOL: _boolean,
-    **dict.fromkeys(INTEGER_RANGES, _integer),
+    **dict.fromkeys(_RANGES, _integer),
     Scalar.F32: _float,
     Scalar.F64: _float,
 }

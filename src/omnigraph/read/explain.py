@@ -126,11 +126,6 @@ class _Explanation:
         return [index.name for index in handle.indexes() if columns & set(index.columns)]
 
 
-def describe(operator: Operator) -> str:
-    """Return one operator as a line."""
-    return operator_line(operator)
-
-
 def trace_lines(traces: Iterable[OperatorTrace], indent: str = "") -> list[str]:
     """Return traces as lines of text, inner ones indented."""
     lines: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from omnigraph.query.language.tree import Comparator
+from omnigraph.query.plan.plan import MIRRORED
 from omnigraph.query.row_filter import tree
 from omnigraph.query.row_filter.codes import FILTER_LETTER
 from omnigraph.syntax import SourceError, SourceText, Span
@@ -22,14 +23,6 @@ _OPERATORS: Final[dict[str, Comparator]] = {
     "<=": "<=",
     ">": ">",
     ">=": ">=",
-}
-_MIRRORED: Final[dict[Comparator, Comparator]] = {
-    "=": "=",
-    "!=": "!=",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
 }
 
 
@@ -54,7 +47,7 @@ class _Builder(TreeBuilder[Token, list[tree.Node]]):
 
     def mirrored(self, children: list[Any]) -> tree.Comparison:
         literal, operator, column = children
-        return _comparison(column, _MIRRORED[_OPERATORS[operator]], literal, operator)
+        return _comparison(column, MIRRORED[_OPERATORS[operator]], literal, operator)
 
     def one_of(self, children: list[Any]) -> tree.OneOf:
         literals = tuple(child for child in children if isinstance(child, tree.Literal))
