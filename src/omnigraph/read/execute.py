@@ -8,14 +8,15 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.cache import BoundedCounter
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import ReadPlan
 from omnigraph.read.access.column_cache import ColumnCache
-from omnigraph.read.access.path_chooser import PathChooser, Spent, TraversalSettings
+from omnigraph.read.access.path_chooser import STATES_MAX, PathChooser, TraversalSettings
 from omnigraph.read.access.table_reader import TableReader
-from omnigraph.read.access.text_matcher import StoreTextMatcher
+from omnigraph.read.access.text_matcher import TextMatcher
 from omnigraph.read.context import Context, Embed
 from omnigraph.read.explain import explain_plan
 from omnigraph.read.limits import NO_LIMITS, Guard, Limits
@@ -79,7 +80,7 @@ class Executor:
     indexes: IndexFacts = field(default_factory=IndexFacts)
     columns: ColumnCache = field(default_factory=ColumnCache)
     texts: TextIndexes = field(default_factory=TextIndexes)
-    spent: Spent = field(default_factory=Spent)
+    spent: BoundedCounter = field(default_factory=lambda: BoundedCounter(STATES_MAX))
     folds: bool = True
     """Whether the last hop of an aggregate may be counted without writing it out."""
 
@@ -112,7 +113,7 @@ class Executor:
             adjacency=PathChooser(
                 tables, self.topologies, self.indexes, self.settings, guard, profile, self.spent
             ),
-            texts=StoreTextMatcher(tables, self.indexes, self.texts),
+            texts=TextMatcher(tables, self.indexes, self.texts),
             profile=profile,
             indexes=self.indexes,
             folds=self.folds,
