@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.query.params import Params, ParamValue
+from omnigraph.query.params import Params
 from omnigraph.query.plan.plan import (
     DATETIME_TYPE,
     Constant,
@@ -45,8 +45,7 @@ class BoundValue:
 class Bindings:
     """What parameters and `now()` stand for during one request.
 
-    >>> from omnigraph.query.params import Params
-    >>> Bindings(Params(()), now_ms=5).value_of(CurrentTime()).value
+    >>> Bindings({}, now_ms=5).value_of(CurrentTime()).value
     5
     """
 
@@ -62,7 +61,7 @@ class Bindings:
             case CurrentTime():
                 return BoundValue(self.now_ms, DATETIME_TYPE)
             case ParameterValue(name):
-                given: ParamValue = self.params[name]
+                given = self.params[name]
                 return BoundValue(given.value, given.prop_type)
 
     def integer(self, value: Bound) -> int | None:
@@ -78,7 +77,7 @@ class Bindings:
 
 def no_bindings(now_ms: int) -> Bindings:
     """Return the values of a request without parameters."""
-    return Bindings(Params(()), now_ms)
+    return Bindings({}, now_ms)
 
 
 def _single(value: ConstantValue) -> str | int | float | bool:

@@ -53,8 +53,8 @@ def check(given: Compilation) -> Compilation:
     """Resolve names and types against the catalog."""
     if not isinstance(given.form, QueryDecl):
         return given
-    result = check_query(given.form, given.catalog, given.source)
-    return replace(given, form=result.query, diagnostics=result.diagnostics)
+    checked, found = check_query(given.form, given.catalog, given.source)
+    return replace(given, form=checked, diagnostics=found)
 
 
 def lower(given: Compilation) -> Compilation:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from omnigraph.query.check.checked import CheckedBlock, CheckedHop, CheckedRead
+from omnigraph.query.check.checked import CheckedBlock, CheckedRead
 from omnigraph.query.check.connected import connected
 from omnigraph.query.plan.plan import (
     REVERSED,
@@ -38,21 +38,10 @@ from omnigraph.query.plan.walk import needed_variables, predicate_variables
 
 def lower_read(checked: CheckedRead) -> ReadPlan:
     """Return the plan of a read; its operators do not know yet which columns they fetch."""
-    ranked = checked.ranking.variable if checked.ranking else None
+    ranking = checked.plan.ranking
+    ranked = ranking.variable if ranking else None
     pipeline = _BlockLowering(checked.block, frozenset(), _Temporaries(), ranked).lower()
-    return ReadPlan(
-        name=checked.name,
-        parameters=checked.parameters,
-        pipeline=tuple(pipeline),
-        variables=checked.variables,
-        columns=checked.columns,
-        ranking=checked.ranking,
-        candidates=checked.candidates,
-        distinct=checked.distinct,
-        order=checked.order,
-        limit=checked.limit,
-        offset=checked.offset,
-    )
+    return replace(checked.plan, pipeline=tuple(pipeline))
 
 
 @dataclass
@@ -106,13 +95,13 @@ class _BlockLowering:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _parts(self) -> list[tuple[list[str], list[CheckedHop]]]:
+    def _parts(self) -> list[tuple[list[str], list[Expand]]]:
         """Return the connected parts, each with its bound variables first and with its hops."""
         hops = self.block.hops
         bound = [binding.variable for binding in self.block.bindings]
         links = [(hop.source, hop.target) for hop in hops]
         numbers = connected((*bound, *(end for link in links for end in link)), links)
-        parts: dict[int, tuple[list[str], list[CheckedHop]]] = {}
+        parts: dict[int, tuple[list[str], list[Expand]]] = {}
         for name, number in numbers.items():
             parts.setdefault(number, ([], []))[0].append(name)
         for hop in hops:
@@ -120,7 +109,7 @@ class _BlockLowering:
         ordered = [parts[number] for number in sorted(parts)]
         return sorted(ordered, key=lambda part: self.ranked not in part[0])
 
-    def _lower_part(self, names: list[str], hops: list[CheckedHop]) -> None:
+    def _lower_part(self, names: list[str], hops: list[Expand]) -> None:
         if self.known.isdisjoint(names):
             ranked = [name for name in names if name == self.ranked]
             self._scan((ranked or names)[0])
@@ -136,7 +125,7 @@ class _BlockLowering:
 
     # -- hops -----------------------------------------------------------------------------------
 
-    def _lower_hop(self, hop: CheckedHop) -> None:
+    def _lower_hop(self, hop: Expand) -> None:
         is_reversed = hop.source not in self.known
         if is_reversed:
             hop = _reversed(hop)
@@ -144,17 +133,11 @@ class _BlockLowering:
         introduced = self.temporaries.name(hop.target) if closes else hop.target
         filters = () if closes else self._take_pushable(introduced)
         is_chain = hop.source_type == hop.target_type
-        expand = Expand(
-            source=hop.source,
-            source_type=hop.source_type,
+        expand = replace(
+            hop,
             target=introduced,
-            target_type=hop.target_type,
-            edge=hop.edge,
-            direction=hop.direction,
-            min=hop.min,
             max=hop.max if is_chain else 1,
             target_filters=filters,
-            edge_variable=hop.edge_variable,
             is_reversed=is_reversed and is_chain and hop.min > 1,
         )
         if not closes:
@@ -209,7 +192,7 @@ def _conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     return tuple(inner for operand in predicate.operands for inner in _conjuncts(operand))
 
 
-def _reversed(hop: CheckedHop) -> CheckedHop:
+def _reversed(hop: Expand) -> Expand:
     return replace(
         hop,
         source=hop.target,

@@ -31,10 +31,9 @@ import base64
 import datetime
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -76,24 +75,8 @@ class ParamValue:
         return pa.scalar(self.value, self.prop_type.arrow_type)
 
 
-@dataclass(frozen=True)
-class Params(Mapping[str, ParamValue]):
-    """The values of all declared parameters, by name, in the order of their declaration."""
-
-    values_in_order: tuple[ParamValue, ...]
-
-    @cached_property
-    def _by_name(self) -> dict[str, ParamValue]:
-        return {value.name: value for value in self.values_in_order}
-
-    def __getitem__(self, name: str) -> ParamValue:
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (value.name for value in self.values_in_order)
-
-    def __len__(self) -> int:
-        return len(self.values_in_order)
+Params: TypeAlias = Mapping[str, ParamValue]
+"""The values of all declared parameters, by name, in the order of their declaration."""
 
 
 @dataclass(frozen=True)
@@ -135,15 +118,15 @@ def coerce_params(parameters: Sequence[Parameter], given: object) -> Params:
         raise ParamsError([ParamProblem(codes.PARAMS_NOT_AN_OBJECT, message, hint=hint)])
     declared = {parameter.name for parameter in parameters}
     problems = [_object_problem(name) for name in _unknown_objects(given, declared)]
-    values: list[ParamValue] = []
+    values: dict[str, ParamValue] = {}
     for parameter in parameters:
         try:
-            values.append(_coerce_one(parameter, given, declared))
+            values[parameter.name] = _coerce_one(parameter, given, declared)
         except _RefusedError as refused:
             problems.append(refused.problem)
     if problems:
         raise ParamsError(problems[:_PROBLEMS_MAX])
-    return Params(tuple(values))
+    return values
 
 
 def _unknown_objects(given: Mapping[object, object], declared: set[str]) -> list[object]:
