@@ -15,7 +15,7 @@ Callers in Python may give `date`, `datetime` (without a zone: UTC), `bytes` for
 and arrays of NumPy; each is read as the JSON value that spells it.
 
 A null value is None. Days and milliseconds are what the Arrow columns hold, so an executor compares
-them without another conversion; `ParamValue.arrow` gives the value as an Arrow scalar.
+them without another conversion; `BoundValue.arrow` gives the value as an Arrow scalar.
 
     >>> from omnigraph.query.language.parse import parse_queries
     >>> query = parse_queries('''query q($tag: String, $since: Date?) {
@@ -44,10 +44,10 @@ from omnigraph.query.check.cast import INTEGER_RANGES, round_to_f32
 from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language import codes
 from omnigraph.query.language.tree import Parameter
+from omnigraph.query.plan.plan import Constant, ConstantValue
 from omnigraph.values import PropType, Scalar
 
 ParamScalar = str | int | float | bool
-ParamData = None | ParamScalar | tuple[ParamScalar, ...]
 
 _RANGES: Final = {**INTEGER_RANGES, Scalar.U64: (0, 2**63 - 1)}
 
@@ -59,12 +59,16 @@ _PROBLEMS_MAX: Final = 100
 
 
 @dataclass(frozen=True)
-class ParamValue:
-    """The value of one declared parameter; see the table above for `value`."""
+class BoundValue:
+    """A value of a request, typed; None is null. See the table above for `value`."""
 
-    name: str
+    value: ConstantValue | None
     prop_type: PropType
-    value: ParamData
+
+    @property
+    def constant(self) -> Constant | None:
+        """The same as a constant of a plan; None when it is null."""
+        return None if self.value is None else Constant(self.value, self.prop_type)
 
     @property
     def arrow(self) -> pa.Scalar:
@@ -75,7 +79,7 @@ class ParamValue:
         return pa.scalar(self.value, self.prop_type.arrow_type)
 
 
-Params: TypeAlias = Mapping[str, ParamValue]
+Params: TypeAlias = Mapping[str, BoundValue]
 """The values of all declared parameters, by name, in the order of their declaration."""
 
 
@@ -118,7 +122,7 @@ def coerce_params(parameters: Sequence[Parameter], given: object) -> Params:
         raise ParamsError([ParamProblem(codes.PARAMS_NOT_AN_OBJECT, message, hint=hint)])
     declared = {parameter.name for parameter in parameters}
     problems = [_object_problem(name) for name in _unknown_objects(given, declared)]
-    values: dict[str, ParamValue] = {}
+    values: dict[str, BoundValue] = {}
     for parameter in parameters:
         try:
             values[parameter.name] = _coerce_one(parameter, given, declared)
@@ -142,21 +146,21 @@ def _object_problem(name: object) -> ParamProblem:
 
 def _coerce_one(
     parameter: Parameter, given: Mapping[object, object], declared: set[str]
-) -> ParamValue:
+) -> BoundValue:
     name, prop_type = parameter.name, parameter.prop_type
     if name not in given:
         if not prop_type.nullable:
             raise _missing(name, given, declared)
-        return ParamValue(name, prop_type, None)
+        return BoundValue(None, prop_type)
     value = _plain(given[name])
     if value is None:
         if not prop_type.nullable:
             hint = f"declare it as `{prop_type}?` to allow null"
             raise _refuse(codes.PARAM_NULL, name, f"null is not a value of {prop_type}", hint)
-        return ParamValue(name, prop_type, None)
+        return BoundValue(None, prop_type)
     if isinstance(value, Mapping):
         raise _RefusedError(_object_problem(name))
-    return ParamValue(name, prop_type, _coerce(name, prop_type, value))
+    return BoundValue(_coerce(name, prop_type, value), prop_type)
 
 
 def _missing(name: str, given: Mapping[object, object], declared: set[str]) -> _RefusedError:
@@ -180,7 +184,7 @@ def _refuse(code: str, name: str, what: str, hint: str | None = None) -> _Refuse
     return _RefusedError(ParamProblem(code, f"param '{name}': {what}", name, hint))
 
 
-def _coerce(name: str, prop_type: PropType, value: object) -> ParamData:
+def _coerce(name: str, prop_type: PropType, value: object) -> ConstantValue:
     if not prop_type.is_list and not prop_type.is_vector:
         return _coerce_scalars(name, prop_type.scalar, [value], where="")[0]
     if not isinstance(value, list | tuple):

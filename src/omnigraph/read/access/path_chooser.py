@@ -217,9 +217,9 @@ class PathChooser:
     def _is_covered(self, expand: Expand) -> bool:
         indexes = self.indexes.of(self.tables.snapshot, TableKey.edge(expand.edge))
         columns = probed_columns(expand.direction)
-        gaps = [gap for gap in map(indexes.btree, columns) if not gap.is_indexed]
+        gaps = [gap for gap in map(indexes.btree_gap, columns) if gap is not None]
         for gap in gaps:
-            _LOG.warning("edge type '%s': %s", expand.edge, gap.reason)
+            _LOG.warning("edge type '%s': %s", expand.edge, gap)
         return not gaps
 
 
