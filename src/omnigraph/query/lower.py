@@ -15,7 +15,9 @@ One block becomes one pipeline:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from omnigraph.query.check.checked import CheckedBlock, CheckedRead
 from omnigraph.query.check.connected import connected
@@ -40,26 +42,16 @@ def lower_read(checked: CheckedRead) -> ReadPlan:
     """Return the plan of a read; its operators do not know yet which columns they fetch."""
     ranking = checked.plan.ranking
     ranked = ranking.variable if ranking else None
-    pipeline = _BlockLowering(checked.block, frozenset(), _Temporaries(), ranked).lower()
+    pipeline = _BlockLowering(checked.block, frozenset(), count(1), ranked).lower()
     return replace(checked.plan, pipeline=tuple(pipeline))
-
-
-@dataclass
-class _Temporaries:
-    """Names for the second halves of closed cycles; unique in the whole plan."""
-
-    count: int = 0
-
-    def name(self, variable: str) -> CycleEnd:
-        self.count += 1
-        return CycleEnd.of(variable, self.count)
 
 
 @dataclass
 class _BlockLowering:
     block: CheckedBlock
     outer: frozenset[str]
-    temporaries: _Temporaries
+    cycle_numbers: Iterator[int]
+    """Makes the names of closed cycles unique in the whole plan."""
     ranked: str | None = None
     operators: list[Operator] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
@@ -130,7 +122,7 @@ class _BlockLowering:
         if is_reversed:
             hop = _reversed(hop)
         closes = hop.target in self.known
-        introduced = self.temporaries.name(hop.target) if closes else hop.target
+        introduced = CycleEnd.of(hop.target, next(self.cycle_numbers)) if closes else hop.target
         filters = () if closes else self._take_pushable(introduced)
         is_chain = hop.source_type == hop.target_type
         expand = replace(
@@ -172,7 +164,7 @@ class _BlockLowering:
 
     def _inner(self, block: CheckedBlock) -> tuple[tuple[Operator, ...], tuple[str, ...]]:
         """Return the pipeline of a block, and the known variables that it mentions, sorted."""
-        pipeline = _BlockLowering(block, frozenset(self.known), self.temporaries).lower()
+        pipeline = _BlockLowering(block, frozenset(self.known), self.cycle_numbers).lower()
         mentioned = {name for operator in pipeline for name in needed_variables(operator)}
         return tuple(pipeline), tuple(sorted(mentioned & self.known))
 
