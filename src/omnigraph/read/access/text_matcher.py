@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -54,22 +54,8 @@ class TextQueryError(InvalidInputError):
     terms_max: int
 
 
-class TextMatcher(Protocol):
-    """Answers full-text predicates of one query."""
-
-    def matches(self, table_key: str, predicate: TextMatch, bindings: Bindings) -> RowIds | None:
-        """Return the row ids that match, ascending; None when the predicate is unknown."""
-        ...
-
-    def ranked(
-        self, table_key: str, search: TextSearch, row_filter: Filter | None, among: RowIds | None
-    ) -> Scored:
-        """Return the row ids that match, with their relevance, in any order."""
-        ...
-
-
 @dataclass(eq=False)
-class StoreTextMatcher:
+class TextMatcher:
     """Searches the store for rows that an index covers, and an index in memory for the others.
 
     Equal predicates are evaluated once per query.
