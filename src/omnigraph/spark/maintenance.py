@@ -51,13 +51,11 @@ class SparkWorkers:
     name: str = "spark"
 
     def compact(self, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
-        """Rewrite fragments, each group of them in one task."""
         return self.jobs.calls("compact", _Compact(self.settings), tasks)
 
     def index(
         self, at: DatasetVersion, plans: Sequence[SegmentPlan]
     ) -> Sequence[WrittenIndexSegment]:
-        """Build index segments, each in one task."""
         handle = self.datasets.open(at.location, branch=at.branch, version=at.version)
         rows_of = {one.fragment_id: one.rows for one in handle.fragments()}
         parts = [

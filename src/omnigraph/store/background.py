@@ -30,7 +30,6 @@ class InThreads:
         self._pool = ThreadPoolExecutor(_AT_ONCE_MAX, thread_name_prefix="omnigraph-background")
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Start a call in another thread."""
         try:
             return self._pool.submit(call)
         except RuntimeError:
@@ -42,7 +41,6 @@ class Inline:
     """Runs each call at once, so that effects have one order, as fault sweeps need."""
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Run a call in this thread, before returning."""
         future: Future[_Answer] = Future()
         try:
             future.set_result(call())

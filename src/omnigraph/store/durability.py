@@ -104,7 +104,6 @@ class DiskFlusher:
             return self._flush_count
 
     def files(self, paths: Iterable[Path]) -> None:
-        """Flush these files, their directories and every new directory above them."""
         if self._gathered.paths is not None:
             self._gathered.paths += paths
             return
@@ -141,13 +140,11 @@ class DiskFlusher:
                 self.files(gathered)
 
     def contents(self, path: Path) -> None:
-        """Flush the bytes of a file that is about to be renamed."""
         self.sync(path)
         with self._lock:
             self._flush_count += 1
 
     def directories(self, paths: Iterable[Path]) -> None:
-        """Flush directories whose entries have changed."""
         for path in paths:
             self._flush_directory(path)
             self._settle(path)

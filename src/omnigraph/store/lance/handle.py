@@ -67,11 +67,9 @@ class _LanceBlob:
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
         return int(self._guarded(self._file.size))
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read a part that lies inside of the blob."""
         return bytes(self._guarded(lambda: self._file.read_range(offset, length)))
 
 
@@ -99,7 +97,6 @@ class LanceHandle:
 
     @property
     def at(self) -> DatasetVersion:
-        """Which version this is."""
         return self._at
 
     @property
@@ -117,22 +114,18 @@ class LanceHandle:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The stored columns."""
         return self._dataset.schema
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
-        """Stream rows."""
         return pa.RecordBatchReader.from_batches(*self.batches(request or ScanRequest()))
 
     def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Stream rows to a caller in Python."""
         scanner = self._scanner(request)
         # The reader knows its schema; asking the scanner for it would plan the scan twice.
         reader = self._guarded(scanner.to_reader)
         return reader.schema, self._batches(reader)
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
-        """Find rows by a column in which every value is once, with row ids and addresses."""
         request = ScanRequest(
             columns=(column,),
             row_filter=OneOf(column, tuple(values)),
@@ -155,7 +148,6 @@ class LanceHandle:
         return pa.concat_tables([found, more])
 
     def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
-        """Read rows; return them with what the scan has cost."""
         seen: list[Any] = []
         scanner = self._scanner(request, scan_stats_callback=seen.append)
         table = self._guarded(scanner.to_table)
@@ -163,7 +155,6 @@ class LanceHandle:
         return table, ScanStatistics(last.iops, last.bytes_read, last.indices_loaded)
 
     def count(self, row_filter: Filter | None = None) -> int:
-        """Count rows."""
         if row_filter is None:
             return int(self._guarded(self._dataset.count_rows))
         self._check_columns(filter_columns(row_filter))
@@ -173,7 +164,6 @@ class LanceHandle:
     def take(
         self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """Fetch rows by stable id, in the order given."""
         names = self._names(columns)
         wanted = _integers(row_ids)
         if not wanted:
@@ -183,7 +173,6 @@ class LanceHandle:
     def take_addresses(
         self, addresses: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """Fetch rows by address, in the order given."""
         names = self._names(columns)
         wanted = pa.array(_integers(addresses), pa.uint64())
         if not len(wanted):
@@ -202,7 +191,6 @@ class LanceHandle:
         return found.take(positions.drop_null()).select(names)
 
     def read_blobs(self, column: str, row_ids: Sequence[int]) -> tuple[bytes | None, ...]:
-        """Read blob contents by stable id, in the order given."""
         self._check_columns([column])
         if not row_ids:
             return ()
@@ -214,13 +202,11 @@ class LanceHandle:
         return tuple(contents[row_id] for row_id in row_ids)
 
     def open_blob(self, column: str, row_id: int) -> BlobContent | None:
-        """Open one blob without reading it."""
         self._check_columns([column])
         [file] = self._guarded(lambda: self._dataset.take_blobs(column, ids=[row_id]))
         return None if file is None else _LanceBlob(file, self._guarded)
 
     def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
-        """Describe the fragments, or those whose number is wanted."""
         if wanted is None:
             return self._fragments
         # Describing a fragment costs much more than naming it.
@@ -250,7 +236,6 @@ class LanceHandle:
             yield number, *known
 
     def row_ids(self, fragment_id: int) -> pa.Array:
-        """Return the stable row ids of a fragment in row order, from the manifest alone."""
         inline = self._fragment(fragment_id).metadata.row_id_meta
         if inline is None:
             raise InvalidScanError(
@@ -259,7 +244,6 @@ class LanceHandle:
         return RowIdSequence.from_inline_metadata(inline).to_pyarrow()
 
     def indexes(self) -> tuple[IndexInfo, ...]:
-        """Describe the committed indexes."""
         if self._indexes is None:
             described = self._guarded(self._dataset.describe_indices)
             infos = (_index_info(index) for index in described)
@@ -267,7 +251,6 @@ class LanceHandle:
         return self._indexes
 
     def explain(self, request: ScanRequest) -> str:
-        """Return Lance's plan for a scan."""
         return str(self._guarded(self._scanner(request).explain_plan))
 
     def _read(self, request: ScanRequest) -> pa.Table:

@@ -61,7 +61,6 @@ class LanceRefs:
     def create_branch(
         self, location: str, name: str, *, from_branch: str | None = None, from_version: int
     ) -> DatasetVersion:
-        """Cut a branch."""
         if self._objects.head(branch_ref_path(location, checked_path(name))) is not None:
             raise RefExistsError(path=location, kind="branch", name=name)
         source = self._opener.open(location, branch=from_branch, version=from_version)
@@ -91,7 +90,6 @@ class LanceRefs:
         return DatasetVersion(location, name, from_version)
 
     def delete_branch(self, location: str, name: str) -> None:
-        """Remove a branch that nothing was cut from."""
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
                 self._opener.any_main(location).branches.delete(checked_path(name))
@@ -107,7 +105,6 @@ class LanceRefs:
         self._flusher.directory_of(branch_ref_path(location, name))
 
     def list_branches(self, location: str) -> tuple[BranchInfo, ...]:
-        """List the dataset's branches by name."""
         found = self._listed(location, self._opener.any_main(location).branches.list)
         return tuple(
             BranchInfo(name, entry["parent_branch"], entry["parent_version"])
@@ -120,13 +117,11 @@ class LanceRefs:
         return tuple(sorted(branch_of_ref(info.path) for info in infos))
 
     def has_branch(self, location: str, name: str) -> bool:
-        """Whether a branch exists."""
         return self._objects.head(branch_ref_path(location, checked_path(name))) is not None
 
     def create_tag(
         self, location: str, name: str, *, branch: str | None = None, version: int
     ) -> None:
-        """Pin a version."""
         handle = self._opener.open(location, branch=branch, version=version)
         try:
             handle.private_dataset().tags.create(checked_path(name), (branch, version))
@@ -137,7 +132,6 @@ class LanceRefs:
         self._ledger.note((), [tag_ref_path(location, name)])
 
     def delete_tag(self, location: str, name: str) -> None:
-        """Unpin a version."""
         try:
             self._opener.any_main(location).tags.delete(checked_path(name))
         except lance_failures() as error:
@@ -146,7 +140,6 @@ class LanceRefs:
         self._flusher.directory_of(tag_ref_path(location, name))
 
     def list_tags(self, location: str) -> tuple[TagInfo, ...]:
-        """List the dataset's tags by name."""
         found = self._listed(location, self._opener.any_main(location).tags.list)
         return tuple(
             TagInfo(name, entry["branch"], entry["version"])
