@@ -84,7 +84,7 @@ class _Gathered(threading.local):
 
 
 class DiskFlusher:
-    """Flushes with fsync and counts what it did. Safe to share between threads."""
+    """Flushes with fsync. Safe to share between threads."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -93,15 +93,8 @@ class DiskFlusher:
         """Directories whose own entry is durable, with their inode, the last used one last."""
         self._gathered = _Gathered()
         self._pool = ThreadPoolExecutor(_FLUSHES_AT_ONCE_MAX, thread_name_prefix="flush")
-        self._flush_count = 0
         self.sync: Callable[[Path], None] = fsync_path
         """Flushes one file or directory, in any thread; tests wrap it."""
-
-    @property
-    def flush_count(self) -> int:
-        """How many times fsync was called."""
-        with self._lock:
-            return self._flush_count
 
     def files(self, paths: Iterable[Path]) -> None:
         if self._gathered.paths is not None:
@@ -110,8 +103,6 @@ class DiskFlusher:
         named = list(dict.fromkeys(paths))
         parents = list(dict.fromkeys(path.parent for path in named))
         self._at_once([*named, *parents])
-        with self._lock:
-            self._flush_count += len(named) + len(parents)
         for parent in parents:
             self._settle(parent)
 
@@ -141,12 +132,10 @@ class DiskFlusher:
 
     def contents(self, path: Path) -> None:
         self.sync(path)
-        with self._lock:
-            self._flush_count += 1
 
     def directories(self, paths: Iterable[Path]) -> None:
         for path in paths:
-            self._flush_directory(path)
+            self.sync(path)
             self._settle(path)
 
     def _at_once(self, paths: Sequence[Path]) -> None:
@@ -174,7 +163,7 @@ class DiskFlusher:
             if directory == self._root:
                 self._flush_above_root(parent)
             else:
-                self._flush_directory(parent)
+                self.sync(parent)
             self._remember(directory, inode)
             if directory == self._root:
                 return
@@ -195,15 +184,10 @@ class DiskFlusher:
 
     def _flush_above_root(self, directory: Path) -> None:
         try:
-            self._flush_directory(directory)
+            self.sync(directory)
         except PermissionError:
             # The process that made the root had permissions here that this one does not need.
             return
-
-    def _flush_directory(self, directory: Path) -> None:
-        self.sync(directory)
-        with self._lock:
-            self._flush_count += 1
 
     def _flushed_here(self, path: Path) -> Future[None]:
         """Flush in this thread; the future holds the outcome."""

@@ -34,7 +34,6 @@ from omnigraph.store.records import (
     IndexInfo,
     IndexSegment,
     ScanRequest,
-    ScanStatistics,
     VectorSearch,
 )
 
@@ -147,13 +146,6 @@ class LanceHandle:
         more = pa.table({name: columns[name] for name in found.schema.names}, schema=found.schema)
         return pa.concat_tables([found, more])
 
-    def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
-        seen: list[Any] = []
-        scanner = self._scanner(request, scan_stats_callback=seen.append)
-        table = self._guarded(scanner.to_table)
-        last = seen[-1]
-        return table, ScanStatistics(last.iops, last.bytes_read, last.indices_loaded)
-
     def count(self, row_filter: Filter | None = None) -> int:
         if row_filter is None:
             return int(self._guarded(self._dataset.count_rows))
@@ -250,15 +242,12 @@ class LanceHandle:
             self._indexes = tuple(sorted(infos, key=lambda info: info.name))
         return self._indexes
 
-    def explain(self, request: ScanRequest) -> str:
-        return str(self._guarded(self._scanner(request).explain_plan))
-
     def _read(self, request: ScanRequest) -> pa.Table:
         """Read rows whole: without Python in between, for look-ups that happen all the time."""
         scanner = self._scanner(request)
         return self._guarded(scanner.to_table)
 
-    def _scanner(self, request: ScanRequest, **extra: Any) -> lance.LanceScanner:
+    def _scanner(self, request: ScanRequest) -> lance.LanceScanner:
         names = None if request.columns is None else self._names(request.columns)
         options: dict[str, Any] = {
             **_SCAN_DEFAULTS,
@@ -269,7 +258,6 @@ class LanceHandle:
             "with_row_address": request.with_row_address,
             "batch_size": request.batch_rows,
             "use_scalar_index": request.use_scalar_indexes,
-            **extra,
         }
         if request.row_filter is not None:
             self._check_columns(filter_columns(request.row_filter))
@@ -383,8 +371,6 @@ def _nearest(search: VectorSearch) -> dict[str, object]:
         "metric": search.metric,
         "use_index": search.use_index,
     }
-    if search.probes is not None:
-        options["nprobes"] = search.probes
     if search.refine_factor is not None:
         options["refine_factor"] = search.refine_factor
     return options

@@ -95,16 +95,6 @@ class _KnownHead:
     stamp_ns: int
 
 
-@dataclass(frozen=True)
-class IoCounts:
-    """What Lance has asked of the storage since the store was opened."""
-
-    reads: int = 0
-    bytes_read: int = 0
-    writes: int = 0
-    bytes_written: int = 0
-
-
 class LanceOpener:
     """Everything that only reads."""
 
@@ -274,20 +264,6 @@ class LanceOpener:
             for at in [a for a in self._handles if (a.location, a.branch) == (location, branch)]:
                 del self._handles[at]
             self._known_heads.pop((location, branch), None)
-
-    def io_counts(self) -> IoCounts:
-        """Return what Lance has asked of the storage; the session counts for all its datasets."""
-        with self._lock:
-            handle = next(iter(self._handles.values()), None)
-        if handle is None:
-            return IoCounts()
-        stats = handle.dataset.io_stats_snapshot()
-        return IoCounts(
-            reads=stats.read_iops,
-            bytes_read=stats.read_bytes,
-            writes=stats.write_iops,
-            bytes_written=stats.written_bytes,
-        )
 
     def open_cold(self, at: DatasetVersion) -> LanceHandle:
         """Open a version without the cache."""

@@ -85,7 +85,6 @@ class LanceStore:
         self.exists = self._opener.exists
         self.head_version = self._opener.head_version
         self.forget = self._opener.forget
-        self.io_counts = self._opener.io_counts
         committer = LanceCommitter(
             self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
         )
@@ -148,8 +147,6 @@ class LanceStore:
         *,
         row_id_column: str | None = None,
         replacing_schema: pa.Schema | None = None,
-        rows_per_fragment_max: int = staging.ROWS_PER_FRAGMENT_MAX,
-        bytes_per_file_max: int = staging.BYTES_PER_FILE_MAX,
     ) -> tuple[WrittenFragment, ...]:
         target: lance.LanceDataset | str
         if base.version == 0:
@@ -174,8 +171,6 @@ class LanceStore:
             schema=schema,
             mode=mode,  # type: ignore[arg-type]  # the three literals above
             row_id_column=row_id_column,
-            rows_per_fragment_max=rows_per_fragment_max,
-            bytes_per_file_max=bytes_per_file_max,
             storage_options=self._opener.options,
         )
         return tuple(replace(part, files=self._finished(part.files)) for part in written)
@@ -266,12 +261,6 @@ class LanceStore:
         fenced = () if fence is None else (staging.fragment_of(self._opener.at(base), fence),)
         return staging.update_transaction(base, written, removed, fenced=fenced)
 
-    def stage_upsert(self, base: DatasetVersion, rows: Rows, *, key: str) -> StagedTransaction:
-        staged = staging.upsert_transaction(
-            self._opener.at(base).dataset, rows, key=key, base=base, objects=self._objects
-        )
-        return replace(staged, files=self._finished(staged.files))
-
     def stage_overwrite(
         self,
         base: DatasetVersion,
@@ -346,7 +335,7 @@ class LanceStore:
             else timedelta(seconds=request.older_than_s),
             "retain_versions": request.keep_versions,
             "versions": None if request.versions is None else list(request.versions),
-            "delete_unverified": request.remove_orphans,
+            "delete_unverified": False,
             "error_if_tagged_old_versions": False,
         }
         try:

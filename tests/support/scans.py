@@ -1,0 +1,40 @@
+"""What a scan costs, and how Lance plans it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.store import DatasetHandle
+from omnigraph.store.lance.handle import LanceHandle
+from omnigraph.store.records import ScanRequest
+
+
+@dataclass(frozen=True)
+class ScanStatistics:
+    """What a scan has cost."""
+
+    bytes_read: int
+    indexes_loaded: int
+
+
+def scan_statistics(handle: DatasetHandle, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
+    """Read rows; return them with what the scan has cost."""
+    assert isinstance(handle, LanceHandle)
+    seen: list[Any] = []
+
+    class Watched(LanceHandle):
+        def _native_scanner(self, **options: Any) -> Any:
+            return super()._native_scanner(**options, scan_stats_callback=seen.append)
+
+    watched = Watched(handle.dataset, handle.at, missing=lambda _: None)
+    table = watched._scanner(request).to_table()
+    return table, ScanStatistics(seen[-1].bytes_read, seen[-1].indices_loaded)
+
+
+def explain(handle: DatasetHandle, request: ScanRequest) -> str:
+    """Return Lance's plan for a scan."""
+    assert isinstance(handle, LanceHandle)
+    return str(handle._scanner(request).explain_plan())
