@@ -203,7 +203,7 @@ class LanceHandle:
             return self._fragments
         # Describing a fragment costs much more than naming it.
         return tuple(
-            _fragment_info(self._fragment(number).metadata)
+            _fragment_info(self.fragment(number).metadata)
             for number in self.fragment_ids()
             if wanted(number)
         )
@@ -223,12 +223,12 @@ class LanceHandle:
         for number in fragment_ids:
             known = self._files.get(number)
             if known is None:
-                metadata = self._fragment(number).metadata
+                metadata = self.fragment(number).metadata
                 known = self._files[number] = metadata.physical_rows, fragment_identity(metadata)
             yield number, *known
 
     def row_ids(self, fragment_id: int) -> pa.Array:
-        inline = self._fragment(fragment_id).metadata.row_id_meta
+        inline = self.fragment(fragment_id).metadata.row_id_meta
         if inline is None:
             raise InvalidScanError(
                 path=self._at.location, reason=f"fragment {fragment_id} names no row ids"
@@ -263,7 +263,7 @@ class LanceHandle:
             self._check_columns(filter_columns(request.row_filter))
             options["filter"] = render_filter(request.row_filter)
         if request.fragment_ids is not None:
-            options["fragments"] = [self._fragment(number) for number in request.fragment_ids]
+            options["fragments"] = [self.fragment(number) for number in request.fragment_ids]
         if request.row_ids is not None:
             options["row_addr_allowlist"] = serialize_row_addrs(request.row_ids)
         if request.blobs_as_bytes:
@@ -295,7 +295,8 @@ class LanceHandle:
             options["fast_search"] = request.text.covered_only
         return options
 
-    def _fragment(self, number: int) -> lance.LanceFragment:
+    def fragment(self, number: int) -> lance.LanceFragment:
+        """Return the library's object; for the other modules of the adapter only."""
         fragment = self._dataset.get_fragment(number)
         if fragment is None:
             raise InvalidScanError(

@@ -192,16 +192,12 @@ def _deletion_files(
 
 
 def write_deletions(
-    dataset: lance.LanceDataset,
-    addresses: pa.Array,
-    *,
-    base: DatasetVersion,
-    objects: ObjectStore,
+    handle: LanceHandle, addresses: pa.Array, objects: ObjectStore
 ) -> tuple[WrittenDeletion, ...]:
     """Write one deletion per touched fragment."""
     return tuple(
-        _write_deletion(dataset, number, offsets, base=base, objects=objects)
-        for number, offsets in _offsets_by_fragment(addresses, base)
+        _write_deletion(handle, number, offsets, objects)
+        for number, offsets in _offsets_by_fragment(addresses, handle.at)
     )
 
 
@@ -221,18 +217,9 @@ def _offsets_by_fragment(
 
 
 def _write_deletion(
-    dataset: lance.LanceDataset,
-    number: int,
-    offsets: list[int],
-    *,
-    base: DatasetVersion,
-    objects: ObjectStore,
+    handle: LanceHandle, number: int, offsets: list[int], objects: ObjectStore
 ) -> WrittenDeletion:
-    fragment = dataset.get_fragment(number)
-    if fragment is None:
-        raise InvalidScanError(
-            path=base.location, reason=f"version {base.version} has no fragment {number}"
-        )
+    fragment, base = handle.fragment(number), handle.at
     before = fragment.metadata
     try:
         trimmed = fragment.delete_rows(offsets)
@@ -311,16 +298,6 @@ def update_transaction(
         files=all_files([*fragments, *deletions]),
         counts=RowCounts(inserted=inserted, updated=updated, deleted=removed - updated),
     )
-
-
-def fragment_of(handle: LanceHandle, number: int) -> FragmentMetadata:
-    """Return the library's description of one fragment of an open version."""
-    fragment = handle.dataset.get_fragment(number)
-    if fragment is None:
-        raise InvalidScanError(
-            path=handle.at.location, reason=f"version {handle.at.version} has no fragment {number}"
-        )
-    return fragment.metadata
 
 
 def check_lineage(

@@ -178,9 +178,8 @@ class LanceStore:
     def write_deletions(
         self, base: DatasetVersion, addresses: Sequence[int] | pa.Array
     ) -> tuple[WrittenDeletion, ...]:
-        written = staging.write_deletions(
-            self._opener.at(base).dataset, _addresses(addresses), base=base, objects=self._objects
-        )
+        handle = self._opener.at(base)
+        written = staging.write_deletions(handle, _addresses(addresses), self._objects)
         return tuple(replace(part, files=self._finished(part.files)) for part in written)
 
     def write_index_segment(
@@ -258,7 +257,7 @@ class LanceStore:
                 written += self.write_fragments(base, inserted)
             if leaving:
                 removed += self.write_deletions(base, pa.concat_arrays(leaving))
-        fenced = () if fence is None else (staging.fragment_of(self._opener.at(base), fence),)
+        fenced = () if fence is None else (self._opener.at(base).fragment(fence).metadata,)
         return staging.update_transaction(base, written, removed, fenced=fenced)
 
     def stage_overwrite(

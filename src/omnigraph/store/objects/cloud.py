@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
 from obstore.exceptions import (
@@ -90,29 +90,15 @@ class CloudObjectStore:
         return tuple(sorted(found, key=lambda info: info.path))
 
     def put(self, path: str, data: bytes) -> str:
-        def send() -> str:
-            answer = obstore.put(self._client, checked_path(path), data, use_multipart=False)
-            return _tag(answer["e_tag"])
-
-        return self._write(path, send)
+        return self._put(self._client, path, data, use_multipart=False)
 
     def put_if_absent(self, path: str, data: bytes) -> str:
-        def send() -> str:
-            answer = obstore.put(self._once, checked_path(path), data, mode="create")
-            return _tag(answer["e_tag"])
-
-        return self._write(path, send)
+        return self._put(self._once, path, data, mode="create")
 
     def put_if_match(self, path: str, data: bytes, *, tag: str) -> str:
-        def send() -> str:
-            answer = obstore.put(self._once, checked_path(path), data, mode={"e_tag": tag})
-            return _tag(answer["e_tag"])
-
         try:
-            return self._write(path, send)
-        except ObjectNotFoundError:
-            raise ObjectChangedError(path=path, expected=tag) from None
-        except ObjectChangedError:
+            return self._put(self._once, path, data, mode={"e_tag": tag})
+        except (ObjectNotFoundError, ObjectChangedError):
             raise ObjectChangedError(path=path, expected=tag) from None
 
     def delete(self, path: str) -> None:
@@ -136,6 +122,10 @@ class CloudObjectStore:
     def leftovers(self) -> tuple[ObjectInfo, ...]:
         """Describe temporary files: there are none, a write is one call."""
         return ()
+
+    def _put(self, client: Client, path: str, data: bytes, **how: Any) -> str:
+        answer = self._write(path, lambda: obstore.put(client, checked_path(path), data, **how))
+        return _tag(answer["e_tag"])
 
     def _read(self, path: str, call: Callable[[], _Answer]) -> _Answer:
         try:
