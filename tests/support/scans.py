@@ -1,4 +1,4 @@
-"""What a scan costs, and how Lance plans it."""
+"""What a scan costs, how Lance plans it, and how far the index reaches that it uses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.maintenance.build_indexes import find_index
 from omnigraph.store import DatasetHandle
 from omnigraph.store.lance.handle import LanceHandle
-from omnigraph.store.records import ScanRequest
+from omnigraph.store.records import IndexKind, ScanRequest
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,15 @@ def explain(handle: DatasetHandle, request: ScanRequest) -> str:
     """Return Lance's plan for a scan."""
     assert isinstance(handle, LanceHandle)
     return str(handle._scanner(request).explain_plan())
+
+
+def coverage_of(handle: DatasetHandle, column: str) -> str | None:
+    """Return why a probe of a BTREE column would have to scan; None when it would not."""
+    if handle.schema.get_field_index(column) < 0:
+        return f"column '{column}' not in schema"
+    index = find_index(handle.indexes(), column, IndexKind.BTREE)
+    if index is None:
+        return f"no BTREE index on '{column}'"
+    covered = {number for segment in index.segments for number in segment.fragment_ids}
+    missing = sum(one.fragment_id not in covered for one in handle.fragments())
+    return f"{missing} fragment(s) not covered by the index on '{column}'" if missing else None

@@ -11,7 +11,6 @@ from omnigraph.maintenance import build_indexes as indices
 from omnigraph.maintenance.build_indexes import (
     NOTHING_TO_TRAIN_ON,
     VECTOR_ROWS_MIN,
-    coverage_of,
     declared_indexes,
     plan_indexes,
 )
@@ -19,7 +18,7 @@ from omnigraph.schema import compile_schema
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest, TextSearch, VectorSearch
 from support.places import PERSON, Place, add, repository_of
-from support.scans import scan_statistics
+from support.scans import coverage_of, scan_statistics
 
 SCHEMA = """\
 node Item {

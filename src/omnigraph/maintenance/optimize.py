@@ -96,12 +96,12 @@ class TableReport:
     """What maintenance did to one table."""
 
     table_key: str
-    fragments_removed: int
-    fragments_added: int
-    committed: bool
-    skipped: Skipped | None
     published_version: int
     head_version: int
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    committed: bool = False
+    skipped: Skipped | None = None
     pending_indexes: tuple[PendingIndex, ...] = ()
 
     def to_json(self) -> JsonObject:
@@ -203,15 +203,7 @@ class Maintenance:
         """
         # A record that blocks another branch is ignored; one of this branch refuses the commit.
         self._recovery.sweep()
-        run = _Run(
-            WriterKind.ENSURE_INDICES,
-            "ensure_indices",
-            compaction=None,
-            workers=self._workers,
-            wants=lambda entry: incarnation.is_main or entry.table_branch is not None,
-            skips_drift=False,
-        )
-        return self._run(incarnation, run)
+        return self._index(incarnation, lambda _: True)
 
     def rebuild_indexes(
         self, incarnation: Incarnation, table_keys: tuple[str, ...]
@@ -225,16 +217,20 @@ class Maintenance:
         for key in table_keys:
             if key not in entries:
                 raise TypeNotFoundError(key, self._repository.reader.head_version(incarnation))
+        return self._index(incarnation, lambda entry: entry.table_key in table_keys, anew=True)
+
+    def _index(
+        self, incarnation: Incarnation, wants: Callable[[Entry], bool], *, anew: bool = False
+    ) -> MaintenanceReport:
         run = _Run(
             WriterKind.ENSURE_INDICES,
             "ensure_indices",
             compaction=None,
             workers=self._workers,
             wants=lambda entry: (
-                entry.table_key in table_keys
-                and (incarnation.is_main or entry.table_branch is not None)
+                wants(entry) and (incarnation.is_main or entry.table_branch is not None)
             ),
-            rebuilds_indexes=True,
+            rebuilds_indexes=anew,
             skips_drift=False,
         )
         return self._run(incarnation, run)
@@ -442,7 +438,6 @@ class Maintenance:
             fragments_removed=fragments if done else 0,
             fragments_added=left if done else 0,
             committed=done,
-            skipped=None,
             published_version=after,
             head_version=after,
         )
@@ -465,15 +460,7 @@ class _Prepared:
     def report(self, *, commit: GraphCommit | None) -> MaintenanceReport:
         reports = [self._table_report(table, commit) for table in self.tables.values()]
         reports += [
-            TableReport(
-                table_key=key,
-                fragments_removed=0,
-                fragments_added=0,
-                committed=False,
-                skipped="drift_needs_repair",
-                published_version=entry.table_version,
-                head_version=self.heads[key],
-            )
+            TableReport(key, entry.table_version, self.heads[key], skipped="drift_needs_repair")
             for key, entry in self.drifted.items()
         ]
         return MaintenanceReport(tuple(sorted(reports, key=lambda r: r.table_key)), commit)
@@ -488,7 +475,6 @@ class _Prepared:
             fragments_removed=table.fragments_removed if committed else 0,
             fragments_added=table.fragments_added if committed else 0,
             committed=committed,
-            skipped=None,
             published_version=version,
             head_version=version,
             pending_indexes=table.pending,

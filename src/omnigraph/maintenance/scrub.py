@@ -171,7 +171,7 @@ class _Line:
         """Yield table key and version of everything that a retained version publishes."""
         for key, each in self.published:
             if each.is_live_in(self.versions):
-                yield key, _version_of(each)
+                yield key, each.entry.at
 
     @cached_property
     def commits(self) -> list[tuple[str, frozenset[DatasetVersion]]]:
@@ -181,15 +181,10 @@ class _Line:
         found = []
         for commit in self.state.commits():
             shown = (commit.manifest_version,)
-            needs = {_version_of(each) for _, each in self.published if each.is_live_in(shown)}
+            needs = {each.entry.at for _, each in self.published if each.is_live_in(shown)}
             own = DatasetVersion(MANIFEST, commit.manifest_branch, commit.manifest_version)
             found.append((commit.graph_commit_id, frozenset({own, *needs})))
         return found
-
-
-def _version_of(published: PublishedEntry) -> DatasetVersion:
-    entry = published.entry
-    return entry.at
 
 
 # -- the work --------------------------------------------------------------------------------------
