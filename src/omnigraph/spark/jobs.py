@@ -127,7 +127,7 @@ class Jobs:
         return self.rows(stage, candidate_frame(self._spark, read, buckets), function)
 
     def _run(self, stage: str, frame: DataFrame) -> list[Any]:
-        with self._progress.stage(stage, self._spark, self._tag):
+        with self._progress.stage(stage, self._spark):
             try:
                 cells = self._collected(frame)
             except Exception as error:

@@ -7,7 +7,7 @@ because it does not survive a fork.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -96,6 +96,21 @@ class TypeReader(DataSourceReader):
         if not isinstance(partition, FragmentsPartition):
             raise TypeError(f"expected fragments to read, got {type(partition).__name__}")
         return read_fragments(partition.scan, partition.fragment_ids)
+
+
+class OneTaskReader(DataSourceReader):
+    """Reads in one task what `rows` returns there."""
+
+    def __init__(self, rows: Callable[[], Iterable[pa.RecordBatch]]) -> None:
+        self._rows = rows
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is only one
+        """Yield all rows."""
+        return iter(self._rows())
 
 
 def read_fragments(scan: TableScan, fragment_ids: tuple[int, ...]) -> Iterator[pa.RecordBatch]:

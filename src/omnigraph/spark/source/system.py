@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from omnigraph.names import TableKey
 from omnigraph.spark.source.options import (
@@ -90,21 +89,6 @@ def read_system(scan: SystemScan) -> Iterable[pa.RecordBatch]:
     rows = _READERS[scan.table](scan.pin)
     columns = [pa.array([row[field.name] for row in rows], field.type) for field in scan.schema]
     return [pa.RecordBatch.from_arrays(columns, schema=scan.schema)] if rows else []
-
-
-class SystemReader(DataSourceReader):
-    """Reads a system table in one task."""
-
-    def __init__(self, scan: SystemScan) -> None:
-        self._scan = scan
-
-    def partitions(self) -> list[InputPartition]:
-        """Return the one partition of a small table."""
-        return [InputPartition(0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is only one
-        """Yield the rows of the table."""
-        return iter(read_system(self._scan))
 
 
 def _commits(pin: Pin) -> list[dict[str, Any]]:
