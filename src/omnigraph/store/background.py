@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 _Answer = TypeVar("_Answer")
-_AT_ONCE_MAX: Final = 4
 
 
 class Background(Protocol):
@@ -26,8 +25,8 @@ class Background(Protocol):
 class InThreads:
     """Runs calls in a few threads of its own."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(_AT_ONCE_MAX, thread_name_prefix="omnigraph-background")
+    def __init__(self, at_once_max: int = 4, name: str = "omnigraph-background") -> None:
+        self._pool = ThreadPoolExecutor(at_once_max, thread_name_prefix=name)
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
         try:

@@ -22,11 +22,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Protocol, get_args
 
+from omnigraph.store.background import Inline, InThreads
 from omnigraph.store.errors import WriteOutcomeUnknownError
 from omnigraph.store.uri import Root
 
@@ -92,7 +94,7 @@ class DiskFlusher:
         self._settled: OrderedDict[Path, int] = OrderedDict()
         """Directories whose own entry is durable, with their inode, the last used one last."""
         self._gathered = _Gathered()
-        self._pool = ThreadPoolExecutor(_FLUSHES_AT_ONCE_MAX, thread_name_prefix="flush")
+        self._threads = InThreads(_FLUSHES_AT_ONCE_MAX, "flush")
         self.sync: Callable[[Path], None] = fsync_path
         """Flushes one file or directory, in any thread; tests wrap it."""
 
@@ -140,15 +142,8 @@ class DiskFlusher:
 
     def _at_once(self, paths: Sequence[Path]) -> None:
         """Flush everything at the same time; return or raise when all of it has ended."""
-        started: list[Future[None]] = []
-        for path in paths[1:]:
-            try:
-                started.append(self._pool.submit(self.sync, path))
-            except RuntimeError:
-                # The interpreter is shutting down and can start no threads.
-                started.append(self._flushed_here(path))
-        if paths:
-            started.append(self._flushed_here(paths[0]))
+        started = [self._threads.start(partial(self.sync, path)) for path in paths[1:]]
+        started += [Inline().start(partial(self.sync, path)) for path in paths[:1]]
         wait(started)
         for flushed in started:
             flushed.result()
@@ -188,17 +183,6 @@ class DiskFlusher:
         except PermissionError:
             # The process that made the root had permissions here that this one does not need.
             return
-
-    def _flushed_here(self, path: Path) -> Future[None]:
-        """Flush in this thread; the future holds the outcome."""
-        future: Future[None] = Future()
-        try:
-            self.sync(path)
-        except OSError as error:
-            future.set_exception(error)
-        else:
-            future.set_result(None)
-        return future
 
 
 def fsync_path(path: Path) -> None:

@@ -39,6 +39,11 @@ _log = logging.getLogger(__name__)
 class LeaseBranchLocks:
     """Locks on an object store: a lease object per branch."""
 
+    takeover_s = EXPIRE_S + RENEW_S
+    """After this time the lease of a silent holder has been taken over."""
+    can_be_lost = True
+    """A lease that is not renewed expires."""
+
     def __init__(
         self,
         *,
@@ -54,21 +59,10 @@ class LeaseBranchLocks:
         self._owner_id = owner_id
         self._renew_s = renew_s
 
-    @property
-    def takeover_s(self) -> float:
-        """Return the time after which the lease of a silent holder has been taken over."""
-        return EXPIRE_S + RENEW_S
-
-    @property
-    def can_be_lost(self) -> bool:
-        """Return True: a lease that is not renewed expires."""
-        return True
-
     @contextmanager
     def take(
         self, branch: BranchName, *, operation_id: str, wait_max_s: float = WAIT_MAX_S
     ) -> Iterator[BranchLock]:
-        """Wait for the lock on a branch and hold it inside a `with` block."""
         name = str(branch)
         with in_process(self._root, name, wait_max_s, self._clock):
             lease = _Lease(

@@ -124,7 +124,6 @@ class FeedReader(DataSourceReader):
         return partitions_of(self._scan, changes_of(self._scan, history, chain[first:]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
         return read_slices(partition)
 
 

@@ -92,7 +92,6 @@ class TypeReader(DataSourceReader):
         return [FragmentsPartition(self._plan.scan, part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
         if not isinstance(partition, FragmentsPartition):
             raise TypeError(f"expected fragments to read, got {type(partition).__name__}")
         return read_fragments(partition.scan, partition.fragment_ids)
@@ -105,11 +104,9 @@ class OneTaskReader(DataSourceReader):
         self._rows = rows
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is only one
-        """Yield all rows."""
         return iter(self._rows())
 
 

@@ -85,8 +85,9 @@ class LanceHandle:
         extends: LanceHandle | None = None,
     ) -> None:
         """Wrap a dataset; `extends` is the version to which this one has only added rows."""
-        self._dataset = dataset
-        self._at = at
+        self.at = at
+        self.dataset = dataset
+        """The library's object; for the other modules of the adapter only."""
         self._recent = recent or RecentRows()
         # Rows that are added change neither the fragments nor the indexes that are there.
         self._indexes: tuple[IndexInfo, ...] | None = extends._indexes if extends else None
@@ -94,26 +95,17 @@ class LanceHandle:
         # Distinguishes a version that was cleaned up under this handle from a damaged one.
         self._missing = missing
 
-    @property
-    def at(self) -> DatasetVersion:
-        return self._at
-
-    @property
-    def dataset(self) -> lance.LanceDataset:
-        """The library's object; for the other modules of the adapter only."""
-        return self._dataset
-
     def private_dataset(self) -> lance.LanceDataset:
         """Return the same version as an object that is not shared; costs no request.
 
         Some calls of pylance (reading transactions, refs, building indexes) need an object for
         themselves: on a shared one they fail, or make others fail, with "already borrowed".
         """
-        return self._dataset.checkout_version(self._at.version)
+        return self.dataset.checkout_version(self.at.version)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return self._dataset.schema
+        return self.dataset.schema
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(*self.batches(request or ScanRequest()))
@@ -148,10 +140,10 @@ class LanceHandle:
 
     def count(self, row_filter: Filter | None = None) -> int:
         if row_filter is None:
-            return int(self._guarded(self._dataset.count_rows))
+            return int(self._guarded(self.dataset.count_rows))
         self._check_columns(filter_columns(row_filter))
         text = render_filter(row_filter)
-        return int(self._guarded(lambda: self._dataset.count_rows(filter=text)))
+        return int(self._guarded(lambda: self.dataset.count_rows(filter=text)))
 
     def take(
         self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
@@ -160,7 +152,7 @@ class LanceHandle:
         wanted = _integers(row_ids)
         if not wanted:
             return self._empty(names)
-        return self._guarded(lambda: self._dataset._take_rows(wanted, columns=names))
+        return self._guarded(lambda: self.dataset._take_rows(wanted, columns=names))
 
     def take_addresses(
         self, addresses: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
@@ -188,14 +180,14 @@ class LanceHandle:
             return ()
         distinct = list(dict.fromkeys(row_ids))
         found = self._guarded(
-            lambda: self._dataset.read_blobs(column, ids=distinct, preserve_order=True)
+            lambda: self.dataset.read_blobs(column, ids=distinct, preserve_order=True)
         )
         contents = dict(zip(distinct, (content for _, content in found), strict=True))
         return tuple(contents[row_id] for row_id in row_ids)
 
     def open_blob(self, column: str, row_id: int) -> BlobContent | None:
         self._check_columns([column])
-        [file] = self._guarded(lambda: self._dataset.take_blobs(column, ids=[row_id]))
+        [file] = self._guarded(lambda: self.dataset.take_blobs(column, ids=[row_id]))
         return None if file is None else _LanceBlob(file, self._guarded)
 
     def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
@@ -210,13 +202,11 @@ class LanceHandle:
 
     @cached_property
     def _fragments(self) -> tuple[FragmentInfo, ...]:
-        return tuple(
-            _fragment_info(fragment.metadata) for fragment in self._dataset.get_fragments()
-        )
+        return tuple(_fragment_info(fragment.metadata) for fragment in self.dataset.get_fragments())
 
     def fragment_ids(self) -> list[int]:
         """Return the numbers of the fragments; for the other modules of the adapter only."""
-        return list(self._dataset.fragment_ids())
+        return list(self.dataset.fragment_ids())
 
     def files_of(self, fragment_ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
         """Yield number, rows with deleted ones and files: less than `fragments`, for less time."""
@@ -231,13 +221,13 @@ class LanceHandle:
         inline = self.fragment(fragment_id).metadata.row_id_meta
         if inline is None:
             raise InvalidScanError(
-                path=self._at.location, reason=f"fragment {fragment_id} names no row ids"
+                path=self.at.location, reason=f"fragment {fragment_id} names no row ids"
             )
         return RowIdSequence.from_inline_metadata(inline).to_pyarrow()
 
     def indexes(self) -> tuple[IndexInfo, ...]:
         if self._indexes is None:
-            described = self._guarded(self._dataset.describe_indices)
+            described = self._guarded(self.dataset.describe_indices)
             infos = (_index_info(index) for index in described)
             self._indexes = tuple(sorted(infos, key=lambda info: info.name))
         return self._indexes
@@ -269,7 +259,7 @@ class LanceHandle:
         if request.blobs_as_bytes:
             options["blob_handling"] = "all_binary"
         options |= self._search_options(request)
-        make = self._native_scanner if request.nearest is None else self._dataset.scanner
+        make = self._native_scanner if request.nearest is None else self.dataset.scanner
         scanner: lance.LanceScanner = self._guarded(lambda: make(**options))
         return scanner
 
@@ -280,7 +270,7 @@ class LanceHandle:
             options["full_text_query"] = text.inner
         if "fragments" in options:
             options["fragments"] = [fragment._fragment for fragment in options["fragments"]]
-        return lance.LanceScanner(self._dataset._ds.scanner(**options), self._dataset)
+        return lance.LanceScanner(self.dataset._ds.scanner(**options), self.dataset)
 
     def _search_options(self, request: ScanRequest) -> dict[str, object]:
         if request.nearest is None and request.text is None:
@@ -297,17 +287,17 @@ class LanceHandle:
 
     def fragment(self, number: int) -> lance.LanceFragment:
         """Return the library's object; for the other modules of the adapter only."""
-        fragment = self._dataset.get_fragment(number)
+        fragment = self.dataset.get_fragment(number)
         if fragment is None:
             raise InvalidScanError(
-                path=self._at.location,
-                reason=f"version {self._at.version} has no fragment {number}",
+                path=self.at.location,
+                reason=f"version {self.at.version} has no fragment {number}",
             )
         return fragment
 
     def _filtered_fragments(self, columns: list[str], wanted: pa.Array) -> pa.Table:
         numbers = pc.unique(pc.shift_right(wanted, pa.scalar(32, pa.uint64()))).to_pylist()
-        present = {fragment.fragment_id for fragment in self._dataset.get_fragments()}
+        present = {fragment.fragment_id for fragment in self.dataset.get_fragments()}
         request = ScanRequest(
             columns=tuple(columns),
             with_row_address=True,
@@ -334,7 +324,7 @@ class LanceHandle:
             near = nearest_name(name, self.schema.names)
             hint = f"; did you mean `{near}`?" if near else ""
             raise InvalidScanError(
-                path=self._at.location,
+                path=self.at.location,
                 reason=f"there is no column `{name}` among"
                 f" {', '.join(f'`{known}`' for known in self.schema.names)}{hint}",
             )
@@ -355,7 +345,7 @@ class LanceHandle:
             raise self._translated(error) from error
 
     def _translated(self, error: BaseException) -> StorageError:
-        return self._missing(self._at) or read_error(error, self._at.location)
+        return self._missing(self.at) or read_error(error, self.at.location)
 
 
 def _integers(values: Sequence[int] | pa.Array) -> list[int]:
