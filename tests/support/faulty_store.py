@@ -245,13 +245,12 @@ class FaultyDatasetStore:
         schema: pa.Schema,
         *,
         rows: Rows | None = None,
-        fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
         """Prepare a new dataset."""
         return self._effect(
             "stage_create",
             location,
-            lambda: self._inner.stage_create(location, schema, rows=rows, fragments=fragments),
+            lambda: self._inner.stage_create(location, schema, rows=rows),
         )
 
     def stage_append(

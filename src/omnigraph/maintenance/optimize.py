@@ -152,8 +152,13 @@ class _Run:
     rebuilds_indexes: bool = False
     skips_drift: bool = True
     """Whether a table with versions from outside is left out; otherwise the run is refused."""
+    sizes: Mapping[str, CompactionOptions | None] | None = None
+    """Options by table, instead of `compaction`."""
     in_background: bool = False
     """Whether it runs in parallel with writes, and must leave processors to them."""
+
+    def compaction_of(self, entry: Entry) -> CompactionOptions | None:
+        return self.compaction if self.sizes is None else self.sizes[entry.table_key]
 
 
 class Maintenance:
@@ -164,15 +169,13 @@ class Maintenance:
         repository: Repository,
         recovery: Recovery,
         committer: Committer,
-        *,
-        concurrency: int | None = None,
     ) -> None:
         self._repository = repository
         self._recovery = recovery
         self._committer = committer
         self._datasets = repository.store.datasets
         self._workers = LocalWorkers(self._datasets)
-        self._concurrency = concurrency or _concurrency()
+        self._concurrency = _concurrency()
 
     def optimize(self, workers: MaintenanceWorkers | None = None) -> MaintenanceReport:
         """Compact and index every table of `main`, and compact the system tables.
@@ -246,21 +249,17 @@ class Maintenance:
 
         None as a size leaves the fragments of a table as they are.
         """
-        return self._run(
-            incarnation,
-            _Run(
-                WriterKind.OPTIMIZE,
-                "optimize",
-                CompactionOptions(),
-                self._workers,
-                wants=lambda entry: (
-                    entry.table_key in sizes and entry.owner_branch == incarnation.text
-                ),
-                with_indexes=with_indexes,
-                in_background=True,
-            ),
+        run = _Run(
+            WriterKind.OPTIMIZE,
+            "optimize",
+            compaction=None,
+            workers=self._workers,
+            wants=lambda entry: entry.table_key in sizes and entry.owner_branch == incarnation.text,
+            with_indexes=with_indexes,
             sizes=sizes,
+            in_background=True,
         )
+        return self._run(incarnation, run)
 
     def _require_clean(self, operation: str) -> None:
         try:
@@ -277,14 +276,12 @@ class Maintenance:
         self,
         incarnation: Incarnation,
         run: _Run,
-        *,
-        sizes: Mapping[str, CompactionOptions | None] | None = None,
     ) -> MaintenanceReport:
         earlier: dict[str, TableMaintenance] = {}
         for _ in range(_ATTEMPTS_MAX):
             state = self._repository.reader.latest(incarnation)
             try:
-                prepared = self._prepare(incarnation, state, run, earlier, sizes)
+                prepared = self._prepare(incarnation, state, run, earlier)
             except StagedFilesLostError:
                 earlier = {}
                 continue
@@ -306,14 +303,13 @@ class Maintenance:
                 earlier = {}
                 continue
             return prepared.report(commit=published.commit)
-        return self._run_locked(incarnation, run, earlier, sizes)
+        return self._run_locked(incarnation, run, earlier)
 
     def _run_locked(
         self,
         incarnation: Incarnation,
         run: _Run,
         earlier: Mapping[str, TableMaintenance],
-        sizes: Mapping[str, CompactionOptions | None] | None,
     ) -> MaintenanceReport:
         branch = incarnation.branch
         operation_id = self._repository.clock.ulid()
@@ -323,7 +319,7 @@ class Maintenance:
             self._recovery.sweep_branch(branch)
             state = self._repository.reader.latest(incarnation)
             try:
-                prepared = self._prepare(incarnation, state, run, earlier, sizes)
+                prepared = self._prepare(incarnation, state, run, earlier)
             except OmnigraphError as error:
                 moved = self._moved_since(incarnation, state, error)
                 if moved is None:
@@ -360,7 +356,6 @@ class Maintenance:
         state: ManifestState,
         run: _Run,
         earlier: Mapping[str, TableMaintenance],
-        sizes: Mapping[str, CompactionOptions | None] | None,
     ) -> _Prepared:
         catalog = catalog_of(state.schema)
         entries = [entry for entry in state.entries.values() if run.wants(entry)]
@@ -376,7 +371,7 @@ class Maintenance:
             known = earlier.get(entry.table_key)
             if known is not None and known.entry.state == entry.state:
                 return known
-            compaction = run.compaction if sizes is None else sizes[entry.table_key]
+            compaction = run.compaction_of(entry)
             request = MaintenanceRequest(
                 incarnation, operation_id, compaction, run.with_indexes, run.rebuilds_indexes
             )
@@ -409,17 +404,11 @@ class Maintenance:
     def _job(
         self, incarnation: Incarnation, state: ManifestState, run: _Run, prepared: _Prepared
     ) -> WriteJob:
-        clock = self._repository.clock
         return WriteJob(
             kind=run.kind,
             incarnation=incarnation,
             operation_id=prepared.operation_id,
-            draft=CommitDraft(
-                graph_commit_id=clock.ulid(),
-                operation=run.operation,
-                actor_id=None,
-                created_at=clock.now_us(),
-            ),
+            draft=CommitDraft.new(self._repository.clock, run.operation),
             schema_hash=state.head.schema_hash,
             tables=tuple(t.write for t in prepared.tables.values() if t.write is not None),
         )

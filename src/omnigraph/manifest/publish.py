@@ -82,6 +82,11 @@ class CommitDraft:
     message: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def new(cls, clock: Clock, operation: str, actor_id: str | None = None) -> CommitDraft:
+        """Return the draft of a commit that is made now."""
+        return cls(clock.ulid(), operation, actor_id, clock.now_us())
+
     def at(self, incarnation: Incarnation, manifest_version: int, parent: str) -> GraphCommit:
         """Return the record with its branch, manifest version and parent."""
         return GraphCommit(

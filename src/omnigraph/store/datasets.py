@@ -209,7 +209,6 @@ class DatasetStore(Protocol):
         schema: pa.Schema,
         *,
         rows: Rows | None = None,
-        fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
         """Prepare a new dataset, empty or with first rows."""
         ...

@@ -215,12 +215,9 @@ class LanceStore:
         schema: pa.Schema,
         *,
         rows: Rows | None = None,
-        fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
         base = DatasetVersion(checked_path(location), None, 0)
-        written = list(fragments)
-        if rows is not None:
-            written += self.write_fragments(base, rows, replacing_schema=schema)
+        written = () if rows is None else self.write_fragments(base, rows, replacing_schema=schema)
         return staging.overwrite_transaction(base, schema, written)
 
     def stage_append(

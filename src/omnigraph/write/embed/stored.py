@@ -200,12 +200,7 @@ class StoredEmbedding:
             kind=WriterKind.MUTATION,
             incarnation=request.incarnation,
             operation_id=operation_id,
-            draft=CommitDraft(
-                graph_commit_id=clock.ulid(),
-                operation="embed",
-                actor_id=request.actor_id,
-                created_at=clock.now_us(),
-            ),
+            draft=CommitDraft.new(clock, "embed", request.actor_id),
             schema_hash=snapshot.state.head.schema_hash,
             tables=tables,
             reads={key: entry for key, entry in validated.reads.items() if key not in written},
