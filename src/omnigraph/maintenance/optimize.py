@@ -45,11 +45,9 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.layout import (
     CHECKSUMS,
-    COMMIT_ACTORS,
-    COMMITS,
+    DERIVED_TABLES,
     MAIN_INCARNATION,
     MANIFEST,
-    RECOVERIES,
     Incarnation,
 )
 from omnigraph.manifest.repository import reconcile_commits
@@ -72,7 +70,6 @@ _NOT_OF_A_MOVE: Final = (
     StorageTimeoutError,
 )
 """Errors that would occur again on any other version."""
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
 
 _log = logging.getLogger(__name__)
 
@@ -432,7 +429,7 @@ class Maintenance:
         )
 
     def _compact_derived(self) -> None:
-        for location in _DERIVED:
+        for location in (*DERIVED_TABLES, CHECKSUMS):
             if self._datasets.exists(location):
                 _tried(partial(compact_dataset, self._datasets, location))
 

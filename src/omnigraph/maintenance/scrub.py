@@ -36,15 +36,15 @@ from omnigraph.maintenance.scrub_report import (
 )
 from omnigraph.maintenance.scrub_rows import ROWS_BY_KIND, rows_file_of
 from omnigraph.manifest import Repository
-from omnigraph.manifest.checksums import TABLE_FOLDERS, FileSum, Sums, home_of
+from omnigraph.manifest.checksums import FileSum, Sums, home_of
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import (
     CHECKSUMS,
-    COMMIT_ACTORS,
-    COMMITS,
+    DERIVED_TABLES,
     MAIN_INCARNATION,
     MANIFEST,
     RECOVERIES,
+    TABLE_FOLDERS,
     Incarnation,
 )
 from omnigraph.manifest.state import ManifestState
@@ -69,7 +69,6 @@ from omnigraph.store.records import DatasetVersion, FileKind
 
 READERS: Final = 4
 """How many files are read at a time."""
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 _BLOB_SUFFIX: Final = ".blob"
 _ALWAYS_READ: Final = frozenset({FileKind.VERSION, FileKind.REF})
 
@@ -357,7 +356,7 @@ class _Scrub:
         self._check(files, self._needed(files, lineages))
 
     def _derived(self) -> None:
-        for location in _DERIVED:
+        for location in DERIVED_TABLES:
             files = self._files_in(location)
             if not files.present:
                 del self._checked[location]
@@ -521,7 +520,9 @@ class _Scrub:
                     problem=problem,
                     detail=detail,
                     rows=self._rows(path, kind, needed_by),
-                    commits=self._commits(needed_by) if files.location not in _DERIVED else (),
+                    commits=self._commits(needed_by)
+                    if files.location not in DERIVED_TABLES
+                    else (),
                 )
             )
 

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 
 from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.layout import CHECKSUMS, MANIFEST
+from omnigraph.manifest.layout import CHECKSUMS, MANIFEST, TABLE_FOLDERS
 from omnigraph.store import Store
 from omnigraph.store.digests import Note, check_word, hash_file, tag_digest
 from omnigraph.store.errors import DatasetNotFoundError, ObjectNotFoundError, StaleBaseError
@@ -53,7 +53,6 @@ BATCH_FILES: Final = 512
 _ATTEMPTS_MAX: Final = 5
 _ASKED_ONE_BY_ONE_MAX: Final = 16
 _REQUESTS_AT_ONCE_MAX: Final = 8
-TABLE_FOLDERS: Final = ("nodes", "edges")
 _COLUMNS: Final = ("path", "size", "digest", "recorded_at", "check")
 
 SCHEMA: Final = pa.schema(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
 
 from omnigraph.maintenance.cleanup.leftovers import Leftovers
 from omnigraph.maintenance.cleanup.needed import CleanupPolicy, removable
@@ -11,21 +10,13 @@ from omnigraph.maintenance.cleanup.planner import CleanupPlan, stored_datasets
 from omnigraph.maintenance.cleanup.report import TEMPORARY_FILES, DatasetCleanup, reporting
 from omnigraph.manifest import Repository
 from omnigraph.manifest.fence import advance
-from omnigraph.manifest.layout import (
-    CHECKSUMS,
-    COMMIT_ACTORS,
-    COMMITS,
-    MANIFEST,
-    RECOVERIES,
-)
+from omnigraph.manifest.layout import CHECKSUMS, DERIVED_TABLES, MANIFEST
 from omnigraph.search.topology.store import FOLDER as TOPOLOGIES
 from omnigraph.store.errors import DatasetNotFoundError, RefNotFoundError
 from omnigraph.store.lance.layout import manifest_path
 from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import CleanupRequest
 from omnigraph.write.stage.staging_record import FOLDER as STAGING
-
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 
 
 class Remover:
@@ -107,7 +98,7 @@ class Remover:
     def remove_others(self) -> Iterator[DatasetCleanup]:
         """Clean up everything else; only what has lost files, or failed, is reported."""
         steps: list[tuple[str, Callable[[DatasetCleanup], None]]] = [
-            *((location, self._remove_old_versions) for location in _DERIVED),
+            *((location, self._remove_old_versions) for location in DERIVED_TABLES),
             (CHECKSUMS, self._remove_old_checksums),
             (TOPOLOGIES, self._remove_topologies),
             (STAGING, self._remove_records),

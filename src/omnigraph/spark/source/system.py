@@ -106,13 +106,9 @@ def _commits(pin: Pin) -> list[dict[str, Any]]:
 def _recoveries(pin: Pin) -> list[dict[str, Any]]:
     return [
         {
-            "operation_id": record.operation_id,
-            "graph_commit_id": record.graph_commit_id,
+            **vars(record),
             "recovery_kind": str(record.recovery_kind),
-            "recovery_for_actor": record.recovery_for_actor,
-            "sidecar_writer_kind": record.sidecar_writer_kind,
             "transaction_ids": list(record.transaction_ids),
-            "created_at": record.created_at,
         }
         for record in graph_of(pin).recovery_list()
     ]
