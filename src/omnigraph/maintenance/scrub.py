@@ -520,9 +520,7 @@ class _Scrub:
                     problem=problem,
                     detail=detail,
                     rows=self._rows(path, kind, needed_by),
-                    commits=self._commits(needed_by)
-                    if files.location not in DERIVED_TABLES
-                    else (),
+                    commits=() if files.location in DERIVED_TABLES else self._commits(needed_by),
                 )
             )
 
