@@ -27,7 +27,7 @@ from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
-from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, ScanRequest
+from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, DatasetVersion, ScanRequest
 
 
 class SchemaBoundaryError(ConflictError):
@@ -75,6 +75,12 @@ class TypePair:
     def table_key(self) -> str:
         """The key as the later side names it."""
         return self.entity_type.table_key
+
+    @property
+    def versions(self) -> tuple[DatasetVersion | None, DatasetVersion | None]:
+        """The published versions of both sides."""
+        old, new = self.before, self.after
+        return None if old is None else old.at, None if new is None else new.at
 
     @property
     def is_same(self) -> bool:

@@ -280,16 +280,11 @@ class Repair:
         if not accepted:
             return None
         changes_content = any(e.drift is not Drift.MAINTENANCE for e in accepted.values())
-        clock = self._repository.clock
+        # Rows from outside are content: a writer that expects the old head must be refused.
+        operation = "repair_forced" if changes_content else "repair"
         return self._repository.publisher.publish(
             incarnation,
-            draft=CommitDraft(
-                graph_commit_id=clock.ulid(),
-                # Rows from outside are content: a writer that expects the old head must be refused.
-                operation="repair_forced" if changes_content else "repair",
-                actor_id=None,
-                created_at=clock.now_us(),
-            ),
+            draft=CommitDraft.new(self._repository.clock, operation),
             requirements=Requirements(written={k: e.entry for k, e in accepted.items()}),
             updates=Updates(entries=tuple(self._entry_at_head(e) for e in accepted.values())),
         )

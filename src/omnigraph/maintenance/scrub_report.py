@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -76,14 +76,8 @@ class DamagedRows:
 
     def to_json(self) -> JsonObject:
         """Return the rows as programs see them."""
-        return {
-            "fragments": list(self.fragment_ids),
-            "rows": self.rows,
-            "first_row_id": self.first_row_id,
-            "last_row_id": self.last_row_id,
-            "first_id": self.first_id,
-            "last_id": self.last_id,
-        }
+        shape = asdict(self)
+        return {"fragments": list(shape.pop("fragment_ids")), **shape}
 
 
 @dataclass(frozen=True)
@@ -98,12 +92,7 @@ class ReadableCommits:
 
     def to_json(self) -> JsonObject:
         """Return the commits as programs see them."""
-        return {
-            "branch": self.branch,
-            "readable": self.readable,
-            "unreadable": self.unreadable,
-            "newest": self.newest,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)

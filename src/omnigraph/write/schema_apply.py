@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -51,9 +51,6 @@ from omnigraph.write.rules.stored_checks import StoredTable, check_stored_rows, 
 from omnigraph.write.stage.rewrite_table import TableChange
 
 _log = logging.getLogger(__name__)
-
-CatalogCheck = Callable[["Catalog"], None]
-"""Raises when something that depends on the schema does not fit the desired one."""
 
 
 class SchemaApplyRunningError(ConflictError):
@@ -113,12 +110,8 @@ class SchemaApply:
         *,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
-        check: CatalogCheck | None = None,
     ) -> SchemaApplied:
-        """Make a desired schema the accepted one, and rewrite stored rows where that is needed.
-
-        `check` gets the desired catalog before anything moves; it may check stored queries.
-        """
+        """Make a desired schema the accepted one, and rewrite stored rows where that is needed."""
         operation_id = self._repository.clock.ulid()
         with self._main_lock(operation_id) as lock:
             self._recovery.sweep_branch(BranchName(MAIN))
@@ -128,8 +121,6 @@ class SchemaApply:
                 state = self._repository.reader.latest(MAIN_INCARNATION)
                 planned = _plan(desired, state, allow_data_loss=allow_data_loss)
                 planned.plan.raise_if_unsupported()
-                if check is not None:
-                    check(planned.desired.catalog)
                 if not planned.plan.steps:
                     return SchemaApplied(planned.plan, False, state.version)
                 result = self._apply(planned, state, lock, operation_id, actor_id)
@@ -182,12 +173,7 @@ class SchemaApply:
                 if key in checked
             },
         )
-        draft = CommitDraft(
-            graph_commit_id=self._repository.clock.ulid(),
-            operation="schema_apply",
-            actor_id=actor_id,
-            created_at=self._repository.clock.now_us(),
-        )
+        draft = CommitDraft.new(self._repository.clock, "schema_apply", actor_id)
         reads = {key: state.entries[key] for key in checked}
         job = self._job(operation_id, draft, tables, state.head.schema_hash, reads)
         job = replace(job, schema=accepted_schema(planned.desired))

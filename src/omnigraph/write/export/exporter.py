@@ -34,6 +34,7 @@ from omnigraph.names import TableKey, nearest_name
 from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store import DatasetHandle, DatasetStore
+from omnigraph.store.batching import grouped
 from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
 from omnigraph.store.records import ROW_ID, DatasetVersion, ScanRequest
 from omnigraph.values import BLOB_STORAGE, PropType, Scalar
@@ -219,15 +220,8 @@ def _tasks_of(
 
 def _groups(handle: DatasetHandle) -> list[tuple[int, ...]]:
     """Put neighbouring fragments together; a table without rows still gets a file."""
-    groups: list[list[int]] = [[]]
-    rows = 0
-    for fragment in handle.fragments():
-        if groups[-1] and rows + fragment.rows > PART_ROWS:
-            groups.append([])
-            rows = 0
-        groups[-1].append(fragment.fragment_id)
-        rows += fragment.rows
-    return [tuple(group) for group in groups]
+    groups = grouped(handle.fragments(), PART_ROWS, lambda fragment: fragment.rows) or [[]]
+    return [tuple(fragment.fragment_id for fragment in group) for group in groups]
 
 
 # -- doing it --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -79,21 +80,14 @@ class UpsertIncompleteError(InvalidInputError):
         return "add " + ", ".join(f"`{name}: …`" for name in self.missing)
 
 
+@dataclass(frozen=True)
 class AssignedColumns:
     """The assignments of one statement as columns of one row each, by property."""
 
-    def __init__(
-        self,
-        bindings: Bindings,
-        *,
-        statement: int,
-        type_name: str,
-        external_blobs: ExternalBlobs,
-    ) -> None:
-        self._bindings = bindings
-        self._external_blobs = external_blobs
-        self._statement = statement
-        self._type_name = type_name
+    bindings: Bindings
+    statement: int
+    type_name: str
+    external_blobs: ExternalBlobs
 
     def of(self, assignments: Iterable[AssignedValue]) -> dict[str, pa.Array]:
         """Return a column of one row for each assignment."""
@@ -115,7 +109,7 @@ class AssignedColumns:
             )
 
     def _column(self, assigned: AssignedValue) -> pa.Array:
-        bound = self._bindings.value_of(assigned.value)
+        bound = self.bindings.value_of(assigned.value)
         name, prop_type = assigned.property, assigned.prop_type
         if bound.value is None:
             if not prop_type.nullable:
@@ -151,20 +145,20 @@ class AssignedColumns:
         converted = convert_values([value], prop_type, name)
         if not converted.is_clean:
             raise self._error(name, str(converted.errors[0]))
-        if self._external_blobs.denied(converted.column).any():
+        if self.external_blobs.denied(converted.column).any():
             raise self._error(
                 name,
                 f"property '{name}': new external Blob URI ingress is denied for this graph",
                 hint="give the bytes as `base64:…`, or name the folder that may be read:"
                 " `external_blob_bases=[...]`, `--external-blob-base`",
             )
-        return self._external_blobs.owned(converted.column)
+        return self.external_blobs.owned(converted.column)
 
     def _error(self, name: str, problem: str, hint: str | None = None) -> MutationValueError:
         return MutationValueError(
             problem,
-            statement=self._statement,
-            type_name=self._type_name,
+            statement=self.statement,
+            type_name=self.type_name,
             property_name=name,
             hint=hint,
         )
