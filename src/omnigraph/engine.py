@@ -25,6 +25,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.maintenance.workers import MaintenanceWorkers
 from omnigraph.manifest import Repository, Snapshot
 from omnigraph.merge.workers import MergeWorkers
+from omnigraph.names import choice
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.export.exporter import ExportPlan, ExportResult
@@ -241,6 +242,15 @@ def choose_by_size(
     if session is not None:
         return Choice(EngineChoice.SPARK, "the caller handed a session of Spark")
     return _by_size(size(), environ)
+
+
+def bulk_engine(
+    asked: str, size: Callable[[], int], *, session: object | None = None
+) -> BulkEngine | None:
+    """Return the engine for work on stored data, or None for this process; log why."""
+    chosen = choose_by_size(choice(EngineChoice, asked, "engine"), size, session=session)
+    note(chosen)
+    return None if chosen.engine is EngineChoice.LOCAL else engine_named(chosen.engine)
 
 
 def _by_size(size: int, environ: Mapping[str, str]) -> Choice:

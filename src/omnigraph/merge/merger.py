@@ -488,11 +488,7 @@ def _checked(plan: _Plan, sides: _Sides) -> tuple[Validated | None, list[Conflic
 def _same(one: Entry | None, other: Entry | None) -> bool:
     if one is None or other is None:
         return one is other
-    return (one.location, one.table_branch, one.table_version) == (
-        other.location,
-        other.table_branch,
-        other.table_version,
-    )
+    return one.at == other.at
 
 
 def _by_pointer(base: Entry | None, source: Entry, target: Entry | None, into: Incarnation) -> bool:
