@@ -16,17 +16,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from omnigraph.changes.diff import TypeChanges, snapshot_changes
+from omnigraph.changes.diff import ChangeGapError, TypeChanges, snapshot_changes
 from omnigraph.changes.images import row_images
 from omnigraph.changes.selection import Op, Selection
 from omnigraph.changes.tokens import Position, decode, digest, encode, find_position, require
-from omnigraph.errors import ConflictError, InvalidInputError, NotFoundError
+from omnigraph.errors import ConflictError, InvalidInputError
 from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.history import History
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType, read_ir
-from omnigraph.store.errors import DatasetVersionNotFoundError
 
 PAGE_CHANGES_DEFAULT: Final = 1_000
 PAGE_CHANGES_MAX: Final = 8_192
@@ -47,22 +46,6 @@ class ParentlessCommitError(ConflictError):
         """Why the difference was rejected."""
         refusal = {"reason": "parentless_commit", "graph_commit_id": self.graph_commit_id}
         return {"change_diff_refusal": refusal}
-
-
-class ChangeGapError(NotFoundError):
-    """The changes of a commit are no longer known: cleanup has removed one of its versions."""
-
-    code = "OG-CHANGE-GAP"
-    hint = "take a new baseline: `omnigraph changes baseline`"
-    template = "the versions that commit {graph_commit_id} compares were cleaned up"
-    graph_commit_id: str
-    cursor: str | None = None
-
-    @property
-    def details(self) -> dict[str, object]:
-        """Where the gap begins."""
-        gap = {"first_unreadable_commit_id": self.graph_commit_id}
-        return {"change_feed_gap": gap if self.cursor is None else {"cursor": self.cursor, **gap}}
 
 
 class PageLimitError(InvalidInputError):
@@ -172,7 +155,7 @@ class CommitDiff:
             before = self._history.snapshot_of_commit(parent)
             after = self._history.snapshot_of_commit(self.commit.graph_commit_id)
             return _typed(before, after, self._selection, refuse_new_types=True)
-        except (VersionRemovedError, DatasetMissingError, DatasetVersionNotFoundError) as error:
+        except (VersionRemovedError, DatasetMissingError) as error:
             raise ChangeGapError(self.commit.graph_commit_id) from error
 
     def position(self, shape: object) -> Position:

@@ -21,12 +21,13 @@ from omnigraph.changes.table_changes import (
     differing_fragments,
     table_changes,
 )
-from omnigraph.errors import ConflictError
+from omnigraph.errors import ConflictError, NotFoundError
 from omnigraph.manifest import Entry, Snapshot
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
+from omnigraph.store.errors import DatasetVersionNotFoundError
 from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, DatasetVersion, ScanRequest
 
 
@@ -52,6 +53,22 @@ class SchemaBoundaryError(ConflictError):
         if self.type_name is not None:
             refusal["type_name"] = self.type_name
         return {"change_diff_refusal": refusal}
+
+
+class ChangeGapError(NotFoundError):
+    """The changes of a commit are no longer known: cleanup has removed one of its versions."""
+
+    code = "OG-CHANGE-GAP"
+    hint = "take a new baseline: `omnigraph changes baseline`"
+    template = "the versions that commit {graph_commit_id} compares were cleaned up"
+    graph_commit_id: str
+    cursor: str | None = None
+
+    @property
+    def details(self) -> dict[str, object]:
+        """Where the gap begins."""
+        gap = {"first_unreadable_commit_id": self.graph_commit_id}
+        return {"change_feed_gap": gap if self.cursor is None else {"cursor": self.cursor, **gap}}
 
 
 @dataclass(frozen=True)
@@ -84,13 +101,10 @@ class TypePair:
 
     @property
     def is_same(self) -> bool:
-        """Whether both sides publish the same version."""
+        """Whether both sides hold the same rows: of one version, or none at all."""
         if self.before is None or self.after is None:
-            return False
-        return (self.before.table_branch, self.before.table_version) == (
-            self.after.table_branch,
-            self.after.table_version,
-        )
+            return all(entry is None or not entry.row_count for entry in (self.before, self.after))
+        return self.before.at == self.after.at
 
 
 @dataclass(frozen=True)
@@ -175,8 +189,7 @@ def _entity_types(snapshot: Snapshot) -> dict[str, tuple[Entry, EntityType]]:
 def _require_same_columns(pair: TypePair, commit_id: str, *, refuse_new_types: bool) -> None:
     """Reject sides with other user columns; on request, also types created or dropped with rows."""
     if pair.owner_before is None or pair.owner_after is None:
-        entry = pair.after or pair.before
-        if refuse_new_types and entry is not None and entry.row_count:
+        if refuse_new_types:
             raise SchemaBoundaryError(commit_id, pair.entity_type.name)
         return
     if _columns(pair.owner_before) != _columns(pair.owner_after):
@@ -192,9 +205,14 @@ def _columns(entity_type: EntityType) -> frozenset[tuple[str, object, int | None
 def handles_of(
     pair: TypePair, before: Snapshot, after: Snapshot
 ) -> tuple[DatasetHandle | None, DatasetHandle | None]:
-    """Open both sides of a type."""
-    old = None if pair.before is None else open_entry(before.datasets, pair.before)
-    new = None if pair.after is None else open_entry(after.datasets, pair.after)
+    """Open both sides of a type; reject them when the rows of one were removed."""
+    try:
+        old = None if pair.before is None else open_entry(before.datasets, pair.before)
+        new = None if pair.after is None else open_entry(after.datasets, pair.after)
+    except DatasetVersionNotFoundError as error:
+        if pair.before is None or pair.after is None:
+            raise SchemaBoundaryError(after.commit_id, pair.entity_type.name) from error
+        raise ChangeGapError(after.commit_id) from error
     return old, new
 
 

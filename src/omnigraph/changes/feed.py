@@ -21,13 +21,12 @@ from omnigraph.changes.commit_changes import (
     PAGE_CHANGES_DEFAULT,
     PAGE_CHANGES_MAX,
     Budget,
-    ChangeGapError,
     CommitDiff,
     ParentlessCommitError,
     cause_of,
     check_page,
 )
-from omnigraph.changes.diff import SchemaBoundaryError
+from omnigraph.changes.diff import ChangeGapError, SchemaBoundaryError
 from omnigraph.changes.selection import Selection
 from omnigraph.changes.tokens import (
     CursorRejectedError,

@@ -133,6 +133,13 @@ class Session:
         return RowEmbedder(self.embeddings, self.embeddings_table, mode, is_asked_for=is_asked_for)
 
 
+class Part:
+    """A part of one open graph."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+
 def start_session(
     repository: Repository,
     recovery: Recovery,

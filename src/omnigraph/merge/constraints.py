@@ -122,8 +122,12 @@ def _orphans(check: RuleCheck) -> Iterator[Conflict]:
             yield Conflict(edge.table_key, ConflictKind.ORPHAN_EDGE, message, edge_id)
 
 
-def _sort_key(conflict: Conflict) -> tuple[bool, bool, str, int, str]:
-    """Sort by: values first; then node types, then edge types, each by name, rule and id."""
+def _sort_key(conflict: Conflict) -> tuple[bool, bool, str, int, str, bool]:
+    """Sort by: values first; then node types, then edge types, each by name, rule and id.
+
+    An edge that loses both nodes has two conflicts, that of `src` first: which of them is found
+    first depends on the side that wrote the edge.
+    """
     is_value = conflict.kind is ConflictKind.VALUE_CONSTRAINT_VIOLATION
     return (
         not is_value,
@@ -131,4 +135,5 @@ def _sort_key(conflict: Conflict) -> tuple[bool, bool, str, int, str]:
         conflict.table_key,
         _ORDER.index(conflict.kind),
         conflict.entity_id or "",
+        conflict.kind is ConflictKind.ORPHAN_EDGE and conflict.message.startswith("dst "),
     )

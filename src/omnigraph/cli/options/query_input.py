@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omnigraph.cli.options.together import together
 from omnigraph.errors import InvalidInputError
 from omnigraph.texts import read_json
 
@@ -47,6 +48,15 @@ class QueryInput:
         return _read_params(text=self.params_text, path=self.params_path)
 
 
+_options = together(
+    click.argument("name", required=False),
+    click.option("--query", "query_path", type=_FILE, help="A file of queries (`.gq`)."),
+    click.option("-e", "--query-string", "query_text", metavar="GQ", help="The queries."),
+    click.option("--params", "params_text", metavar="JSON", help="Parameters, as an object."),
+    click.option("--params-file", "params_path", type=_FILE, help="A file with the JSON object."),
+)
+
+
 def query_input(command: Callable[..., None]) -> Callable[..., None]:
     """Add the name of a query and the ways to give its text and parameters, as `given`."""
 
@@ -63,18 +73,7 @@ def query_input(command: Callable[..., None]) -> Callable[..., None]:
         given = QueryInput(name, query_path, query_text, params_text, params_path)
         command(given=given, **options)
 
-    added: Callable[..., None] = with_input
-    for option in (
-        click.option(
-            "--params-file", "params_path", type=_FILE, help="A file with the JSON object."
-        ),
-        click.option("--params", "params_text", metavar="JSON", help="Parameters, as an object."),
-        click.option("-e", "--query-string", "query_text", metavar="GQ", help="The queries."),
-        click.option("--query", "query_path", type=_FILE, help="A file of queries (`.gq`)."),
-        click.argument("name", required=False),
-    ):
-        added = option(added)
-    return added
+    return _options(with_input)
 
 
 def _read_query(*, name: str | None, path: Path | None, text: str | None) -> SourceText:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from omnigraph.changes.commit_changes import ChangeGapError, ParentlessCommitError
-from omnigraph.changes.diff import TypePair, changed_pairs, handles_of
+from omnigraph.changes.commit_changes import ParentlessCommitError
+from omnigraph.changes.diff import ChangeGapError, TypePair, changed_pairs, handles_of
 from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.snapshot import open_entry
