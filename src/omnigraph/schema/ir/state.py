@@ -12,9 +12,9 @@ from typing import Final
 
 import orjson
 
+from omnigraph.records import JsonObject
 from omnigraph.schema.ir.model import SchemaIR
 from omnigraph.schema.ir.to_shape import shape_of
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.language.canonical import shape_hash
 
 FORMAT_VERSION: Final = 2

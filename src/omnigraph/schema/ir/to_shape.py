@@ -13,6 +13,7 @@ from omnigraph.schema.language.shape import (
     ShapeInterface,
     ShapeNode,
     ShapeProperty,
+    ShapePropertyRef,
 )
 
 
@@ -60,7 +61,7 @@ def _shape_property(prop: IrProperty) -> ShapeProperty:
         declared_directly=prop.declared_directly,
         satisfies=tuple(
             sorted(
-                (ref.owner_type_name, ref.property_name)
+                ShapePropertyRef(ref.owner_type_name, ref.property_name)
                 for ref in prop.satisfies_interface_properties
             )
         ),

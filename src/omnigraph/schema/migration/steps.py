@@ -10,11 +10,11 @@ result with the desired one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal
 
 from omnigraph.names import TypeKind
+from omnigraph.records import HIDDEN, OPTIONAL, JsonObject, member, to_json
 from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource
 from omnigraph.schema.defaults import DefaultValue
 from omnigraph.schema.ir.model import (
@@ -25,13 +25,6 @@ from omnigraph.schema.ir.model import (
     IrType,
     IrTypeRef,
 )
-from omnigraph.schema.json_form import (
-    Json,
-    JsonObject,
-    annotation_json,
-    cardinality_json,
-    prop_type_json,
-)
 from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.shape import Bound, ShapeConstraint
 from omnigraph.schema.migration.cost import Price, Tier
@@ -40,17 +33,12 @@ from omnigraph.values import PropType
 DropMode = Literal["soft", "hard"]
 Form = Literal["note", "rule"]
 
-_HIDDEN: Final = {"hidden": True}
-_OPTIONAL: Final = {"optional": True}
-_FROM: Final = {"member": "from"}
-_TO: Final = {"member": "to"}
-
 
 @dataclass(frozen=True)
 class Step(ABC):
     """One change of a schema; the subclasses are the kinds."""
 
-    price: Price = field(metadata=_HIDDEN)
+    price: Price = field(metadata=HIDDEN)
 
     kind: ClassVar[str]
 
@@ -75,12 +63,7 @@ class Step(ABC):
 
     def to_json(self) -> JsonObject:
         """Return the step as plans show it."""
-        form: JsonObject = {"kind": self.kind}
-        for found in fields(self):
-            value = getattr(self, found.name)
-            if found.metadata.get("hidden") or (found.metadata.get("optional") and value is None):
-                continue
-            form[found.metadata.get("member", found.name)] = _json(value)
+        form: JsonObject = {"kind": self.kind, **to_json(self)}
         form["tier"] = self.tier
         if self.table_key is not None:
             form["table_key"] = self.table_key
@@ -117,7 +100,7 @@ class AddType(Step, kind="add_type"):
 
     type_kind: TypeKind
     name: str
-    declaration: IrType = field(metadata=_HIDDEN)
+    declaration: IrType = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         return f"add {self.type_kind} type {self.name}"
@@ -128,8 +111,8 @@ class RenameType(Step, kind="rename_type"):
     """A type keeps its dataset, versions and history under another name."""
 
     type_kind: TypeKind
-    from_name: str = field(metadata=_FROM)
-    to_name: str = field(metadata=_TO)
+    from_name: str = field(metadata=member("from"))
+    to_name: str = field(metadata=member("to"))
 
     def _text(self) -> str:
         return f"rename {self.type_kind} type {self.from_name} to {self.to_name}"
@@ -166,7 +149,7 @@ class UpdateImplements(Step, kind="update_implements"):
     type_kind: TypeKind
     type_name: str
     implements: tuple[str, ...]
-    interfaces: tuple[IrTypeRef, ...] = field(metadata=_HIDDEN)
+    interfaces: tuple[IrTypeRef, ...] = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         names = ", ".join(self.implements) or "no interface"
@@ -211,8 +194,8 @@ class AddProperty(PropertyStep, kind="add_property"):
     """A new property: all null, or `default` in every row where it is required."""
 
     property_type: PropType
-    default: DefaultValue | None = field(metadata=_OPTIONAL)
-    declaration: IrProperty = field(metadata=_HIDDEN)
+    default: DefaultValue | None = field(metadata=OPTIONAL)
+    declaration: IrProperty = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         filled = "" if self.default is None else f", filled with {_literal(self.default)}"
@@ -225,8 +208,8 @@ class RenameProperty(Step, kind="rename_property"):
 
     type_kind: TypeKind
     type_name: str
-    from_name: str = field(metadata=_FROM)
-    to_name: str = field(metadata=_TO)
+    from_name: str = field(metadata=member("from"))
+    to_name: str = field(metadata=member("to"))
 
     def _text(self) -> str:
         renamed = f"{self.type_kind}:{self.type_name}.{self.from_name}"
@@ -304,7 +287,7 @@ class RelaxProperty(PropertyStep, kind="relax_property"):
 class RequireProperty(PropertyStep, kind="require_property"):
     """A nullable property becomes required; `code` is what apply reports for stored nulls."""
 
-    code: str | None = field(metadata=_OPTIONAL)
+    code: str | None = field(metadata=OPTIONAL)
 
     def _text(self) -> str:
         return f"make property {self.entity} required"
@@ -326,7 +309,7 @@ class UpdateEmbed(PropertyStep, kind="update_embed"):
 
     embed_source: EmbedSource | None
     pending: bool
-    embed: IrEmbed | None = field(metadata=_HIDDEN)
+    embed: IrEmbed | None = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         if self.embed_source is None:
@@ -363,13 +346,17 @@ class ConstraintStep(Step):
         """The type as messages name it."""
         return f"{self.type_kind}:{self.type_name}"
 
+    def to_json(self) -> JsonObject:
+        """Return the step as plans show it."""
+        return super().to_json() | {"constraint": _constraint_json(self.constraint)}
+
 
 @dataclass(frozen=True)
 class AddConstraint(ConstraintStep, kind="add_constraint"):
     """A new constraint, as annotation, as rule, or as both."""
 
     forms: tuple[Form, ...]
-    rule: IrConstraint = field(metadata=_HIDDEN)
+    rule: IrConstraint = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         return f"add {constraint_text(self.constraint)} to {self.entity}"
@@ -379,7 +366,7 @@ class AddConstraint(ConstraintStep, kind="add_constraint"):
 class DropConstraint(ConstraintStep, kind="drop_constraint"):
     """A constraint is gone."""
 
-    identity: ConstraintIdentity = field(metadata=_HIDDEN)
+    identity: ConstraintIdentity = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         # Ids of stored rows could not be derived again, so a key never comes back.
@@ -391,9 +378,9 @@ class DropConstraint(ConstraintStep, kind="drop_constraint"):
 class UpdateConstraintForm(ConstraintStep, kind="update_constraint_form"):
     """A constraint moves between annotation form and rule form; its meaning stays."""
 
-    from_forms: tuple[Form, ...] = field(metadata=_FROM)
-    to_forms: tuple[Form, ...] = field(metadata=_TO)
-    rule: IrConstraint = field(metadata=_HIDDEN)
+    from_forms: tuple[Form, ...] = field(metadata=member("from"))
+    to_forms: tuple[Form, ...] = field(metadata=member("to"))
+    rule: IrConstraint = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         return (
@@ -411,7 +398,7 @@ class UnsupportedChange(Step, kind="unsupported_change"):
 
     entity: str
     reason: str
-    code: str | None = field(default=None, metadata=_OPTIONAL)
+    code: str | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def message(self) -> str:
@@ -468,22 +455,14 @@ def constraint_text(constraint: ShapeConstraint) -> str:
     return f"@{constraint.kind}({', '.join(constraint.fields)})"
 
 
-def _json(value: Any) -> Json:
-    if isinstance(value, tuple):
-        return [_json(item) for item in value]
-    spell = _SPELLINGS.get(type(value))
-    plain: Json = value if spell is None else spell(value)
-    return plain
-
-
 def _constraint_json(constraint: ShapeConstraint) -> JsonObject:
     if constraint.kind == "range":
         low, high = Bound.of(constraint.min), Bound.of(constraint.max)
         return {
             "Range": {
                 "property": constraint.fields[0],
-                "min": low.to_json() if low else None,
-                "max": high.to_json() if high else None,
+                "min": to_json(low),
+                "max": to_json(high),
             }
         }
     if constraint.kind == "check":
@@ -513,16 +492,3 @@ def _literal(value: DefaultValue) -> str:
 
 def _card_text(cardinality: Cardinality) -> str:
     return f"{cardinality.min}..{'' if cardinality.max is None else cardinality.max}"
-
-
-def _embed_json(embed: EmbedSource) -> JsonObject:
-    return {"source": embed.source, "model": embed.model}
-
-
-_SPELLINGS: Final[dict[type, Callable[[Any], JsonObject]]] = {
-    PropType: prop_type_json,
-    Annotation: annotation_json,
-    Cardinality: cardinality_json,
-    EmbedSource: _embed_json,
-    ShapeConstraint: _constraint_json,
-}
