@@ -24,14 +24,14 @@ from typing import Annotated, ClassVar, Final, Literal, cast
 
 from omnigraph.names import PROPERTY_NAME, TYPE_NAME, TableKey, TypeKind
 from omnigraph.records import Json, JsonObject, Stored, to_json
-from omnigraph.schema.catalog import Annotation, Cardinality
+from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource
 from omnigraph.schema.json_form import (
     digest,
     read_annotation,
     read_cardinality,
     read_prop_type,
 )
-from omnigraph.schema.language.shape import Bound, constraint_json, read_bound
+from omnigraph.schema.language.shape import Bound, ShapeConstraint, constraint_json, read_bound
 from omnigraph.schema.language.tree import RuleKind
 from omnigraph.values import PropType
 
@@ -164,6 +164,17 @@ class IrConstraint:
         rest = f"{self.min}{self.max}{self.pattern}"
         return self.kind, tuple(field.name for field in self.fields), rest
 
+    @property
+    def by_name(self) -> ShapeConstraint:
+        """The constraint without numbers."""
+        return ShapeConstraint(
+            kind=self.kind,
+            fields=tuple(field.name for field in self.fields),
+            min=self.min.value if self.min else None,
+            max=self.max.value if self.max else None,
+            pattern=self.pattern,
+        )
+
 
 def _read_constraint(at: Stored) -> IrConstraint:
     kind = at.value.get("kind") if isinstance(at.value, dict) else None
@@ -210,6 +221,11 @@ class IrEmbed:
 
     source: IrPropertyRef
     model: str | None
+
+    @property
+    def by_name(self) -> EmbedSource:
+        """The same without numbers."""
+        return EmbedSource(self.source.property_name, self.model)
 
 
 @dataclass(frozen=True)
