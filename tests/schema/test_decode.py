@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from omnigraph.schema.values.decode import (
     Decoded,
+    decode_json_array,
     decode_json_lines,
     decode_json_stream,
     decode_line_batches,
@@ -140,6 +141,12 @@ def test_bytes_that_are_no_text_are_named_with_their_column() -> None:
     words = "byte 0xff in column 8 is not UTF-8"
     assert decode_json_lines(b'{}\n{"a": "\xff"}\n').invalid == ((2, words),)
     assert decode_json_stream(b'{}\n{"a": "\xff"\n}').invalid == ((2, words),)
+
+
+def test_an_array_gives_its_elements() -> None:
+    assert decode_json_array(b"[1, {}]").values == [1, {}]
+    assert decode_json_array(b"{}").invalid == ((1, "expected a JSON array"),)
+    assert decode_json_array(b"[1,").invalid[0][0] == 1
 
 
 def test_the_collector_is_paused_and_restored() -> None:

@@ -81,6 +81,18 @@ def decode_json_stream(text: bytes) -> Decoded:
     return _decode_stream(text)
 
 
+def decode_json_array(text: bytes) -> Decoded:
+    """Read the elements of one JSON array."""
+    try:
+        with paused_garbage_collection():
+            values = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return Decoded([], [], ((1, str(error)),))
+    if not isinstance(values, list):
+        return Decoded([], [], ((1, "expected a JSON array"),))
+    return Decoded(values, range(1, len(values) + 1))
+
+
 def _decode_lines(text: bytes, line_count: int, first_line: int) -> Decoded:
     with paused_garbage_collection():
         values = _decode_together(text, line_count)
