@@ -29,7 +29,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -48,33 +48,6 @@ from omnigraph.store.objects.protocol import ObjectStore
 
 INTENT_VERSION: Final = 2
 FOLDER: Final = "__recovery"
-
-_MEMBERS: Final = frozenset(
-    {
-        "schema_version",
-        "operation_id",
-        "owner_id",
-        "started_at",
-        "branch",
-        "branch_incarnation",
-        "schema_hash",
-        "expected_head",
-        "actor_id",
-        "writer_kind",
-        "settled",
-        "reads",
-        "recovery_commit_id",
-        "restore_transaction_ids",
-        "tables",
-        "merge_source_commit_id",
-        "merged_into",
-        "tombstones",
-        "schema",
-        "additional_registrations",
-        "adopted",
-        "commit",
-    }
-)
 
 
 class WriterKind(StrEnum):
@@ -257,6 +230,10 @@ class Intent:
         """Return the stored form."""
         form = _intent_json(self)
         return orjson.dumps({**form, "check": _check(form)}, option=orjson.OPT_INDENT_2)
+
+
+_MEMBERS: Final = frozenset({"actor_id", *(each.name for each in fields(Intent))})
+"""The names of all members that are stored, but for the check."""
 
 
 def load_intent(objects: ObjectStore, path: str) -> Intent | None:
