@@ -52,8 +52,8 @@ from omnigraph.manifest.layout import (
 )
 from omnigraph.manifest.repository import reconcile_commits
 from omnigraph.manifest.state import ManifestState
+from omnigraph.records import JsonObject
 from omnigraph.recovery import Recovery, WriterKind
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
 from omnigraph.store.records import CompactionOptions
 from omnigraph.write.commit.committer import Committer

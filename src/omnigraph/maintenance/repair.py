@@ -28,10 +28,10 @@ from omnigraph.manifest.errors import BranchGoneError
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN
+from omnigraph.records import JsonObject
 from omnigraph.recovery import Recovery
 from omnigraph.recovery.intent import UnreadableIntentError
 from omnigraph.recovery.settle import RecoveryStoppedError
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.store.records import OperationKind, TransactionInfo
 from omnigraph.write.commit.committer import Committer
 

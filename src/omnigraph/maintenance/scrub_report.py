@@ -8,7 +8,7 @@ from typing import Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS
-from omnigraph.schema.json_form import JsonObject
+from omnigraph.records import JsonObject
 from omnigraph.store.records import FileKind
 
 TOPOLOGY: Final = "topology"

@@ -17,7 +17,7 @@ from omnigraph.query.language import codes
 from omnigraph.query.language.parse import TolerantQueries, parse_queries_tolerant
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.query.select import QuerySelectionError, listed, select_query
-from omnigraph.schema.json_form import JsonObject
+from omnigraph.records import JsonObject
 from omnigraph.syntax import Diagnostic, SourceText
 
 

@@ -31,6 +31,7 @@ from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName, TableKey
+from omnigraph.records import JsonObject
 from omnigraph.recovery import Recovery, WriterKind
 from omnigraph.recovery.intent import Adoption
 from omnigraph.schema import (
@@ -42,7 +43,6 @@ from omnigraph.schema import (
     plan_schema,
     read_ir,
 )
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.migration.steps import DropProperty, DropType
 from omnigraph.store.records import CleanupRequest
 from omnigraph.write.commit.committer import Committer

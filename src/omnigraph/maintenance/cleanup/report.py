@@ -9,7 +9,7 @@ from typing import Final
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.cleanup.needed import CleanupPolicy
-from omnigraph.schema.json_form import JsonObject
+from omnigraph.records import JsonObject
 
 TEMPORARY_FILES: Final = "temporary files"
 """The name in reports for temporary files that dead writers have left, in any folder."""

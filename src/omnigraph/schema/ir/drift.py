@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Final
 
 from omnigraph.errors import ConflictError
+from omnigraph.records import JsonObject
 from omnigraph.schema.ir.model import SchemaIR, TableIdentity
 from omnigraph.schema.ir.read import MalformedSchemaError, read_ir
 from omnigraph.schema.ir.state import SchemaState, read_state
 from omnigraph.schema.ir.to_shape import shape_of
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.language.canonical import shape_hash
 
 SCHEMA_FILE: Final = "_schema.pg"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TYPE_KINDS, TableKey, TypeKind
+from omnigraph.records import JsonObject
 from omnigraph.schema.ir.model import IrEdge, IrNode, IrType, SchemaIR
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.migration.constraints import constraint_steps
 from omnigraph.schema.migration.cost import TIERS, Price, Tier, is_loosened
 from omnigraph.schema.migration.properties import PropertyPlanner
