@@ -1,7 +1,7 @@
 """Codes of the problems that values can have.
 
-`V1xx` reading a value, `V2xx` rules of the schema, `V3xx` identity. A code never changes its
-meaning; the message may get better.
+`V1xx` reading a value, `V3xx` identity. The rules of the schema have `V2xx`, in
+`omnigraph.write.rules.values`. A code never changes its meaning; the message may get better.
 """
 
 from __future__ import annotations
@@ -24,12 +24,6 @@ INVALID_TEXT: Final = "V113"
 LOSSY: Final = "V114"
 INVALID_JSON: Final = "V115"
 
-NOT_IN_ENUM: Final = "V201"
-BELOW_MIN: Final = "V202"
-ABOVE_MAX: Final = "V203"
-RANGE_OF_NAN: Final = "V204"
-PATTERN_NOT_FOUND: Final = "V205"
-
 KEY_NOT_FINITE: Final = "V301"
 ID_MISMATCH: Final = "V302"
 ID_NOT_A_STRING: Final = "V303"
@@ -51,11 +45,6 @@ VALUE_CODES: Final[dict[str, str]] = {
     INVALID_TEXT: "the text holds half of a surrogate pair and has no UTF-8 form",
     LOSSY: "the number has a fraction and the property is an integer",
     INVALID_JSON: "the text is not JSON",
-    NOT_IN_ENUM: "the text is none of the enum's values",
-    BELOW_MIN: "the number is below the lower bound of `@range`",
-    ABOVE_MAX: "the number is above the upper bound of `@range`",
-    RANGE_OF_NAN: "`@range` never holds for NaN",
-    PATTERN_NOT_FOUND: "the pattern of `@check` does not occur in the text",
     KEY_NOT_FINITE: "a key member is NaN or infinite",
     ID_MISMATCH: "the given id is not the one that the key members spell",
     ID_NOT_A_STRING: "the given id is not a string",
