@@ -115,6 +115,19 @@ def test_the_last_edge_of_a_source_stays_unless_the_source_goes_too(graph: Graph
     reads_of(graph, edge, change(graph, "node:P", rows=[], deleted=["a"]))
 
 
+def test_violations_of_single_rows_name_their_table(local_place: Place) -> None:
+    graph = local_place.init(
+        "node X { name: String @key  n: I32? @range(n, 0..9) }\nedge X: X -> X"
+    )
+    edge = {"edge": "X", "from": 7, "to": "a"}
+    node = {"type": "X", "data": {"name": "a", "n": 10}}
+    wrong_type = {"type": "X", "data": {"name": "b", "n": "?"}}
+    with pytest.raises(ValidationError) as caught:
+        graph.load(lines(edge, node, wrong_type), mode="append")
+    tables = [(found.rule, found.table_key) for found in caught.value.violations]
+    assert tables == [("endpoint", "edge:X"), ("range", "node:X"), ("type", "node:X")]
+
+
 def test_errors_survive_pickling(graph: Graph) -> None:
     for text in (b"x\n{}\n", lines({"type": "P", "data": {"name": "a"}})):
         with pytest.raises((ValidationError, KeyConflictError)) as caught:

@@ -29,7 +29,7 @@ from omnigraph.write.rules.check import (
 )
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.rules.findings import Findings
-from omnigraph.write.rules.unique import lead_member, matching_rows
+from omnigraph.write.rules.unique import can_look_up, lead_member, matching_rows
 from omnigraph.write.stage.columns import (
     Column,
     Integers,
@@ -163,12 +163,10 @@ class DeltaCheck:
         lead = lead_member(members, self.stored.snapshot.open(delta.table_key).indexes())
         values = flat(delta.rows[lead])
         columns = ("id", *members)
-        if pa.types.is_floating(values.type):
-            # 0.0 and -0.0 are one value here and two in a filter.
-            slabs = list(self.stored.scan(delta.table_key, columns))
-            found = pa.concat_tables(slabs)
-        else:
+        if can_look_up(values.type):
             found = self.stored.where(delta.table_key, lead, values, columns=columns)
+        else:
+            found = pa.concat_tables(self.stored.scan(delta.table_key, columns))
         leaving = is_in(found["id"], delta.rows["id"]) | is_in(found["id"], delta.deleted)
         return found.filter(pa.array(~leaving)).combine_chunks()
 

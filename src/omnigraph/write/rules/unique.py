@@ -109,6 +109,11 @@ def _spelled(rows: pa.Table, members: tuple[str, ...]) -> pa.Table:
     return pa.table({name: spell(flat(rows[name])) for name in members})
 
 
+def can_look_up(kind: pa.DataType) -> bool:
+    """Whether a filter finds all members that are equal here: not 0.0 and -0.0."""
+    return not pa.types.is_floating(kind)
+
+
 def matching_rows(
     members: tuple[str, ...], written: pa.Table, holders: pa.Table
 ) -> list[tuple[int, int]]:

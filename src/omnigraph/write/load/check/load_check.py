@@ -17,13 +17,11 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.manifest import Entry
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EdgeType, EntityType
 from omnigraph.write.load.check.cardinality import cascaded_sources, written_sources
 from omnigraph.write.load.check.endpoints import edges_without_node, orphan_addresses
 from omnigraph.write.load.check.hashes import HashedColumn
-from omnigraph.write.load.check.hashing import Hashes
 from omnigraph.write.load.check.repeats import folds, repeats
 from omnigraph.write.load.check.scope import FirstRows, LoadScope
 from omnigraph.write.load.check.tuples import rows_with_stored_ids, rows_with_stored_tuples
@@ -47,7 +45,7 @@ from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import StoredRows
 
 
-class LoadCheck:
+class LoadCheck(LoadScope):
     """A `RuleCheck` of all types of a load, against one snapshot."""
 
     def __init__(
@@ -58,49 +56,27 @@ class LoadCheck:
         source: LoadInput,
         stored: StoredRows,
     ) -> None:
+        super().__init__(types, options, stored)
         self.catalog = catalog
-        self._types = types
-        self._options = options
         self._source = source
-        self._stored = stored
-        self._scope = LoadScope(types, options, stored)
-
-    @property
-    def findings(self) -> Findings:
-        """What was found so far."""
-        return self._scope.findings
-
-    @property
-    def reads(self) -> dict[str, Entry | None]:
-        """The tables that the result depends on and the load does not write."""
-        return self._scope.reads
-
-    @property
-    def cascaded(self) -> dict[str, Hashes]:
-        """Addresses of stored edges that are removed with their nodes, by table."""
-        return self._scope.cascaded
 
     def run(self) -> Findings:
         """Check everything."""
         run_rules(self)
-        self._scope.forget()
+        self.forget()
         return self.findings
 
     def run_again(self, moved: frozenset[str]) -> Findings:
         """Check the rules that depend on tables which have moved."""
         run_again(self, moved)
-        self._scope.forget()
+        self.forget()
         return self.findings
 
     # -- rows -------------------------------------------------------------------------------------
 
     def rows(self, entity_type: EntityType) -> LoadedType | None:
         """Return the rows of a type, or None if the load does not name it."""
-        return self._types.get(entity_type.table_key)
-
-    def depend_on(self, table_key: TableKey) -> None:
-        """Record that the result depends on a table, unless the load writes it."""
-        self._scope.depend_on(table_key)
+        return self.types.get(entity_type.table_key)
 
     def both_positions(self, first: int | None, second: int | None) -> str:
         """Name the positions of two records."""
@@ -121,20 +97,20 @@ class LoadCheck:
         loaded = self._of(rows)
         if loaded.id_start is None or not loaded.has_given_ids:
             return NO_ROWS
-        if folds(loaded, self._options, self._source):
+        if folds(loaded, self.options, self._source):
             return NO_ROWS
         return self._repeats(loaded, loaded.ids, ("id",), counted=loaded.live)
 
     def stored_ids(self, rows: WrittenRows) -> FoundRows:
         """Find rows to append whose id is stored."""
-        if self._options.mode is not WriteMode.APPEND:
+        if self.options.mode is not WriteMode.APPEND:
             return NO_ROWS
-        return rows_with_stored_ids(self._of(rows), self._scope)
+        return rows_with_stored_ids(self._of(rows), self)
 
     def repeated(self, rows: WrittenRows, members: tuple[str, ...]) -> FoundRows:
         """Compare the records of the input among each other, even two of one id."""
         loaded = self._of(rows)
-        counted = loaded.live if self._options.keeps_last else loaded.records
+        counted = loaded.live if self.options.keeps_last else loaded.records
         return self._repeats(loaded, loaded.tuple_column(members), members, counted=counted)
 
     def _repeats(
@@ -152,26 +128,25 @@ class LoadCheck:
 
     def held(self, rows: WrittenRows, members: tuple[str, ...]) -> HeldTuples:
         """Find rows whose tuple a stored row has that stays."""
-        return rows_with_stored_tuples(self._of(rows), members, self._scope)
+        return rows_with_stored_tuples(self._of(rows), members, self)
 
     # -- edges ------------------------------------------------------------------------------------
 
     def without_node(self, rows: WrittenRows, end: str, node_key: TableKey) -> FoundRows:
         """Find edges one of whose ends will not be there."""
-        return edges_without_node(self._of(rows), end, node_key, self._scope)
+        return edges_without_node(self._of(rows), end, node_key, self)
 
     def removes_nodes(self, edge: EdgeType, node_key: TableKey) -> bool:
         """Whether an overwrite replaces nodes, and not the edges between them."""
-        scope = self._scope
-        return scope.is_overwritten(node_key) and not scope.is_overwritten(edge.table_key)
+        return self.is_overwritten(node_key) and not self.is_overwritten(edge.table_key)
 
     def cascade(self, edge: EdgeType, end: str) -> bool:
         """Remove the stored edges of removed nodes, if the caller has asked for that."""
-        if not self._options.cascade:
+        if not self.options.cascade:
             return False
         key = edge.table_key
-        wanted = self._stored.row_count(key)
-        found = orphan_addresses(edge, end, self._nodes(edge, end), self._scope, wanted=wanted)
+        wanted = self.stored.row_count(key)
+        found = orphan_addresses(edge, end, self._nodes(edge, end), self, wanted=wanted)
         if found.total:
             known = self.cascaded.get(key, np.zeros(0, np.uint64))
             self.cascaded[key] = np.union1d(known, found.rows.astype(np.uint64))
@@ -181,10 +156,10 @@ class LoadCheck:
     def orphans(self, edge: EdgeType, end: str) -> Orphans:
         """Find stored edges whose node is not in the new image."""
         nodes, wanted = self._nodes(edge, end), self.findings.wanted
-        found = orphan_addresses(edge, end, nodes, self._scope, wanted=wanted)
+        found = orphan_addresses(edge, end, nodes, self, wanted=wanted)
         if not len(found.rows):
             return Orphans((), found.total)
-        handle = self._stored.snapshot.open(edge.table_key)
+        handle = self.stored.snapshot.open(edge.table_key)
         addresses = pa.array(found.rows.astype(np.uint64))
         texts = handle.take_addresses(addresses, columns=[end])[end]
         return Orphans(texts.to_pylist(), found.total)
@@ -193,14 +168,14 @@ class LoadCheck:
         """Count the edges of written sources, and of those that lose edges in a cascade."""
         loaded = self.rows(edge)
         if loaded is not None:
-            return written_sources(edge, loaded, self._scope)
+            return written_sources(edge, loaded, self)
         if edge.table_key not in self.cascaded:
             return FoundSources((), 0)
-        nodes = self._types.get(TableKey.node(edge.from_type))
-        return cascaded_sources(edge, self.cascaded[edge.table_key], nodes, self._scope)
+        nodes = self.types.get(TableKey.node(edge.from_type))
+        return cascaded_sources(edge, self.cascaded[edge.table_key], nodes, self)
 
     def _of(self, rows: WrittenRows) -> LoadedType:
-        return self._types[rows.entity_type.table_key]
+        return self.types[rows.entity_type.table_key]
 
     def _nodes(self, edge: EdgeType, end: str) -> LoadedType:
-        return self._types[TableKey.node(dict(edge_ends(edge))[end])]
+        return self.types[TableKey.node(dict(edge_ends(edge))[end])]

@@ -13,7 +13,7 @@ from omnigraph.write.load.check.hashing import NO_HASH, Hashes, distinct_hashes,
 from omnigraph.write.load.check.scope import FirstRows, LoadScope, live_rows
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.check import NO_HELD, NO_ROWS, FoundRows, HeldTuples
-from omnigraph.write.rules.unique import lead_member, matching_rows
+from omnigraph.write.rules.unique import can_look_up, lead_member, matching_rows
 from omnigraph.write.rules.violations import VIOLATIONS_MAX
 from omnigraph.write.stage.columns import Integers, flat
 from omnigraph.write.stage.stored_rows import PROBES_MAX
@@ -116,9 +116,8 @@ def _holder_slabs(
     """Read stored rows that may matter, with their numbers where all are read."""
     key = loaded.table_key
     lead = lead_member(members, scope.stored.snapshot.open(key).indexes())
-    is_float = pa.types.is_floating(loaded.destination.schema.field(lead).type)
-    # 0.0 and -0.0 are one value for this rule, and two values in a filter.
-    if not is_float and loaded.live_count <= PROBES_MAX:
+    kind = loaded.destination.schema.field(lead).type
+    if can_look_up(kind) and loaded.live_count <= PROBES_MAX:
         values = loaded.pick(live_rows(loaded), (lead,))[lead]
         yield scope.stored.where(key, lead, values, columns=columns), None
         return

@@ -27,6 +27,7 @@ from omnigraph.schema.values.row_errors import Mask, RowErrors, json_text
 from omnigraph.search.embedding.columns import has_text
 from omnigraph.texts import redacted
 from omnigraph.write.rules import codes
+from omnigraph.write.rules.endpoints import ENDPOINT_RULE
 from omnigraph.write.rules.row_errors import TYPE_RULE, add_row_errors, values_of
 from omnigraph.write.rules.values import value_rules
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, ViolationLog
@@ -99,7 +100,7 @@ def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows
     for name in entity_type.blob_properties:
         _refuse_external(rules, batch.columns[name].column, name, work)
     for end, ids in batch.ends.items():
-        work.note(ids.errors, end, rule="endpoint", code=codes.BAD_ENDPOINT)
+        work.note(ids.errors, end, rule=ENDPOINT_RULE, code=codes.BAD_ENDPOINT)
     given = _ids(rules, batch, work, clock)
     ends = [batch.ends[end].ids for end in ("src", "dst") if end in batch.ends]
     properties = [batch.columns[name].column for name in entity_type.properties]
