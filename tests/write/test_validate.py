@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.write.rules.stored_checks import StoredRowsError
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage import stored_rows as locate
@@ -52,6 +53,15 @@ def test_a_stored_value_of_every_type_is_found_by_unique(
     with pytest.raises(ValidationError, match=r"@unique violation on Item\.p: .* 'a' and 'b'"):
         graph.load(lines(item("b", p=given)), mode="append")
     graph.load(lines(item("c"), item("a", p=given)), mode="merge")
+
+
+@pytest.mark.parametrize("kind", EQUAL)
+def test_a_new_unique_finds_stored_values_of_every_type(local_place: Place, kind: str) -> None:
+    graph = local_place.init(f"node Item {{ p: {kind}? }}")
+    first, second = EQUAL[kind]
+    graph.load(lines(item("a", p=first), item("b", p=second), item("n")), mode="append")
+    with pytest.raises(StoredRowsError, match=r"@unique violation on Item\.p: .* 'a' and 'b'"):
+        graph.apply_schema(f"node Item {{ p: {kind}? @unique }}")
 
 
 @pytest.mark.parametrize("probes", [0, 64])

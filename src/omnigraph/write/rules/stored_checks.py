@@ -14,6 +14,7 @@ from functools import singledispatch
 from itertools import islice
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +32,7 @@ from omnigraph.schema.migration.steps import (
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.write.rules.cardinality import SourceCounts, card_message
-from omnigraph.write.rules.unique import UNIQUE_RULE, tuple_text, unique_message
+from omnigraph.write.rules.unique import UNIQUE_RULE, comparable, tuple_text, unique_message
 from omnigraph.write.rules.values import ValueRule, value_rules
 from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.rewrite_table import TableChange
@@ -214,13 +215,17 @@ def _value_rule(
 def _repeated(members: tuple[str, ...], table: StoredTable) -> Iterator[Offender]:
     """Find tuples that several rows hold; a null in a tuple exempts its row."""
     rows = _read(table, ("id", *members)).drop_null()
-    held = rows.group_by(list(members)).aggregate([("id", "count"), ("id", "min"), ("id", "max")])
+    keys = {f"member {name}": comparable(flat(rows[name])) for name in members}
+    numbered = pa.table({**keys, "id": rows["id"], "row": pa.array(np.arange(rows.num_rows))})
+    wanted = [("id", "count"), ("id", "min"), ("id", "max"), ("row", "min")]
+    held = numbered.group_by(list(keys)).aggregate(wanted)
     type_name = table.change.desired.name
     for row in held.filter(pc.greater(held["id_count"], 1)).to_pylist():
-        value = cut(tuple_text([str(row[member]) for member in members]))
+        first = row["row_min"]
+        value = cut(tuple_text([str(rows[member][first].as_py()) for member in members]))
         holders = row["id_min"], row["id_max"]
         message = unique_message(type_name, members, value, held_by=holders)
-        yield Offender(table.change.accepted.table_key, row["id_min"], message)
+        yield Offender(table.change.accepted.table_key, holders[0], message)
 
 
 def _read(table: StoredTable, columns: tuple[str, ...]) -> pa.Table:

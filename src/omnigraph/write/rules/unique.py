@@ -114,6 +114,11 @@ def can_look_up(kind: pa.DataType) -> bool:
     return not pa.types.is_floating(kind)
 
 
+def comparable(column: pa.Array) -> pa.Array:
+    """Return a column whose values are equal where members are."""
+    return column if can_look_up(column.type) else spell(column)
+
+
 def matching_rows(
     members: tuple[str, ...], written: pa.Table, holders: pa.Table
 ) -> list[tuple[int, int]]:
