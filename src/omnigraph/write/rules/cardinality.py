@@ -68,9 +68,9 @@ def check_cardinality(entity_type: EntityType, check: RuleCheck) -> None:
     if not isinstance(entity_type, EdgeType) or not has_cardinality(entity_type):
         return
     found = check.sources(entity_type)
-    for source in found.sources:
+    for source in found.first:
         _add(entity_type, source, check)
-    check.findings.count(CARDINALITY_RULE, found.total - len(found.sources))
+    check.findings.count(CARDINALITY_RULE, found.total - len(found.first))
 
 
 def _add(edge: EdgeType, source: Source, check: RuleCheck) -> None:

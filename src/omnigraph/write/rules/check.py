@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Generic, Never, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,24 +36,18 @@ class FoundRows:
 NO_ROWS: Final = FoundRows(np.zeros(0, np.int64), 0)
 
 
-@dataclass(frozen=True, eq=False)
-class HeldTuples:
-    """The first rows that have the tuple of a stored row, with its id, and how many there are."""
-
-    rows: Integers
-    holders: Sequence[str]
-    total: int
-
-
-NO_HELD: Final = HeldTuples(np.zeros(0, np.int64), (), 0)
+Item_co = TypeVar("Item_co", covariant=True)
 
 
 @dataclass(frozen=True)
-class Orphans:
-    """The missing ends of the first stored edges that lose a node, and how many edges there are."""
+class Found(Generic[Item_co]):
+    """The first of what was found, in order, and how many there are in all."""
 
-    node_ids: Sequence[str]
+    first: Sequence[Item_co]
     total: int
+
+
+NOTHING: Final[Found[Never]] = Found((), 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +62,6 @@ class Source:
     count: int
     edges: Integers
     leaving: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-
-
-@dataclass(frozen=True)
-class FoundSources:
-    """The first sources that were found, and how many there are in all."""
-
-    sources: Sequence[Source]
-    total: int
 
 
 class WrittenRows(Protocol):
@@ -141,8 +127,8 @@ class RuleCheck(Protocol):
         """Find rows whose tuple an earlier row has; a null member exempts a row."""
         ...
 
-    def held(self, rows: WrittenRows, members: tuple[str, ...]) -> HeldTuples:
-        """Find rows whose tuple a stored row has that stays."""
+    def held(self, rows: WrittenRows, members: tuple[str, ...]) -> Found[tuple[int, str]]:
+        """Find rows whose tuple a stored row has that stays, each with the id of that."""
         ...
 
     def without_node(self, rows: WrittenRows, end: str, node_key: TableKey) -> FoundRows:
@@ -157,11 +143,11 @@ class RuleCheck(Protocol):
         """Remove the stored edges of removed nodes too, if the write does that."""
         ...
 
-    def orphans(self, edge: EdgeType, end: str) -> Orphans:
-        """Find stored edges that stay although their node is removed."""
+    def orphans(self, edge: EdgeType, end: str) -> Found[str]:
+        """Find stored edges that stay although their node is removed; return its id for each."""
         ...
 
-    def sources(self, edge: EdgeType) -> FoundSources:
+    def sources(self, edge: EdgeType) -> Found[Source]:
         """Find affected sources with too few or too many edges (`cardinality.is_outside`)."""
         ...
 

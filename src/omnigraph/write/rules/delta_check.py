@@ -18,12 +18,10 @@ from omnigraph.schema import Catalog, EdgeType, EntityType
 from omnigraph.schema.values.ids import spell
 from omnigraph.write.rules.cardinality import SourceCounts
 from omnigraph.write.rules.check import (
-    NO_HELD,
     NO_ROWS,
+    NOTHING,
+    Found,
     FoundRows,
-    FoundSources,
-    HeldTuples,
-    Orphans,
     Source,
     WrittenRows,
 )
@@ -144,19 +142,15 @@ class DeltaCheck:
         shown = self.findings.wanted
         return FoundRows(again[:shown], len(again), first[:shown])
 
-    def held(self, rows: WrittenRows, members: tuple[str, ...]) -> HeldTuples:
+    def held(self, rows: WrittenRows, members: tuple[str, ...]) -> Found[tuple[int, str]]:
         """Compare the written rows with the stored ones that share their first member."""
         delta = self.delta.tables[rows.entity_type.table_key]
         if not self.stored.row_count(delta.table_key):
-            return NO_HELD
+            return NOTHING
         holders = self._holders(members, delta)
         pairs = matching_rows(members, delta.rows, holders)
         shown = pairs[: self.findings.wanted]
-        return HeldTuples(
-            np.array([row for row, _ in shown], np.int64),
-            [holders["id"][holder].as_py() for _, holder in shown],
-            len(pairs),
-        )
+        return Found([(row, holders["id"][holder].as_py()) for row, holder in shown], len(pairs))
 
     def _holders(self, members: tuple[str, ...], delta: TableDelta) -> pa.Table:
         """Read the stored rows that stay and share the first member with a written row."""
@@ -194,12 +188,12 @@ class DeltaCheck:
         """Whether the change has removed their edges already."""
         return self.cascades
 
-    def orphans(self, edge: EdgeType, end: str) -> Orphans:
+    def orphans(self, edge: EdgeType, end: str) -> Found[str]:
         """Look up the removed nodes among the ends of stored edges."""
         if not self.stored.row_count(edge.table_key):
-            return Orphans((), 0)
+            return NOTHING
         found = self.orphan_edges(edge, end)
-        return Orphans(found[end].slice(0, self.findings.wanted).to_pylist(), found.num_rows)
+        return Found(found[end].slice(0, self.findings.wanted).to_pylist(), found.num_rows)
 
     def orphan_edges(self, edge: EdgeType, end: str) -> pa.Table:
         """Return `id` and one end of the stored edges that stay although their node is removed."""
@@ -209,11 +203,11 @@ class DeltaCheck:
         changed |= is_in(found["id"], self.removed_ids(edge.table_key))
         return found.filter(pa.array(~changed))
 
-    def sources(self, edge: EdgeType) -> FoundSources:
+    def sources(self, edge: EdgeType) -> Found[Source]:
         """Count the edges of affected sources, written and stored ones."""
         delta = self.of(edge.table_key)
         if delta is None:
-            return FoundSources((), 0)
+            return NOTHING
         counted = self._count(edge, delta)
         rows = counted.outside(edge.cardinality)
         shown = rows[: self.findings.wanted]
@@ -222,7 +216,7 @@ class DeltaCheck:
             Source(counted.sources[row].as_py(), int(counted.counts[row]), own)
             for row, own in zip(shown.tolist(), edges, strict=True)
         ]
-        return FoundSources(found, len(rows))
+        return Found(found, len(rows))
 
     def _count(self, edge: EdgeType, delta: TableDelta) -> SourceCounts:
         written = flat(delta.rows["src"])

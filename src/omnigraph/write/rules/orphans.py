@@ -24,6 +24,6 @@ def check_orphans(entity_type: EntityType, check: RuleCheck) -> None:
         if check.cascade(entity_type, end):
             continue
         found = check.orphans(entity_type, end)
-        for node_id in found.node_ids:
+        for node_id in found.first:
             check.findings.add_unfixable(missing_end(entity_type, end, node_id, None))
-        check.findings.count(ENDPOINT_RULE, found.total - len(found.node_ids))
+        check.findings.count(ENDPOINT_RULE, found.total - len(found.first))

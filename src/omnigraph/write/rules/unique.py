@@ -16,7 +16,7 @@ from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values.ids import spell
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
-from omnigraph.write.rules.check import FoundRows, HeldTuples, RuleCheck, WrittenRows
+from omnigraph.write.rules.check import Found, FoundRows, RuleCheck, WrittenRows
 from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.columns import Integers, flat, tuple_codes
 
@@ -70,24 +70,25 @@ def add_shared(
 
 
 def _add_held(
-    rows: WrittenRows, members: tuple[str, ...], held: HeldTuples, check: RuleCheck
+    rows: WrittenRows, members: tuple[str, ...], held: Found[tuple[int, str]], check: RuleCheck
 ) -> None:
     """Add rows whose tuples stored rows have."""
     if not held.total:
         return
-    ids, values = _ids_and_values(rows, held.rows, members)
-    positions = rows.positions(held.rows)
-    for n, row in enumerate(held.rows.tolist()):
+    numbers = np.array([row for row, _ in held.first], np.int64)
+    ids, values = _ids_and_values(rows, numbers, members)
+    positions = rows.positions(numbers)
+    for n, (row, holder) in enumerate(held.first):
         violation = unique_violation(
             rows.entity_type,
             members,
             values[n],
-            held_by=(held.holders[n], ids[n]),
+            held_by=(holder, ids[n]),
             position=positions[n],
             rule=UNIQUE_RULE,
         )
         check.findings.add(row, violation)
-    check.findings.count(UNIQUE_RULE, held.total - len(held.rows))
+    check.findings.count(UNIQUE_RULE, held.total - len(held.first))
 
 
 def _ids_and_values(

@@ -20,17 +20,17 @@ from omnigraph.write.load.check.hashing import Hashes, distinct_hashes, is_among
 from omnigraph.write.load.check.scope import FirstRows, LoadScope, live_rows
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.cardinality import SourceCounts, is_outside
-from omnigraph.write.rules.check import FoundSources, Source
+from omnigraph.write.rules.check import NOTHING, Found, Source
 from omnigraph.write.stage.columns import Integers, Mask, flat
 from omnigraph.write.stage.stored_rows import PROBES_MAX
 
 _NO_EDGES: Final = np.zeros(0, np.int64)
 
 
-def written_sources(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> FoundSources:
+def written_sources(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> Found[Source]:
     """Count the edges of the sources of written edges, and of those that written edges leave."""
     if not loaded.live_count:
-        return FoundSources((), 0)
+        return NOTHING
     has_stored = bool(scope.stored.row_count(edge.table_key))
     stored = None
     if has_stored and not scope.is_overwritten(edge.table_key):
@@ -44,18 +44,18 @@ def written_sources(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> Fou
         numbers = np.full(len(found), number)
         sources = counted.sources[found].view(np.int64)
         bad.add(counted.first[found], counted.totals[found], sources, numbers)
-    return FoundSources(list(_named(loaded, bad, scope)), bad.total)
+    return Found(list(_named(loaded, bad, scope)), bad.total)
 
 
 def cascaded_sources(
     edge: EdgeType, removed: Hashes, nodes: LoadedType | None, scope: LoadScope
-) -> FoundSources:
+) -> Found[Source]:
     """Count the edges that stay of the sources of removed ones, given by address.
 
     `nodes` are the sources that an overwrite keeps.
     """
     if edge.cardinality.min == 0:
-        return FoundSources((), 0)
+        return NOTHING
     handle = scope.stored.snapshot.open(edge.table_key)
     sources = flat(handle.take_addresses(pa.array(removed), columns=["src"])["src"]).unique()
     if nodes is not None:
@@ -69,7 +69,7 @@ def cascaded_sources(
         Source(sources[row].as_py(), int(counted.counts[row]), _NO_EDGES)
         for row in rows[: scope.findings.wanted].tolist()
     ]
-    return FoundSources(found, len(rows))
+    return Found(found, len(rows))
 
 
 @dataclass(frozen=True, eq=False)

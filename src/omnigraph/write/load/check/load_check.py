@@ -30,10 +30,10 @@ from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.check import (
     NO_ROWS,
+    NOTHING,
+    Found,
     FoundRows,
-    FoundSources,
-    HeldTuples,
-    Orphans,
+    Source,
     WrittenRows,
 )
 from omnigraph.write.rules.endpoints import edge_ends
@@ -126,7 +126,7 @@ class LoadCheck(LoadScope):
             found.add(again.rows, again.first)
         return found.found()
 
-    def held(self, rows: WrittenRows, members: tuple[str, ...]) -> HeldTuples:
+    def held(self, rows: WrittenRows, members: tuple[str, ...]) -> Found[tuple[int, str]]:
         """Find rows whose tuple a stored row has that stays."""
         return rows_with_stored_tuples(self._of(rows), members, self)
 
@@ -153,24 +153,24 @@ class LoadCheck(LoadScope):
             self.reads.pop(key, None)
         return True
 
-    def orphans(self, edge: EdgeType, end: str) -> Orphans:
+    def orphans(self, edge: EdgeType, end: str) -> Found[str]:
         """Find stored edges whose node is not in the new image."""
         nodes, wanted = self._nodes(edge, end), self.findings.wanted
         found = orphan_addresses(edge, end, nodes, self, wanted=wanted)
         if not len(found.rows):
-            return Orphans((), found.total)
+            return Found((), found.total)
         handle = self.stored.snapshot.open(edge.table_key)
         addresses = pa.array(found.rows.astype(np.uint64))
         texts = handle.take_addresses(addresses, columns=[end])[end]
-        return Orphans(texts.to_pylist(), found.total)
+        return Found(texts.to_pylist(), found.total)
 
-    def sources(self, edge: EdgeType) -> FoundSources:
+    def sources(self, edge: EdgeType) -> Found[Source]:
         """Count the edges of written sources, and of those that lose edges in a cascade."""
         loaded = self.rows(edge)
         if loaded is not None:
             return written_sources(edge, loaded, self)
         if edge.table_key not in self.cascaded:
-            return FoundSources((), 0)
+            return NOTHING
         nodes = self.types.get(TableKey.node(edge.from_type))
         return cascaded_sources(edge, self.cascaded[edge.table_key], nodes, self)
 

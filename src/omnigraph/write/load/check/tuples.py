@@ -12,7 +12,7 @@ from omnigraph.write.load.check.hashes import HashPart, StoredHashes
 from omnigraph.write.load.check.hashing import NO_HASH, Hashes, distinct_hashes, is_among
 from omnigraph.write.load.check.scope import FirstRows, LoadScope, live_rows
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.rules.check import NO_HELD, NO_ROWS, FoundRows, HeldTuples
+from omnigraph.write.rules.check import NO_ROWS, NOTHING, Found, FoundRows
 from omnigraph.write.rules.unique import can_look_up, lead_member, matching_rows
 from omnigraph.write.rules.violations import VIOLATIONS_MAX
 from omnigraph.write.stage.columns import Integers, flat
@@ -50,18 +50,16 @@ def _confirmed(loaded: LoadedType, rows: Integers, scope: LoadScope) -> Integers
 
 def rows_with_stored_tuples(
     loaded: LoadedType, members: tuple[str, ...], scope: LoadScope
-) -> HeldTuples:
+) -> Found[tuple[int, str]]:
     """Find rows whose tuple a stored row has that stays."""
     key = loaded.table_key
     if scope.is_overwritten(key) or not scope.stored.row_count(key):
-        return NO_HELD
+        return NOTHING
     found: list[tuple[int, str]] = []
     total = 0
     for part in loaded.tuple_column(members).parts(loaded.live):
         total += _add_held(loaded, members, part, scope, found)
-    first = sorted(found)[: scope.findings.wanted]
-    rows = np.array([row for row, _ in first], np.int64)
-    return HeldTuples(rows, [holder for _, holder in first], total)
+    return Found(sorted(found)[: scope.findings.wanted], total)
 
 
 def _add_held(
