@@ -43,7 +43,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.fence import commit_fenced
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.reader import ManifestReader, WrittenPublish
-from omnigraph.manifest.requirements import Requirements, Revalidate
+from omnigraph.manifest.requirements import Requirements
 from omnigraph.manifest.rows import (
     GRAPH_COMMIT,
     VOIDED_COMMIT,
@@ -178,7 +178,6 @@ class Publisher:
         draft: CommitDraft | None,
         requirements: Requirements,
         updates: Updates,
-        revalidate: Revalidate | None = None,
         prestaged: Future[StagedPublish] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> Published:
@@ -195,7 +194,7 @@ class Publisher:
             staged = _usable(prestaged, state, draft, updates)
             if staged is None:
                 _require_unsettled(state, draft, updates)
-            requirements.require(state, revalidate)
+            requirements.require(state)
             try:
                 if staged is None:
                     staged = self._stage(incarnation, state, draft, updates)
@@ -207,15 +206,10 @@ class Publisher:
             pause_s = min(_PAUSE_S * 2 ** min(attempts, 10), _PAUSE_MAX_S)
             self.clock.sleep(self.clock.jitter(0.0, pause_s))
 
-    def require(
-        self,
-        incarnation: Incarnation,
-        requirements: Requirements,
-        revalidate: Revalidate | None = None,
-    ) -> ManifestState:
+    def require(self, incarnation: Incarnation, requirements: Requirements) -> ManifestState:
         """Check requirements against the newest state, without publishing; return that state."""
         state = self.reader.latest(incarnation)
-        requirements.require(state, revalidate)
+        requirements.require(state)
         return state
 
     def _stage(

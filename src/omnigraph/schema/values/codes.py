@@ -1,7 +1,7 @@
 """Codes of the problems that values can have.
 
-`V1xx` reading a value, `V2xx` rules of the schema, `V3xx` identity. A code never changes its
-meaning; the message may get better.
+`V1xx` reading a value, `V3xx` identity. The rules of the schema have `V2xx`, in
+`omnigraph.write.rules.values`. A code never changes its meaning; the message may get better.
 """
 
 from __future__ import annotations
@@ -34,12 +34,6 @@ NOT_A_BLOB: Final = _code("V112", "a blob is given neither as a URI nor as `base
 INVALID_TEXT: Final = _code("V113", "the text holds half of a surrogate pair and has no UTF-8 form")
 LOSSY: Final = _code("V114", "the number has a fraction and the property is an integer")
 INVALID_JSON: Final = _code("V115", "the text is not JSON")
-
-NOT_IN_ENUM: Final = _code("V201", "the text is none of the enum's values")
-BELOW_MIN: Final = _code("V202", "the number is below the lower bound of `@range`")
-ABOVE_MAX: Final = _code("V203", "the number is above the upper bound of `@range`")
-RANGE_OF_NAN: Final = _code("V204", "`@range` never holds for NaN")
-PATTERN_NOT_FOUND: Final = _code("V205", "the pattern of `@check` does not occur in the text")
 
 KEY_NOT_FINITE: Final = _code("V301", "a key member is NaN or infinite")
 ID_MISMATCH: Final = _code("V302", "the given id is not the one that the key members spell")

@@ -214,7 +214,7 @@ class Committer:
             raise BranchGoneError(job.incarnation.text)
         if job.kind is not WriterKind.SCHEMA_APPLY:
             self._require_no_schema_apply(job)
-        state = repository.publisher.require(job.incarnation, job.requirements, job.revalidate)
+        state = repository.publisher.require(job.incarnation, job.requirements)
         put_back = [
             undo_late_commits(repository, self._recovery, job.incarnation, table.base.entry)
             for table in job.tables
@@ -222,7 +222,7 @@ class Committer:
         ]
         if any(put_back):
             # A table that was put back has a new entry: the write has to be prepared again.
-            state = repository.publisher.require(job.incarnation, job.requirements, job.revalidate)
+            state = repository.publisher.require(job.incarnation, job.requirements)
         return state
 
     def _require_no_schema_apply(self, job: WriteJob) -> None:
@@ -256,7 +256,6 @@ class Committer:
                 draft=job.draft,
                 requirements=job.requirements,
                 updates=job.updates,
-                revalidate=job.revalidate,
                 prestaged=prestaged,
             )
         except (CommitSettledError, BranchLockLostError) as error:

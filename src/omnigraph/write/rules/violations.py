@@ -63,6 +63,12 @@ class Violation:
     source: str | None = None
     table_key: TableKey | None = None
 
+    def checked_table(self) -> TableKey:
+        """Return the table whose rows were checked; a rule always names it."""
+        if self.table_key is None:
+            raise AssertionError(f"rule '{self.rule}' does not name its table")
+        return self.table_key
+
     def text(self, place: str) -> str:
         """Return the message with its position; `place` names the unit.
 
