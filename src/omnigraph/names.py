@@ -54,12 +54,12 @@ class UnknownChoiceError(InvalidInputError):
 
     code = "OG-CHOICE"
     hint = "use one of those"
+    what: str
+    found: str
+    known: tuple[str, ...]
 
-    def __init__(self, what: str, found: str, known: tuple[str, ...]) -> None:
-        self.what = what
-        self.found = found
-        self.known = known
-        super().__init__(f"unknown {what} '{found}': expected {', '.join(known)}")
+    def _message(self) -> str:
+        return f"unknown {self.what} '{self.found}': expected {', '.join(self.known)}"
 
 
 def choice(kind: type[Choice], text: str, what: str) -> Choice:
@@ -120,12 +120,12 @@ class IllegalNameError(InvalidInputError):
 
     code = "OG-NAME"
     hint = "use letters, digits, `_`, `-`, single dots, and `/` between parts"
+    kind: str
+    name: str
+    reason: str
 
-    def __init__(self, kind: str, name: str, reason: str) -> None:
-        self.kind = kind
-        self.name = name
-        self.reason = reason
-        super().__init__(f"{kind} name {_abridged(name)} {reason}")
+    def _message(self) -> str:
+        return f"{self.kind} name {_abridged(self.name)} {self.reason}"
 
 
 @dataclass(frozen=True, order=True)

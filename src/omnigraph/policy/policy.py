@@ -140,7 +140,11 @@ class Policy:
             self._view(actor_id, target_branch),
         )
         key = (groups, action, request.branch_view, request.target_branch_view)
-        (rule_id,) = self._decided.get_or_compute(key, 1, lambda: (self._smallest_rule(request),))
+        known = self._decided.get(key)
+        if known is None:
+            known = (self._smallest_rule(request),)
+            self._decided.put(key, known, 1)
+        (rule_id,) = known
         return Decision(
             allowed=rule_id is not None,
             rule_id=rule_id,

@@ -28,11 +28,9 @@ class LibraryMissingError(UnavailableError):
     """The requested form of a result needs a library that is not installed."""
 
     code = "OG-LIBRARY-MISSING"
-
-    def __init__(self, library: str) -> None:
-        self.library = library
-        self.hint = f"pip install {library}"
-        super().__init__(f"this needs {library}, which is not installed")
+    hint = "pip install {library}"
+    template = "this needs {library}, which is not installed"
+    library: str
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from omnigraph.graph import Graph, load_queries
-from omnigraph.server.access import Decider, Gate, Mode, mode_of
+from omnigraph.policy import Policy
+from omnigraph.server.access import Gate, Mode, mode_of
 from omnigraph.server.app import App
 from omnigraph.server.call import Serving
 from omnigraph.server.errors import BootRefusedError
@@ -32,7 +33,7 @@ class Checked:
 
     tokens: LiveTokens
     graph_id: str
-    policy: Decider | None
+    policy: Policy | None
     mode: Mode
 
 
@@ -40,7 +41,7 @@ def check(settings: Settings) -> Checked:
     """Read tokens and policy and decide the state of the server, or refuse to start."""
     tokens = LiveTokens(token_source(settings.environ))
     graph_id = graph_id_of(settings.store)
-    policy = None if settings.policy is None else load_policy(settings.policy, graph_id)
+    policy = None if settings.policy is None else Policy.load(settings.policy, graph_id=graph_id)
     mode = mode_of(
         has_tokens=bool(tokens),
         has_policy=policy is not None,
@@ -88,11 +89,6 @@ def graph_id_of(store: str) -> str:
             f"'{graph_id}' cannot be the id of a graph", "rename the folder of the graph"
         )
     return graph_id
-
-
-def load_policy(path: Path, graph_id: str) -> Decider:
-    """Return the policy of a graph."""
-    raise BootRefusedError(f"the policy {path} of {graph_id} is not served yet", "leave it away")
 
 
 def origins_of(settings: Settings, mode: Mode) -> Origins:
