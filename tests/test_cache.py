@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,38 @@ def test_a_value_above_its_share_is_not_stored() -> None:
     cache.put("small", "a", 10)
     cache.put("large", "b", 11)
     assert (cache.get("small"), cache.get("large"), cache.size) == ("a", None, 10)
+
+
+def test_the_number_of_values_is_bounded() -> None:
+    cache: BoundedCache[int] = BoundedCache(80, entries_max=2)
+    for number in (1, 2):
+        cache.put(number, number, 1)
+    assert cache.get(1) == 1
+    cache.put(3, 3, 1)
+    assert (len(cache), cache.get(1), cache.get(2), cache.get(3)) == (2, 1, None, 3)
+
+
+def test_clearing_forgets_values_and_sizes() -> None:
+    cache: BoundedCache[int] = BoundedCache(80)
+    for _ in range(3):
+        for number in range(20):
+            cache.put(number, number, 10)
+        assert (len(cache), cache.size) == (8, 80)
+        cache.clear()
+        assert (len(cache), cache.size) == (0, 0)
+
+
+def test_threads_share_one_cache() -> None:
+    cache: BoundedCache[int] = BoundedCache(80, entries_max=5)
+
+    def put_and_get(number: int) -> int | None:
+        cache.put(number, number**2, 10)
+        return cache.get(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: put_and_get(n % 10), range(2_000)))
+    assert {n: one for n, one in enumerate(found) if one not in (None, (n % 10) ** 2)} == {}
+    assert len(cache) == 5
 
 
 def test_a_counter_knows_the_most_recent_keys() -> None:

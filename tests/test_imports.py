@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
-HEAVY = ("lance", "pyspark", "fastapi", "starlette", "uvicorn", "mcp", "obstore", "boto3", "pandas")
+HEAVY = (
+    *("lance", "pyspark", "fastapi", "starlette", "uvicorn", "mcp", "obstore", "boto3", "pandas"),
+    "cedarpy",
+)
 
 
 def fresh(script: str) -> str:
@@ -16,7 +19,9 @@ def fresh(script: str) -> str:
     return run.stdout
 
 
-@pytest.mark.parametrize("module", ["omnigraph", "omnigraph.schema", "omnigraph.query"])
+@pytest.mark.parametrize(
+    "module", ["omnigraph", "omnigraph.schema", "omnigraph.query", "omnigraph.policy"]
+)
 def test_importing_loads_nothing_heavy(module: str) -> None:
     script = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(fresh(script)))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,9 @@ from omnigraph.names import (
     BranchName,
     IllegalNameError,
     TableKey,
+    actor_slug,
     check_tag_name,
+    is_own_branch,
 )
 from omnigraph.texts import fnv1a64
 
@@ -115,3 +119,58 @@ def test_table_keys_are_split_the_way_they_are_made() -> None:
     assert TableKey("edge:Knows").type_name == "Knows"
     with pytest.raises(ValueError, match="not a table key"):
         TableKey("interface:Named").parts  # noqa: B018 - it raises
+
+
+@pytest.mark.parametrize("actor_id", ["act-bot", "7", "a" * 48, "a-", "a-0123456789abc"])
+def test_a_plain_actor_id_is_its_own_slug(actor_id: str) -> None:
+    assert actor_slug(actor_id) == actor_id
+
+
+@pytest.mark.parametrize(
+    ("actor_id", "word"),
+    [
+        ("a" * 49, "a" * 35),
+        ("Act-Bot", "actbot"),
+        ("act-bot\n", "actbot"),
+        ("-act", "act"),
+        ("a/../b", "ab"),
+        ("é", "actor"),
+        ("\u212aelvin", "elvin"),
+        ("act-0123456789ab", "act0123456789ab"),
+    ],
+)
+def test_any_other_actor_id_has_a_hash_in_its_slug(actor_id: str, word: str) -> None:
+    digest = hashlib.sha256(actor_id.encode()).hexdigest()
+    assert actor_slug(actor_id) == f"{word}-{digest[:12]}"
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_actors_do_not_share_a_slug_and_it_is_a_part_of_a_branch_name(one: str, other: str) -> None:
+    slug = actor_slug(one)
+    assert (slug == actor_slug(other)) is (one == other)
+    assert BranchName.parse(f"agent/{slug}/{'t' * 48}").text.startswith("agent/")
+    # An actor that takes the slug of another one as its id gets a slug of its own.
+    assert slug == one or actor_slug(slug) != slug
+
+
+@pytest.mark.parametrize(
+    ("branch", "is_own"),
+    [
+        ("agent/act-bot/fix", True),
+        ("agent/act-bot/fix/2", True),
+        ("agent/act-bot", False),
+        ("agent/act-bot/", False),
+        ("agent/act-bot//fix", False),
+        ("agent/act-bot/../main", False),
+        ("agent/act-bot/fix ", False),
+        ("agent/act-bot/fix\n", False),
+        ("agent/act-bot/fix\x00", False),
+        ("agent/act-bots/fix", False),
+        ("agent/other/fix", False),
+        ("Agent/act-bot/fix", False),
+        ("main", False),
+        ("", False),
+    ],
+)
+def test_a_branch_is_own_below_the_tree_of_its_actor(branch: str, is_own: bool) -> None:
+    assert is_own_branch(branch, "act-bot") is is_own

@@ -19,7 +19,12 @@ MODULES: Final = frozenset(
     {"cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "pickle", "pickletools", "shelve"}
 )
 CALLS: Final = frozenset({"Unpickler", "full_load", "read_pickle", "unsafe_load", "eval", "exec"})
-SAFE_YAML: Final = frozenset({"YAMLError", "safe_dump", "safe_load"})
+SAFE_YAML: Final = frozenset(
+    {"MarkedYAMLError", "SafeLoader", "ScalarNode", "YAMLError", "safe_dump", "safe_load"}
+    | {f"{what}Event" for what in ("Alias", "Scalar", "StreamEnd")}
+    | {f"{what}{end}Event" for what in ("Mapping", "Sequence") for end in ("Start", "End")}
+)
+"""`SafeLoader` constructs plain values only; events and nodes are what the parser has found."""
 
 ALLOWED: Final = {
     "syntax/parser_tables.py": "files of the installed package, as its code is",
@@ -30,6 +35,7 @@ ALLOWED: Final = {
 USES_YAML: Final = {
     "cli/config/operator_config.py": "the operator's own settings",
     "cli/commands/data/embed.py": "a file that the caller names",
+    "policy/strict_yaml.py": "policies, of which only the events of the parser are read",
 }
 
 

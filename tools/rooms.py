@@ -19,7 +19,7 @@ class Room:
     may_import: tuple[str, ...]
 
 
-_GROUND = ("texts", "errors", "names", "values", "clock", "cache", "failpoints")
+_GROUND = ("texts", "errors", "names", "values", "clock", "cache", "failpoints", "records")
 
 ROOMS: tuple[Room, ...] = (
     Room(1, "texts", "text from outside, as it may be shown and kept", ()),
@@ -27,6 +27,7 @@ ROOMS: tuple[Room, ...] = (
     Room(1, "clock", "the only source of time, ids, waiting and chance", ()),
     Room(1, "cache", "bounded memory for derived values, each computed by one thread", ()),
     Room(1, "failpoints", "named points at which a test makes a write fail or die", ("errors",)),
+    Room(1, "records", "stored JSON as dataclasses, by their annotations", ()),
     Room(1, "names", "checked names and ids", ("texts", "errors")),
     Room(1, "values", "property types and their Arrow form", ("texts", "errors")),
     Room(2, "syntax", "source text, spans, diagnostics, the parser library", _GROUND),
@@ -115,6 +116,12 @@ ROOMS: tuple[Room, ...] = (
         ),
     ),
     Room(
+        15,
+        "client",
+        "a graph of a server, with the face of a local one",
+        (*_GROUND, "read", "write", "merge", "graph", "wire"),
+    ),
+    Room(
         17,
         "cluster",
         "declared graphs: config, plan, apply, state lock",
@@ -132,7 +139,10 @@ ROOMS: tuple[Room, ...] = (
         21,
         "cli",
         "commands and output forms",
-        (*_GROUND, "graph", "engine", "wire", "spark", "cluster", "server", "mcp"),
+        (
+            *_GROUND,
+            *("graph", "engine", "wire", "client", "spark", "cluster", "server", "mcp"),
+        ),
     ),
 )
 
@@ -140,7 +150,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "lark": "syntax",
     "lance": "store",
     "obstore": "store",
-    "boto3": "store",
+    "boto3": "server",
     "xxhash": "store",
     "cedarpy": "policy",
     "pyspark": "spark",
@@ -148,6 +158,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "starlette": "server",
     "uvicorn": "server",
     "mcp": "mcp",
+    "httpx2": "client",
     "click": "cli",
     "prompt_toolkit": "cli",
     "rich": "cli",

@@ -60,21 +60,6 @@ class BoundedCache(Generic[_Value]):
             while self._is_over():
                 self._drop(next(iter(self._items)))
 
-    def get_or_compute(self, key: Hashable, size: int, compute: Callable[[], _Value]) -> _Value:
-        """Return the stored value, else compute and store it.
-
-        Two threads that miss at the same time both compute; either value may stay. An exception
-        of `compute` propagates and nothing is stored.
-        """
-        with self._lock:
-            item = self._items.get(key)
-            if item is not None:
-                self._items.move_to_end(key)
-                return item[0]
-        value = compute()
-        self.put(key, value, size)
-        return value
-
     def drop(self, key: Hashable) -> None:
         """Remove a value, if it is stored."""
         with self._lock:

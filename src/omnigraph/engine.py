@@ -25,6 +25,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.maintenance.workers import MaintenanceWorkers
 from omnigraph.manifest import Repository, Snapshot
 from omnigraph.merge.workers import MergeWorkers
+from omnigraph.names import choice
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.export.exporter import ExportPlan, ExportResult
@@ -156,11 +157,9 @@ class EngineMissingError(InvalidInputError):
 
     code = "OG-ENGINE"
     hint = "`--engine local` runs in this process"
-
-    def __init__(self, engine: str, reason: str) -> None:
-        self.engine = engine
-        self.reason = reason
-        super().__init__(f"engine '{engine}': {reason}")
+    template = "engine '{engine}': {reason}"
+    engine: str
+    reason: str
 
 
 class EngineDeclinedError(EngineMissingError):
@@ -224,23 +223,20 @@ def choose(
     return _by_size(input_bytes(data), environ)
 
 
-def choose_by_size(
-    asked: EngineChoice,
-    size: Callable[[], int],
-    *,
-    session: object | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Choice:
-    """Choose an engine for work on stored data; `size` is called only when it matters.
+def bulk_engine(
+    asked: str, size: Callable[[], int], *, session: object | None = None
+) -> BulkEngine | None:
+    """Return the engine for work on stored data, or None for this process; log why.
 
-    A configured cluster alone is no reason to start a job for what this process does in a moment.
+    `size` is called only when it matters. A configured cluster alone is no reason to start a job
+    for what this process does in a moment.
     """
-    environ = os.environ if environment is None else environment
-    if asked is not EngineChoice.AUTO:
-        return Choice(asked)
-    if session is not None:
-        return Choice(EngineChoice.SPARK, "the caller handed a session of Spark")
-    return _by_size(size(), environ)
+    chosen = Choice(choice(EngineChoice, asked, "engine"))
+    if chosen.engine is EngineChoice.AUTO:
+        handed = Choice(EngineChoice.SPARK, "the caller handed a session of Spark")
+        chosen = _by_size(size(), os.environ) if session is None else handed
+    note(chosen)
+    return None if chosen.engine is EngineChoice.LOCAL else engine_named(chosen.engine)
 
 
 def _by_size(size: int, environ: Mapping[str, str]) -> Choice:

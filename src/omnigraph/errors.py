@@ -13,18 +13,30 @@ The first level says what the caller should do next:
 | `CorruptError` | stored data breaks an invariant | stop, keep the files, look |
 | `UnavailableError` | something this machine lacks (Java, an extra, a network) | install it |
 
-Every leaf keeps its facts as fields, builds its own message and survives pickling. Every text that
-an error keeps (its message, its hint, its facts) is safe to show: secrets of addresses are
-hidden, and what would steer a terminal is escaped (`omnigraph.texts`).
+A leaf is a declaration: its code, its hint, the template of its message, and its facts as
+annotated fields. The fields, in their order, are the arguments of its constructor:
+
+    class TagExistsError(ConflictError):
+        code = "OG-TAG-EXISTS"
+        hint = "choose another name, or forget it: `omnigraph tag delete {tag}`"
+        template = "tag '{tag}' already exists"
+        tag: str
+
+Every leaf survives pickling. Every text that an error keeps (its message, its hint, its facts) is
+safe to show: secrets of addresses are hidden, and what would steer a terminal is escaped
+(`omnigraph.texts`).
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from functools import cache
+from inspect import Parameter, Signature
+from typing import Any, ClassVar, dataclass_transform
 
 from omnigraph.texts import shown
 
 
+@dataclass_transform(eq_default=False)
 class OmnigraphError(Exception):
     """Base of every error that omnigraph raises on purpose."""
 
@@ -32,10 +44,53 @@ class OmnigraphError(Exception):
     """Stable identifier, documented in `docs/reference/errors.md`."""
 
     hint: str | None = None
-    """What to do next, as one sentence or command."""
+    """What to do next, as one sentence or command; may name fields in braces, like `template`."""
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(shown(each) if isinstance(each, str) else each for each in args))
+    template: ClassVar[str] = ""
+    """The message, with the names of fields in braces; a brace of the message is doubled."""
+
+    def __init_subclass__(cls, *, init: bool = True) -> None:
+        """Accept `init=False`: type checkers then expect a message instead of fields."""
+        super().__init_subclass__()
+
+    def __init__(self, *args: object, **facts: object) -> None:
+        """Take the fields by position or name; a class without a template takes its message."""
+        if not self.template and type(self)._message is OmnigraphError._message:
+            super().__init__(*(shown(each) if isinstance(each, str) else each for each in args))
+            return
+        bound = self._signature().bind(*args, **facts)
+        bound.apply_defaults()
+        # A message is made safe as a whole, so it is built from the facts as they were given.
+        vars(self).update(bound.arguments)
+        message, hint = self._message(), self._hint()
+        for name, value in bound.arguments.items():
+            setattr(self, name, value)
+        if hint != self.hint:
+            self.hint = hint
+        super().__init__(shown(message))
+
+    @classmethod
+    @cache
+    def _signature(cls) -> Signature:
+        """Return what the class is made from: its fields, those of its bases first."""
+        fields: dict[str, Parameter] = {}
+        for base in reversed(cls.__mro__[: cls.__mro__.index(OmnigraphError)]):
+            for name, annotation in vars(base).get("__annotations__", {}).items():
+                default = vars(base).get(name, Parameter.empty)
+                fields[name] = Parameter(
+                    name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation
+                )
+        return Signature(list(fields.values()))
+
+    def _message(self) -> str:
+        """Return the message; a leaf overrides this where a template is not enough."""
+        return self.template.format_map(vars(self))
+
+    def _hint(self) -> str | None:
+        """Return the hint; a leaf overrides this where a template is not enough."""
+        if self.hint is None or "hint" in vars(self):
+            return self.hint
+        return self.hint.format_map(vars(self))
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set a fact; a text is stored in the form that is safe to show."""
@@ -60,31 +115,31 @@ def _revive(
     return error
 
 
-class InvalidInputError(OmnigraphError):
+class InvalidInputError(OmnigraphError, init=False):
     """The request is wrong; fix it and try again."""
 
     code = "OG-INVALID"
 
 
-class NotFoundError(OmnigraphError):
+class NotFoundError(OmnigraphError, init=False):
     """A named thing does not exist."""
 
     code = "OG-NOT-FOUND"
 
 
-class DeniedError(OmnigraphError):
+class DeniedError(OmnigraphError, init=False):
     """A policy or a permission refused the request."""
 
     code = "OG-DENIED"
 
 
-class ConflictError(OmnigraphError):
+class ConflictError(OmnigraphError, init=False):
     """Nothing landed because something changed meanwhile; refresh and try again."""
 
     code = "OG-CONFLICT"
 
 
-class PreconditionError(ConflictError):
+class PreconditionError(ConflictError, init=False):
     """Nothing landed because what the caller demanded does not hold; never retried."""
 
     code = "OG-PRECONDITION"
@@ -92,19 +147,19 @@ class PreconditionError(ConflictError):
     actual: str | None
 
 
-class OutcomeUnknownError(OmnigraphError):
+class OutcomeUnknownError(OmnigraphError, init=False):
     """The effect may or may not have landed; recovery decides, delete nothing."""
 
     code = "OG-OUTCOME-UNKNOWN"
 
 
-class CorruptError(OmnigraphError):
+class CorruptError(OmnigraphError, init=False):
     """Stored data breaks an invariant; nothing was rewritten."""
 
     code = "OG-CORRUPT"
 
 
-class UnavailableError(OmnigraphError):
+class UnavailableError(OmnigraphError, init=False):
     """This machine or installation lacks something that the request needs."""
 
     code = "OG-UNAVAILABLE"

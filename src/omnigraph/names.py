@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
 from typing import Final, Literal, TypeVar
 
 from omnigraph.errors import InvalidInputError
@@ -52,12 +54,12 @@ class UnknownChoiceError(InvalidInputError):
 
     code = "OG-CHOICE"
     hint = "use one of those"
+    what: str
+    found: str
+    known: tuple[str, ...]
 
-    def __init__(self, what: str, found: str, known: tuple[str, ...]) -> None:
-        self.what = what
-        self.found = found
-        self.known = known
-        super().__init__(f"unknown {what} '{found}': expected {', '.join(known)}")
+    def _message(self) -> str:
+        return f"unknown {self.what} '{self.found}': expected {', '.join(self.known)}"
 
 
 def choice(kind: type[Choice], text: str, what: str) -> Choice:
@@ -118,12 +120,12 @@ class IllegalNameError(InvalidInputError):
 
     code = "OG-NAME"
     hint = "use letters, digits, `_`, `-`, single dots, and `/` between parts"
+    kind: str
+    name: str
+    reason: str
 
-    def __init__(self, kind: str, name: str, reason: str) -> None:
-        self.kind = kind
-        self.name = name
-        self.reason = reason
-        super().__init__(f"{kind} name {_abridged(name)} {reason}")
+    def _message(self) -> str:
+        return f"{self.kind} name {_abridged(self.name)} {self.reason}"
 
 
 @dataclass(frozen=True, order=True)
@@ -188,6 +190,49 @@ def _check_path_name(kind: str, name: str) -> None:
                 name,
                 "is not legal: parts between slashes use letters, digits, `_`, `-` and single dots",
             )
+
+
+# -- branches of actors ---------------------------------------------------------------------------
+
+AGENT_TREE: Final = "agent/"
+"""Below it, each actor has a tree of branches of its own."""
+
+_SLUG: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
+_HASHED: Final = re.compile(r".*-[0-9a-f]{12}", re.DOTALL)
+_NOT_SLUG: Final = re.compile(r"[^A-Za-z0-9]")
+_SLUG_WORD_MAX: Final = 35
+_SLUG_HASH_DIGITS: Final = 12
+
+
+@lru_cache(maxsize=4096)
+def actor_slug(actor_id: str) -> str:
+    """Return the part of branch names that stands for an actor.
+
+    An id that is no slug, or that looks like a hashed one, gets 48 bits of its hash: no actor can
+    choose an id that has the slug of another one.
+
+    >>> actor_slug("act-bot"), actor_slug("Lena@Lab")
+    ('act-bot', 'lenalab-f95ddde8d5ad')
+    """
+    if _SLUG.fullmatch(actor_id) and not _HASHED.fullmatch(actor_id):
+        return actor_id
+    word = _NOT_SLUG.sub("", actor_id).lower()[:_SLUG_WORD_MAX] or "actor"
+    digest = sha256(actor_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{word}-{digest[:_SLUG_HASH_DIGITS]}"
+
+
+def is_own_branch(branch: str, actor_id: str) -> bool:
+    """Whether a branch is a legal name below the tree of an actor.
+
+    >>> is_own_branch("agent/act-bot/fix", "act-bot"), is_own_branch("agent/act-bot", "act-bot")
+    (True, False)
+    """
+    if not branch.startswith(f"{AGENT_TREE}{actor_slug(actor_id)}/"):
+        return False
+    try:
+        return BranchName.parse(branch).text == branch
+    except IllegalNameError:
+        return False
 
 
 # -- who commits, and what a commit says -----------------------------------------------------------

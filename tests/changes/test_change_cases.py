@@ -8,6 +8,7 @@
     merge NAME          merges the branch into main
     revert              undoes the last commit of main
     schema              applies the schema that follows in the paragraph
+    schema hard         the same; what it drops is removed from older versions too
 
 `diff` is the net difference between the start and the head of main. `feed` is what a reader of main
 sees, commit by commit. `filter` holds arguments of `Selection.of`. The difference in the other
@@ -24,6 +25,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.changes.diff import ChangeGapError, SchemaBoundaryError
 from omnigraph.changes.feed import FeedRequest
 from omnigraph.changes.selection import Selection
 from omnigraph.errors import OmnigraphError
@@ -82,7 +84,7 @@ def do_all(graph: Graph, text: str) -> None:
             case "revert":
                 graph.commit_revert(graph.head_commit_id_for_branch())
             case "schema":
-                graph.apply_schema(rest)
+                graph.apply_schema(rest, allow_data_loss=name == "hard")
             case _ if step.startswith("{"):
                 graph.load(step.encode(), mode="merge", branch=branch)
             case _:
@@ -173,3 +175,31 @@ def test_diff_and_feed_report_what_the_case_says(
 
     check_case(case, "diff", report(diff), update_cases)
     check_case(case, "feed", report(lambda: feed_lines(graph, selection, since)), update_cases)
+
+
+@pytest.mark.parametrize("call", ["diff_between", "changes_between", "diff_rows"])
+def test_states_whose_rows_were_purged_cannot_be_compared(call: str, tmp_path: Path) -> None:
+    with Place(str(tmp_path / "graph")).init(
+        "node Doc { slug: String @key }\nnode Tag { name: String @key }"
+    ) as graph:
+        graph.load(b'{"type": "Tag", "data": {"name": "t"}}', mode="append")
+        first = ReadTarget.commit(graph.commits.head_id())
+        graph.load(b'{"type": "Tag", "data": {"name": "u"}}', mode="append")
+        second = ReadTarget.commit(graph.commits.head_id())
+        graph.schema.apply("node Doc { slug: String @key }", allow_data_loss=True)
+        head = ReadTarget.branch("main")
+
+        def compare(before: ReadTarget, after: ReadTarget) -> None:
+            match call:
+                case "diff_between":
+                    graph.changes.difference(before, after)
+                case "changes_between":
+                    list(graph.changes.between(before, after))
+                case _:
+                    list(graph.changes.diff(before, after).rows(engine="local"))
+
+        for before, after in ((first, head), (head, second)):
+            with pytest.raises(SchemaBoundaryError, match="of type 'Tag'"):
+                compare(before, after)
+        with pytest.raises(ChangeGapError, match=str(second.value)):
+            compare(first, second)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.changes.commit_changes import ChangeGapError
+from omnigraph.changes.diff import ChangeGapError
 from omnigraph.changes.feed import FeedRequest
 from omnigraph.changes.tokens import CursorRejectedError
 from omnigraph.graph import Graph

@@ -26,6 +26,8 @@ COMMAND = re.compile(r"`omnigraph ([a-z][a-z -]*)")
 STEP_IN_THE_MESSAGE = {
     "ConflictingAddressError": "each of its messages names the address that would work",
     "IdentityResolutionError": "each of its diagnostics has a place and a hint of its own",
+    "MutationValueError": "each of its messages says which values fit, where no hint does",
+    "QuerySelectionError": "without a hint where the text has no query, which the message says",
     "SourceError": "each of its diagnostics has a place and, where one is known, a hint",
 }
 """Errors without a hint, because their message ends with the step; the table below shows each."""
@@ -51,9 +53,12 @@ def raised_errors() -> list[type[OmnigraphError]]:
 
 
 def sets_its_hint(kind: type[OmnigraphError]) -> bool:
-    """Whether the constructor gives every instance a hint, never one that may be None."""
+    """Whether every instance is given a hint, never one that may be None."""
+    if "_hint" in vars(kind):
+        return str(kind._hint.__annotations__["return"]) == "str"
     if "__init__" not in vars(kind):
-        return False
+        field = kind._signature().parameters.get("hint")
+        return field is not None and field.annotation == "str"
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind.__init__)))
     [function] = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     always = (node for node in function.body if isinstance(node, ast.Assign))
@@ -101,6 +106,28 @@ class SometimesHintError(OmnigraphError):
         self.hint = "try again" if is_known else None
 
 
+class ComputedHintError(OmnigraphError):
+    is_known: bool
+
+    def _hint(self) -> str:
+        return "look again" if self.is_known else "try again"
+
+
+class ComputedMaybeHintError(OmnigraphError):
+    is_known: bool
+
+    def _hint(self) -> str | None:
+        return "try again" if self.is_known else None
+
+
+class FieldHintError(OmnigraphError):
+    hint: str
+
+
+class FieldMaybeHintError(OmnigraphError):
+    hint: str | None
+
+
 class BranchHintError(OmnigraphError):
     def __init__(self, is_known: bool) -> None:
         super().__init__("no")
@@ -114,6 +141,10 @@ class BranchHintError(OmnigraphError):
         (AlwaysHintError, True),
         (MaybeHintError, False),
         (SometimesHintError, False),
+        (ComputedHintError, True),
+        (ComputedMaybeHintError, False),
+        (FieldHintError, True),
+        (FieldMaybeHintError, False),
         (BranchHintError, False),
         (OmnigraphError, False),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.cli.app import run
-from omnigraph.cli.options.durations import parse_duration
+from omnigraph.cli.options.spelled import parse_duration
 from omnigraph.graph import Graph
 from support.places import PERSON, SCHEMA, Place, add, ids, repository_of
 from support.writer import people

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from inspect import signature
+from inspect import getclosurevars, signature
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,9 @@ def test_every_method_of_a_part_is_documented(part: str) -> None:
 
 @pytest.mark.parametrize(("part", "name", "flat"), documented())
 def test_a_flat_name_takes_what_its_method_takes(part: str, name: str, flat: str) -> None:
-    assert shape(getattr(Graph, flat)) == shape(getattr(PARTS[part], name))
+    method = getattr(PARTS[part], name)
+    assert shape(getattr(Graph, flat)) == shape(method)
+    assert getclosurevars(getattr(Graph, flat)).nonlocals == {"part": part, "method": method}
 
 
 def test_a_graph_and_its_parts_are_bound_to_one_branch(tmp_path: Path) -> None:

@@ -46,14 +46,12 @@ def publish(
     requirements: Requirements | None = None,
     updates: Updates | None = None,
     commit: CommitDraft | None = None,
-    revalidate: Callable[[ManifestState, frozenset[str]], None] | None = None,
 ) -> Published:
     return repository.publisher.publish(
         MAIN_INCARNATION,
         draft=commit or draft(repository),
         requirements=requirements or Requirements(),
         updates=updates or Updates(),
-        revalidate=revalidate,
     )
 
 
@@ -208,11 +206,11 @@ def test_a_read_table_that_moved_is_validated_again(graph: Graph) -> None:
     expected, other = entry(repository), entry(repository, CITY)
     move(graph)
     seen: list[tuple[int, frozenset[str]]] = []
-    publish(
-        repository,
-        requirements=Requirements(read={PERSON: expected, CITY: other}),
+    requirements = Requirements(
+        read={PERSON: expected, CITY: other},
         revalidate=lambda state, moved: seen.append((state.version, moved)),
     )
+    publish(repository, requirements=requirements)
     assert seen == [(2, frozenset({PERSON}))]
 
 
@@ -224,8 +222,9 @@ def test_a_validation_that_fails_refuses_the_publish(local_graph: Graph) -> None
     def refuse(state: ManifestState, moved: frozenset[str]) -> None:
         raise ValueError(f"dangling in {sorted(moved)}")
 
+    checked_again = Requirements(read={PERSON: expected}, revalidate=refuse)
     with pytest.raises(ValueError, match="dangling"):
-        publish(repository, requirements=Requirements(read={PERSON: expected}), revalidate=refuse)
+        publish(repository, requirements=checked_again)
     with pytest.raises(ExpectedVersionMismatchError):
         publish(repository, requirements=Requirements(read={PERSON: expected}))
     assert head(repository).version == 2

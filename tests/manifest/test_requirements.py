@@ -170,11 +170,11 @@ def test_only_moved_reads_are_checked_again() -> None:
     def accept(_: ManifestState, moved: frozenset[str]) -> None:
         seen.append(moved)
 
-    Requirements(read={PERSON: PERSON_BEFORE}).require(newest(), accept)
+    Requirements(read={PERSON: PERSON_BEFORE}, revalidate=accept).require(newest())
     assert seen == [frozenset({PERSON})]
     with pytest.raises(ExpectedVersionMismatchError):
         Requirements(read={PERSON: PERSON_BEFORE}).require(newest())
     with pytest.raises(ExpectedVersionMismatchError):
-        Requirements(written={CITY: CITY_BEFORE}).require(newest(), accept)
-    Requirements(written={PERSON: PERSON_NOW}).require(newest(), accept)
+        Requirements(written={CITY: CITY_BEFORE}, revalidate=accept).require(newest())
+    Requirements(written={PERSON: PERSON_NOW}, revalidate=accept).require(newest())
     assert len(seen) == 1

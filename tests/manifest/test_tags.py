@@ -5,6 +5,7 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.manifest import ReadTarget
 from omnigraph.manifest.errors import CommitNotFoundError, TagExistsError, TagNotFoundError
+from omnigraph.manifest.history import History
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.tags import Tags
 from omnigraph.names import IllegalNameError
@@ -147,9 +148,9 @@ def test_a_tag_whose_commit_is_gone_can_still_be_deleted(
 ) -> None:
     local_graph.tag_create("v1")
 
-    def gone(commit_id: str) -> None:
+    def gone(_: History, commit_id: str) -> None:
         raise CommitNotFoundError(commit_id)
 
-    monkeypatch.setattr(repository_of(local_graph).history, "snapshot_of_commit", gone)
+    monkeypatch.setattr(History, "snapshot_of_commit", gone)
     local_graph.tag_delete("v1")
     assert local_graph.tag_list() == []

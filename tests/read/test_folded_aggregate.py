@@ -13,7 +13,7 @@ from omnigraph.query.compile import compile_query
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.plan.plan import ReadPlan
 from omnigraph.read.access.path_chooser import TraversalSettings
-from omnigraph.read.execute import Executor, ReadRequest
+from omnigraph.read.execute import Executor, ReadOptions, ReadRequest
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.read.shapes.folded_aggregate import foldable
 from omnigraph.search.topology.cache import Topologies
@@ -77,7 +77,11 @@ def answered(graph: Graph, plan: ReadPlan, *, folds: bool) -> QueryResult:
         Topologies(), SystemClock(), TraversalSettings(forced="topology"), folds=folds
     )
     request = ReadRequest(
-        plan, graph.snapshot(), no_bindings(0), Target(branch="main"), profile=True
+        plan,
+        graph.snapshot(),
+        no_bindings(0),
+        Target(branch="main"),
+        ReadOptions(profile=True),
     )
     return executor.run(request)
 

@@ -14,14 +14,12 @@ from omnigraph.read.access.path_chooser import (
     PROBE_COST,
     TRAVERSAL_MODE,
     ExpandFacts,
-    Spent,
     TraversalSettingError,
     TraversalSettings,
     choose_path,
 )
 from omnigraph.read.planner import Statistics, arrange
 from omnigraph.schema import compile_schema
-from omnigraph.store.records import DatasetVersion
 
 CATALOG = compile_schema(
     """\
@@ -112,14 +110,9 @@ def test_the_cheaper_path_is_taken(found: ExpandFacts, is_covered: bool, path: s
     assert choose_path(TraversalSettings(), found, lambda: is_covered) == path
 
 
-def test_what_probing_has_cost_is_counted_by_edge_version() -> None:
-    spent = Spent()
-    first, second = (DatasetVersion("edges/knows", None, version) for version in (1, 2))
-    spent.add(first, facts(frontier=3))
-    spent.add(first, facts())
-    looked_up = 3 * 10 + 1 * 10
-    assert spent.of(first) == looked_up + 2 * PROBE_COST
-    assert spent.of(second) == 0
+def test_probing_costs_the_edges_that_are_looked_up_and_a_fixed_part() -> None:
+    assert facts(frontier=3).probe_cost == 3 * 10 + PROBE_COST
+    assert facts(hops=2).probe_cost == 2 * 10 + PROBE_COST
 
 
 def test_coverage_is_not_looked_at_when_it_cannot_matter() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.query.bindings import Bindings, no_bindings
-from omnigraph.query.params import Params, ParamValue
+from omnigraph.query.params import BoundValue
 from omnigraph.query.plan.plan import (
     AllOf,
     AnyOf,
@@ -145,7 +145,7 @@ def test_a_number_that_arrives_with_the_request_compares_by_value(
     is_whole = data.draw(st.booleans())
     value = data.draw(st.integers(-(2**63), 2**63 - 1) if is_whole else st.floats())
     kind = PropType(Scalar.I64 if is_whole else Scalar.F64)
-    bindings = Bindings(Params((ParamValue("p", kind, value),)), 0)
+    bindings = Bindings({"p": BoundValue(value, kind)}, 0)
     predicate = Compare(column(name), operator, ParameterValue("p", kind))
     converted: Any = value
     if name == "f" and not (isinstance(value, float) and math.isnan(value)):
@@ -170,7 +170,7 @@ def test_other_types_compare_by_their_order(name: str, operator: Any) -> None:
 
 def test_a_null_parameter_is_unknown_for_every_row() -> None:
     kind = PropType(Scalar.I32, nullable=True)
-    bindings = Bindings(Params((ParamValue("p", kind, None),)), 0)
+    bindings = Bindings({"p": BoundValue(None, kind)}, 0)
     predicate = Not(Compare(column("i"), "=", ParameterValue("p", kind)))
     assert set(evaluate(predicate, TABLE, bindings).to_pylist()) == {None}
     assert TABLE.filter(evaluate(predicate, TABLE, bindings)).num_rows == 0

@@ -9,9 +9,10 @@ import pytest
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
 from omnigraph.query.bindings import no_bindings
-from omnigraph.query.compile import compile_query
+from omnigraph.query.compile import compile_query, compile_text
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.plan.plan import ReadPlan
+from omnigraph.read.access.path_chooser import PROBE_COST, TraversalSettings
 from omnigraph.read.execute import Executor, ReadRequest, Shape, shape_of
 from omnigraph.read.result import Target
 from omnigraph.read.shapes.folded_aggregate import FoldedAggregate
@@ -63,3 +64,21 @@ def test_a_plan_takes_the_first_shape_that_it_matches(
     request = ReadRequest(plan, snapshot, no_bindings(0), Target(branch="main"))
     context = Executor(Topologies(), SystemClock()).context(request)
     assert type(shape_of(context, plan)) is shape
+
+
+def test_what_probing_has_cost_is_counted_by_edge_version(tmp_path: Path) -> None:
+    graph = Graph.init(tmp_path / "g", SCHEMA, durability="process")
+    graph.mutate('query q() { insert P { key: "a", body: "x" } }')
+    edge = 'query q() { insert Knows { from: "a", to: "a" } }'
+    hop = "query q() { match { $p: P  $p knows $q } return { $p, $q } }"
+    executor = Executor(Topologies(), SystemClock(), TraversalSettings(forced="indexed"))
+    spent: list[float] = []
+    for _ in range(2):
+        graph.mutate(edge)
+        snapshot = graph.snapshot()
+        [plan] = compile_text(hop, snapshot.catalog)
+        assert isinstance(plan, ReadPlan)
+        for _ in range(2):
+            executor.run(ReadRequest(plan, snapshot, no_bindings(0), Target(branch="main")))
+            spent.append(executor.spent.of(snapshot.entry("edge:Knows").at))
+    assert spent == [PROBE_COST + 1, 2 * (PROBE_COST + 1), PROBE_COST + 2, 2 * (PROBE_COST + 2)]

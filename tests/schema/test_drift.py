@@ -63,7 +63,10 @@ def test_the_state_is_stored_with_its_versions() -> None:
         (replace(STATE, schema_ir_hash=HASH), ["S403"]),
         (replace(STATE, schema_shape_hash=HASH), ["S404"]),
         (replace(STATE, schema_identity_domain="01JOTHER000000000000000000"), ["S405"]),
-        (SchemaState(HASH, HASH, "x"), ["S403", "S404", "S405"]),
+        (
+            SchemaState(schema_shape_hash=HASH, schema_ir_hash=HASH, schema_identity_domain="x"),
+            ["S403", "S404", "S405"],
+        ),
     ],
 )
 def test_hashes_and_domain_must_agree(state: SchemaState, expected: list[str]) -> None:

@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from omnigraph.schema import SchemaIR, compile_schema, plan_migration, plan_schema
 from omnigraph.schema.ir.model import IrInterface
-from omnigraph.schema.migration.steps import STEP_KINDS, AddType
+from omnigraph.schema.migration.steps import AddType
 from support.fold_plan import fold_plan
 from support.migrations import schema_chains
 from support.schemas import schema_texts
+from support.step_kinds import STEP_KINDS
 
 DOMAIN = "01JF0LD0000000000000000000"
 

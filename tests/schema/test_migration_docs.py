@@ -12,7 +12,8 @@ from omnigraph.schema import MigrationPlan, compile_schema, plan_schema
 from omnigraph.schema.language.codes import SCHEMA_CODES
 from omnigraph.schema.migration.codes import PLAN_CODES
 from omnigraph.schema.migration.cost import TIERS
-from omnigraph.schema.migration.steps import STEP_KINDS, Step
+from omnigraph.schema.migration.steps import Step
+from support.step_kinds import STEP_KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "migrations.md").read_text("utf-8")
 DOMAIN = "01JD0CS0000000000000000000"

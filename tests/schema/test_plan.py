@@ -17,10 +17,11 @@ from omnigraph.schema import (
 )
 from omnigraph.schema.migration.codes import MIGRATION_CODES
 from omnigraph.schema.migration.cost import TIERS
-from omnigraph.schema.migration.steps import STEP_KINDS, UnsupportedChange
+from omnigraph.schema.migration.steps import UnsupportedChange
 from omnigraph.syntax import SourceError
 from support.cases import Case, check_case, load_cases
 from support.fold_plan import fold_plan
+from support.step_kinds import STEP_KINDS
 
 DOMAIN = "01JMIGRATE0000000000000000"
 CASES = load_cases("migrations")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.search.coverage import Coverage, IndexFacts, TableIndexes
+from omnigraph.search.coverage import IndexFacts, TableIndexes
 from omnigraph.store import Store
 from omnigraph.store.records import IndexKind, IndexSpec
 from support.edge_world import EDGES, PEOPLE, World
@@ -32,17 +32,17 @@ def facts(world: World, location: str = EDGES) -> TableIndexes:
 
 
 def test_a_column_without_an_index_is_degraded(world: World) -> None:
-    assert facts(world).btree("src") == Coverage("degraded", "no BTREE index on 'src'")
+    assert facts(world).btree_gap("src") == "no BTREE index on 'src'"
 
 
 def test_a_column_that_is_not_there_is_degraded(world: World) -> None:
-    assert facts(world).btree("nope") == Coverage("degraded", "column 'nope' not in schema")
+    assert facts(world).btree_gap("nope") == "column 'nope' not in schema"
 
 
 def test_a_whole_index_is_indexed(world: World) -> None:
     index(world, EDGES, IndexSpec("src", IndexKind.BTREE))
-    assert facts(world).btree("src") == Coverage("indexed")
-    assert not facts(world).btree("dst").is_indexed
+    assert facts(world).btree_gap("src") is None
+    assert facts(world).btree_gap("dst") is not None
 
 
 def test_new_fragments_are_not_covered(world: World) -> None:
@@ -51,9 +51,7 @@ def test_new_fragments_are_not_covered(world: World) -> None:
     world.add_edges([("p1", "p2")])
     world.delete(EDGES, ["e19"])
     found = facts(world)
-    assert found.btree("src") == Coverage(
-        "degraded", "2 fragment(s) not covered by the index on 'src'"
-    )
+    assert found.btree_gap("src") == "2 fragment(s) not covered by the index on 'src'"
     src = found.on("src", IndexKind.BTREE)
     assert src is not None
     assert (len(src.missing_fragments), src.missing_rows) == (2, 2)
@@ -63,7 +61,7 @@ def test_new_fragments_are_not_covered(world: World) -> None:
 def test_deletions_do_not_spoil_an_index(world: World) -> None:
     index(world, EDGES, IndexSpec("src", IndexKind.BTREE))
     world.delete(EDGES, ["e3"])
-    assert facts(world).btree("src").is_indexed
+    assert facts(world).btree_gap("src") is None
 
 
 def test_kinds_of_index_on_one_column_are_distinguished(world: World) -> None:
@@ -110,4 +108,4 @@ def test_an_empty_table_has_no_uncovered_rows(store: Store) -> None:
     store.datasets.commit_staged(store.datasets.stage_create("nodes/none", schema))
     found = TableIndexes.of(store.datasets.open("nodes/none"))
     assert (found.rows, found.fragments, found.indexes) == (0, 0, ())
-    assert found.btree("id") == Coverage("degraded", "no BTREE index on 'id'")
+    assert found.btree_gap("id") == "no BTREE index on 'id'"

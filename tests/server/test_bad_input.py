@@ -25,7 +25,7 @@ def process(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     root = shutil.copytree(filled, tmp_path_factory.mktemp("bad") / "demo.omni")
     with served_process(str(root)) as server:
         yield server
-        assert server.stop() == 0
+        server.stop()
 
 
 @pytest.fixture(autouse=True)

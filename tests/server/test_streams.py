@@ -42,7 +42,7 @@ def large(server: TestServer) -> TestServer:
 def require_free(server: TestServer) -> None:
     """Wait until another export can begin: the last part may still be made."""
     deadline = time.monotonic() + FREED_MAX_S
-    while server.served.export_slot.locked():
+    while server.served.export_slot.is_taken():
         assert time.monotonic() < deadline, "the slot stays taken"
         time.sleep(0.01)
     answer = server.send(

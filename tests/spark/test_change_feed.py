@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
-from omnigraph.changes.commit_changes import ChangeGapError, ParentlessCommitError
-from omnigraph.changes.diff import SchemaBoundaryError
+from omnigraph.changes.commit_changes import ParentlessCommitError
+from omnigraph.changes.diff import ChangeGapError, SchemaBoundaryError
 from omnigraph.changes.feed import FeedRequest
 from omnigraph.changes.tokens import CursorRejectedError
 from omnigraph.graph import Graph, ReadTarget

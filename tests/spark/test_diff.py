@@ -61,7 +61,7 @@ def by_tasks(plan: DiffPlan) -> list[Row]:
     rows: list[Row] = []
     for bucket in range(plan.buckets):
         mine = candidates.filter(pa.compute.equal(candidates["bucket"], bucket))
-        for batch in travelled(plan.comparer())(iter(mine.to_batches(max_chunksize=2))):
+        for batch in travelled(plan.comparer)(iter(mine.to_batches(max_chunksize=2))):
             rows += batch.to_pylist()
     return rows
 

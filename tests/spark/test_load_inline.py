@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from omnigraph.graph import Graph, Snapshot
 from omnigraph.manifest import checksums
 from omnigraph.manifest.errors import ExpectedVersionMismatchError
 from omnigraph.names import BranchName
+from omnigraph.schema import EntityType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.load import commit as load_commit
 from omnigraph.spark.load import proofs as load_proofs
@@ -33,7 +35,9 @@ from omnigraph.store.digests import HASHED_AT_ONCE_BYTES
 from omnigraph.store.records import ScanRequest
 from omnigraph.store.uri import Root
 from omnigraph.write.load.stage import StagedTable
-from omnigraph.write.rules.violations import KeyConflictError, ValidationError
+from omnigraph.write.rules import validate
+from omnigraph.write.rules.check import RuleCheck
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError, Violation
 from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import InlineJobs, inline_load
 from support.loads import graph_lines
@@ -93,6 +97,24 @@ def test_rows_that_were_staged_for_another_lineage_are_written_again(
     with Graph.open(graph.uri, branch="dev") as dev:
         assert [line.split()[1] for line in graph_lines(dev)] == ["ann", "bob", "zoe"]
     assert len(graph_lines(graph)) == 1
+
+
+def test_a_rule_without_a_proof_is_run_over_the_staged_rows(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_ages(entity_type: EntityType, check: RuleCheck) -> None:
+        rows = check.rows(entity_type)
+        if rows is not None and entity_type.name == "Person":
+            first = np.zeros(1, np.int64)
+            (age,) = rows.pick(first, ("age",))["age"].to_pylist()
+            (position,) = rows.positions(first)
+            violation = Violation(position, "Person", "age", str(age), "age", "W2", f"age {age}")
+            check.findings.add(0, violation)
+
+    for module in (validate, load_proofs):
+        monkeypatch.setattr(module, "RULES", (*validate.RULES, (check_ages,)))
+    with pytest.raises(ValidationError, match="age 7"):
+        inline_load(graph, people("ann", age=7), mode=APPEND, tuning=IN_TASKS)
 
 
 def test_ends_are_looked_up_again_when_their_nodes_have_moved(

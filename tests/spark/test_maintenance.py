@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
-from omnigraph.maintenance.build_indexes import coverage_of
 from omnigraph.maintenance.optimize import MaintenanceReport
 from omnigraph.maintenance.workers import SegmentPlan
 from omnigraph.spark.maintenance import SEGMENTS_MAX, SparkWorkers, parts_of, spark_workers
@@ -23,6 +22,7 @@ from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
 from support.inline_jobs import InlineJobs
 from support.loads import graph_lines
 from support.places import repository_of, session_of
+from support.scans import coverage_of
 
 SCHEMA = """
 node Doc { slug: String @key  note: String? @index  size: I32? @index }

@@ -16,9 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from omnigraph.spark.source.query import QueryReader
-from omnigraph.spark.source.scan import TypeReader
-from omnigraph.spark.source.system import SystemReader
+from omnigraph.spark.source.scan import OneTaskReader, TypeReader
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -107,5 +105,5 @@ def test_column_pruning_does_not_reach_a_python_source(spark: SparkSession, tmp_
 
 
 def test_our_readers_take_no_filters() -> None:
-    for reader in (TypeReader, QueryReader, SystemReader):
+    for reader in (TypeReader, OneTaskReader):
         assert reader.pushFilters is DataSourceReader.pushFilters

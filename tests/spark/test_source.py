@@ -23,6 +23,7 @@ from omnigraph.spark.source.scan import FragmentsPartition, TypeReader
 from omnigraph.spark.source.tables import grouped_by_rows
 from omnigraph.store import open_store
 from omnigraph.store.records import FragmentInfo
+from support.scans import scan_statistics
 
 SCHEMA = """
 node Person {
@@ -291,13 +292,13 @@ def test_a_filter_on_an_indexed_column_reads_only_what_it_must(tmp_path: Path) -
     at = part.scan.at
     datasets = open_store(part.scan.settings).datasets
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
-    found, cost = handle.scan_statistics(part.scan.request(part.fragment_ids))
-    _, whole = handle.scan_statistics(everything.scan.request(everything.fragment_ids))
+    found, cost = scan_statistics(handle, part.scan.request(part.fragment_ids))
+    _, whole = scan_statistics(handle, everything.scan.request(everything.fragment_ids))
     assert found["name"].to_pylist() == ["p031000"]
     assert cost.indexes_loaded > 0
     assert cost.bytes_read * 20 < whole.bytes_read
     without_index = replace(part.scan.request(part.fragment_ids), use_scalar_indexes=False)
-    _, scanned = handle.scan_statistics(without_index)
+    _, scanned = scan_statistics(handle, without_index)
     assert cost.bytes_read < scanned.bytes_read
 
 

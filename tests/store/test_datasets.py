@@ -38,7 +38,17 @@ from omnigraph.store.records import (
     StagedTransaction,
     TagInfo,
 )
-from support.people import LOCATION, PEOPLE, ages, append, create, numbered, people, row_ids
+from support.people import (
+    LOCATION,
+    PEOPLE,
+    ages,
+    append,
+    create,
+    numbered,
+    people,
+    row_ids,
+    stage_upsert,
+)
 from support.s3 import S3Server
 
 
@@ -75,7 +85,7 @@ def test_creating_twice_is_refused_and_changes_nothing(store: Store) -> None:
 def test_staging_moves_no_head(store: Store) -> None:
     base = create(store, numbered(5))
     store.datasets.stage_append(base, people(["x"]))
-    store.datasets.stage_upsert(base, people(["p1"]), key="id")
+    stage_upsert(store.datasets, base, people(["p1"]))
     store.datasets.stage_overwrite(base, PEOPLE, rows=people(["y"]))
     store.datasets.stage_create_index(base, [IndexSpec("id", IndexKind.BTREE)])
     store.datasets.write_deletions(base, [0])
@@ -171,7 +181,7 @@ def test_deleting_a_row_that_is_gone_is_refused(store: Store) -> None:
 def test_an_upsert_replaces_by_key_and_keeps_row_ids(store: Store) -> None:
     base = create(store, numbered(3))
     before = row_ids(store, base)
-    staged = store.datasets.stage_upsert(base, people(["p1", "new"], 50), key="id")
+    staged = stage_upsert(store.datasets, base, people(["p1", "new"], 50))
     assert staged.counts == RowCounts(inserted=1, updated=1)
     store.datasets.verify_staged_files(staged)
     at = store.datasets.commit_staged(staged).at
@@ -232,8 +242,8 @@ def test_without_exactness_an_append_may_move_over_another(store: Store) -> None
 
 def test_two_updates_of_one_row_conflict_even_without_exactness(store: Store) -> None:
     base = create(store, numbered(3))
-    one = store.datasets.stage_upsert(base, people(["p0"], 10), key="id")
-    two = store.datasets.stage_upsert(base, people(["p0", "other"], 20), key="id")
+    one = stage_upsert(store.datasets, base, people(["p0"], 10))
+    two = stage_upsert(store.datasets, base, people(["p0", "other"], 20))
     at = store.datasets.commit_staged(one).at
     with pytest.raises(StaleBaseError):
         store.datasets.commit_staged(two, exact=False)
@@ -437,9 +447,7 @@ def test_staged_rows_can_be_read_before_the_commit(store: Store) -> None:
 
 def test_row_ids_and_addresses_fetch_rows_in_the_order_asked(store: Store) -> None:
     base = create(store, numbered(4))
-    at = store.datasets.commit_staged(
-        store.datasets.stage_upsert(base, people(["p1"], 11), key="id")
-    ).at
+    at = store.datasets.commit_staged(stage_upsert(store.datasets, base, people(["p1"], 11))).at
     handle = store.datasets.open(LOCATION)
     assert handle.at == at
     rows = handle.scan(ScanRequest(with_row_id=True, with_row_address=True)).read_all().to_pylist()

@@ -14,7 +14,7 @@ from omnigraph.store.durability import DiskFlusher, NoFlusher
 from omnigraph.store.errors import WriteOutcomeUnknownError
 from omnigraph.store.records import CompactionOptions, DatasetVersion, IndexKind, IndexSpec
 from support.faulty_store import SimulatedDeath
-from support.people import LOCATION, append, create, numbered, people
+from support.people import LOCATION, append, create, numbered, people, stage_upsert
 from support.power import Shadow
 
 Act = Callable[[Store, DatasetVersion], object]
@@ -34,7 +34,7 @@ def work_on_a_branch(store: Store, at: DatasetVersion) -> object:
 
 ACTS: dict[str, Act] = {
     "stage append": lambda store, at: store.datasets.stage_append(at, people(["x"])),
-    "stage upsert": lambda store, at: store.datasets.stage_upsert(at, people(["p1"]), key="id"),
+    "stage upsert": lambda store, at: stage_upsert(store.datasets, at, people(["p1"])),
     "write deletions": lambda store, at: store.datasets.write_deletions(at, [1]),
     "stage index": lambda store, at: store.datasets.stage_create_index(
         at, [IndexSpec("id", IndexKind.BTREE)]
@@ -101,18 +101,32 @@ def test_what_a_flusher_remembers_is_bounded(
     assert flushed.count(tmp_path) == 21, "forgetting costs a flush"
 
 
+def watch(flusher: DiskFlusher) -> list[Path]:
+    """Return the list of what is flushed from now on."""
+    flushed: list[Path] = []
+    sync = flusher.sync
+
+    def watched(path: Path) -> None:
+        flushed.append(path)
+        sync(path)
+
+    flusher.sync = watched
+    return flushed
+
+
 def test_a_small_commit_costs_a_fixed_number_of_flushes(local_store: Store) -> None:
     flusher = local_store.flusher
     assert isinstance(flusher, DiskFlusher)
     at = create(local_store, numbered(1))
     at = append(local_store, at, people(["warm"])).at
     counts = []
+    flushed = watch(flusher)
     for name in "abc":
-        before = flusher.flush_count
+        before = len(flushed)
         staged = local_store.datasets.stage_append(at, people([name]))
-        between = flusher.flush_count
+        between = len(flushed)
         at = local_store.datasets.commit_staged(staged).at
-        counts.append((between - before, flusher.flush_count - between))
+        counts.append((between - before, len(flushed) - between))
     assert counts == [(2, 2)] * 3, "data file and directory; version and directory"
 
 
@@ -121,15 +135,15 @@ def test_the_flushes_of_one_step_are_put_off_to_its_end(local_store: Store) -> N
     assert isinstance(flusher, DiskFlusher)
     base = create(local_store, numbered(1))
     shadow = Shadow(local_store)
-    before = flusher.flush_count
+    flushed = watch(flusher)
     with flusher.together():
         first = local_store.datasets.stage_append(base, people(["x"]))
         with flusher.together():
             local_store.datasets.stage_append(base, people(["y"]))
-        assert flusher.flush_count == before
+        assert flushed == []
         assert len(shadow.unflushed()) == 2
     assert shadow.unflushed() == set()
-    assert flusher.flush_count - before == 3, "two files in one directory"
+    assert len(flushed) == 3, "two files in one directory"
     local_store.datasets.commit_staged(first)
     assert shadow.unflushed() == set()
 

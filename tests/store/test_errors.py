@@ -23,8 +23,8 @@ SAMPLES: dict[str, object] = {
 
 
 def sample(leaf: type[StorageError]) -> StorageError:
-    parameters = list(inspect.signature(leaf.__init__).parameters.values())[1:]
-    facts = {parameter.name: SAMPLES[parameter.annotation] for parameter in parameters}
+    fields = leaf._signature().parameters.values()
+    facts = {field.name: SAMPLES[field.annotation] for field in fields}
     return leaf(**(facts | {"path": "nodes/here"}))
 
 

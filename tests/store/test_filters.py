@@ -28,6 +28,7 @@ from omnigraph.store.filters import (
 from omnigraph.store.lance.sql import render_filter
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest
 from omnigraph.values import PropType, Scalar
+from support.scans import explain
 
 COLUMNS = {
     "s": Scalar.STRING,
@@ -99,7 +100,7 @@ def test_a_typed_literal_finds_its_row_through_the_index(
     for number in (0, 1):
         row_filter = Comparison(column, "=", ROWS[column][number])
         assert matching(handle, row_filter) == [f"r{number}"]
-        plan = handle.explain(ScanRequest(row_filter=row_filter))
+        plan = explain(handle, ScanRequest(row_filter=row_filter))
         assert "ScalarIndexQuery" in plan, f"{column} was scanned:\n{plan}"
 
 

@@ -11,6 +11,7 @@ import pytest
 from omnigraph.store import Store
 from omnigraph.store.errors import InvalidScanError, StaleBaseError
 from omnigraph.store.filters import Comparison, Contains, Filter
+from omnigraph.store.lance import staging
 from omnigraph.store.lance.layout import branch_ref_path, manifest_path, transaction_path
 from omnigraph.store.records import (
     CommittedRange,
@@ -24,6 +25,7 @@ from omnigraph.store.records import (
 )
 from omnigraph.values import BLOB_EXTENSION, BLOB_STORAGE
 from support.people import LOCATION, ages, append, create, numbered, people, row_ids
+from support.scans import scan_statistics
 
 NOTES = pa.schema(
     [
@@ -282,8 +284,8 @@ def test_an_indexed_scan_reads_less_than_a_full_one(local_store: Store) -> None:
     )
     handle = store.datasets.open(LOCATION)
     by_id = Comparison("id", "=", "n7")
-    one, probed = handle.scan_statistics(ScanRequest(row_filter=by_id))
-    same, scanned = handle.scan_statistics(ScanRequest(row_filter=by_id, use_scalar_indexes=False))
+    one, probed = scan_statistics(handle, ScanRequest(row_filter=by_id))
+    same, scanned = scan_statistics(handle, ScanRequest(row_filter=by_id, use_scalar_indexes=False))
     assert one.equals(same)
     assert one.num_rows == 1
     assert probed.indexes_loaded == 1
@@ -335,16 +337,17 @@ def test_blobs_are_staged_verified_read_and_compacted_with_their_files(store: St
     assert fresh.read_blobs("content", numbers.to_pylist()) == tuple(CONTENTS)
 
 
-def test_rows_that_stream_in_are_split_and_keep_their_row_ids(store: Store) -> None:
+def test_rows_that_stream_in_are_split_and_keep_their_row_ids(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = create(store, numbered(10))
     scanned = store.datasets.open(LOCATION).scan(
         ScanRequest(with_row_id=True, with_row_address=True, batch_rows=3)
     )
     rows = scanned.read_all()
     kept = rows.drop_columns(["_rowaddr"]).to_reader(max_chunksize=3)
-    written = store.datasets.write_fragments(
-        base, kept, row_id_column="_rowid", rows_per_fragment_max=4
-    )
+    monkeypatch.setattr(staging, "ROWS_PER_FRAGMENT_MAX", 4)
+    written = store.datasets.write_fragments(base, kept, row_id_column="_rowid")
     assert [fragment.rows for fragment in written] == [4, 4, 2]
     deletions = store.datasets.write_deletions(base, rows["_rowaddr"])
     staged = store.datasets.stage_update(base, fragments=written, deletions=deletions)
@@ -359,7 +362,7 @@ def test_an_error_in_the_stream_of_rows_keeps_its_kind(store: Store) -> None:
         yield numbered(2).to_batches()[0]
         raise StaleBaseError(path="x", branch=None, expected=1, actual=2, reason="upstream")
 
-    for write in (store.datasets.stage_append, upsert_with(store)):
+    for write in (store.datasets.stage_append, store.datasets.write_fragments):
         reader = pa.RecordBatchReader.from_batches(base_schema(store), batches())
         with pytest.raises(StaleBaseError, match="upstream"):
             write(base, reader)
@@ -367,10 +370,6 @@ def test_an_error_in_the_stream_of_rows_keeps_its_kind(store: Store) -> None:
 
 def base_schema(store: Store) -> pa.Schema:
     return store.datasets.open(LOCATION).schema
-
-
-def upsert_with(store: Store) -> object:
-    return lambda base, rows: store.datasets.stage_upsert(base, rows, key="id")
 
 
 def test_rows_that_do_not_fit_the_columns_are_refused(store: Store) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from omnigraph.store import Store, connect
 from omnigraph.store.records import DatasetVersion
-from support.people import LOCATION, ages, append, create, numbered, people
+from support.people import LOCATION, ages, append, create, numbered, people, stage_upsert
 
 
 def in_a_fresh_interpreter(program: str, *arguments: str) -> str:
@@ -140,7 +140,7 @@ def test_of_several_processes_exactly_one_commits(store: Store, tmp_path: Path) 
     base = create(store, numbered(1))
     runners = []
     for number in (1, 2):
-        staged = store.datasets.stage_upsert(base, people(["p0"], number), key="id")
+        staged = stage_upsert(store.datasets, base, people(["p0"], number))
         parcel = tmp_path / f"parcel{number}"
         parcel.write_bytes(pickle.dumps((store.settings, staged)))
         runners.append(

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from omnigraph.store import Store, connect
-from omnigraph.store.lance.store import LanceStore
-from omnigraph.store.records import DatasetVersion, ScanRequest
-from support.people import LOCATION, PEOPLE, append, create, numbered, people
+from omnigraph.store.records import DatasetVersion
+from support.people import LOCATION, append, create, numbered, people
 from support.s3 import Request, S3Server
 
 
@@ -95,43 +94,3 @@ def test_names_of_branches_cost_one_listing(s3: S3Server, s3_store: Store) -> No
     with s3.requests() as seen:
         assert len(s3_store.datasets.branch_names(LOCATION)) == 4
     assert kinds(seen) == {"LIST": 1}
-
-
-def test_lance_counts_its_own_requests(s3: S3Server, s3_store: Store) -> None:
-    at = create(s3_store, numbered(5))
-    datasets = s3_store.datasets
-    assert isinstance(datasets, LanceStore)
-    handle = datasets.open(LOCATION, version=at.version)
-    before = datasets.io_counts()
-    with s3.requests() as seen:
-        handle.scan(ScanRequest()).read_all()
-    after = datasets.io_counts()
-    assert after.reads - before.reads == len(seen) > 0
-    assert after.bytes_read > before.bytes_read
-    staged = datasets.stage_append(at, people(["x"]))
-    datasets.commit_staged(staged)
-    assert datasets.io_counts().writes - after.writes == 3
-    assert datasets.io_counts().bytes_written > after.bytes_written
-
-
-def test_counts_are_those_of_all_datasets(s3: S3Server, s3_store: Store) -> None:
-    create(s3_store, numbered(5))
-    datasets = s3_store.datasets
-    assert isinstance(datasets, LanceStore)
-    datasets.commit_staged(datasets.stage_create("nodes/other", PEOPLE, rows=numbered(3)))
-    other = datasets.open("nodes/other")
-    before = datasets.io_counts()
-    with s3.requests() as seen:
-        other.scan().read_all()
-    assert datasets.io_counts().reads - before.reads == len(seen)
-
-
-def test_local_reads_are_counted_too(local_store: Store) -> None:
-    create(local_store, numbered(5))
-    datasets = local_store.datasets
-    assert isinstance(datasets, LanceStore)
-    datasets.commit_staged(datasets.stage_create("nodes/other", PEOPLE, rows=numbered(3)))
-    before = datasets.io_counts()
-    for location in (LOCATION, "nodes/other"):
-        datasets.open(location).scan().read_all()
-    assert datasets.io_counts().reads - before.reads >= 2

@@ -12,14 +12,14 @@ from omnigraph.store import connect
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import DatasetVersion, IndexKind, IndexSpec, ScanRequest
-from support.people import LOCATION, PEOPLE, numbered
+from support.people import LOCATION, PEOPLE, numbered, stage_upsert
 
 ROWS = 100_000
 Work = Callable[[DatasetStore, DatasetVersion], object]
 
 STAGED: dict[str, Work] = {
     "append": lambda store, at: store.stage_append(at, numbered(10)),
-    "upsert": lambda store, at: store.stage_upsert(at, numbered(10), key="id"),
+    "upsert": lambda store, at: stage_upsert(store, at, numbered(10)),
     "deletion": lambda store, at: store.write_deletions(at, [5, 6]),
     "index": lambda store, at: store.write_index_segment(at, IndexSpec("id", IndexKind.BTREE)),
     "compaction": lambda store, at: store.plan_compaction(at),

@@ -1,7 +1,6 @@
 """Counts what is asked of an object store.
 
-Wrap the objects of a store to see how many requests an operation makes. What Lance asks on its
-own is counted by `LanceStore.io_counts`.
+Wrap the objects of a store to see how many requests an operation makes, besides those of Lance.
 """
 
 from __future__ import annotations

@@ -194,8 +194,6 @@ class FaultyDatasetStore:
         *,
         row_id_column: str | None = None,
         replacing_schema: pa.Schema | None = None,
-        rows_per_fragment_max: int = _ROWS_MAX,
-        bytes_per_file_max: int = _BYTES_MAX,
     ) -> tuple[WrittenFragment, ...]:
         """Write rows as uncommitted fragments."""
         return self._effect(
@@ -206,8 +204,6 @@ class FaultyDatasetStore:
                 rows,
                 row_id_column=row_id_column,
                 replacing_schema=replacing_schema,
-                rows_per_fragment_max=rows_per_fragment_max,
-                bytes_per_file_max=bytes_per_file_max,
             ),
         )
 
@@ -249,13 +245,12 @@ class FaultyDatasetStore:
         schema: pa.Schema,
         *,
         rows: Rows | None = None,
-        fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
         """Prepare a new dataset."""
         return self._effect(
             "stage_create",
             location,
-            lambda: self._inner.stage_create(location, schema, rows=rows, fragments=fragments),
+            lambda: self._inner.stage_create(location, schema, rows=rows),
         )
 
     def stage_append(
@@ -296,12 +291,6 @@ class FaultyDatasetStore:
                 deletions=deletions,
                 fence=fence,
             ),
-        )
-
-    def stage_upsert(self, base: DatasetVersion, rows: Rows, *, key: str) -> StagedTransaction:
-        """Prepare rows that replace or join."""
-        return self._effect(
-            "stage_upsert", base.location, lambda: self._inner.stage_upsert(base, rows, key=key)
         )
 
     def stage_overwrite(

@@ -42,12 +42,12 @@ _QUIET: Final = frozenset(
 )
 """Headers of every answer; that they are there is checked, and not shown."""
 _VOLATILE: Final = (
+    (re.compile(r"\b[A-Za-z0-9_-]{80,}"), "TOKEN"),
     (re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b"), "ID"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "TAG"),
-    (re.compile(r"\b[A-Za-z0-9_-]{80,}"), "TOKEN"),
-    (re.compile(r"(?<=/)[0-9a-f]{16}\b|(?<=\")[A-Za-z0-9_-]{43}(?=\")"), "TYPE"),
+    (re.compile(r"(?<=/)[0-9a-f]{16}\b|^[A-Za-z0-9_-]{43}\Z"), "TYPE"),
 )
-_TIME: Final = re.compile(r"\b1\d{15}\b")
+_TIMES: Final = frozenset({"created_at", "authored_at"})
 _NAME: Final = re.compile(r"\b(?:ID|TAG|TOKEN|TYPE)\d+\b")
 
 
@@ -74,8 +74,19 @@ class Names:
         text = text.replace(self._uri, "URI")
         for pattern, kind in _VOLATILE:
             text = pattern.sub(lambda found, kind=kind: self._name(found[0], kind), text)
-        text = _TIME.sub("TIME", text)
-        return text.replace(f'"version": "{version("omnigraph")}"', '"version": "VERSION"')
+        return text
+
+    def hide_in(self, value: Any, key: str = "") -> Any:
+        """Replace the values inside of JSON."""
+        if isinstance(value, dict):
+            return {name: self.hide_in(each, name) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self.hide_in(each) for each in value]
+        if key in _TIMES:
+            return "TIME"
+        if key == "version" and value == version("omnigraph"):
+            return "VERSION"
+        return self.hide(value) if isinstance(value, str) else value
 
     def _name(self, value: str, kind: str) -> str:
         if value not in self._by_value:
@@ -153,8 +164,7 @@ async def _run(case: Case, server: TestServer) -> str:
                 lines += [f"! {step}", ""]
                 continue
             answer = await _send(client, step, names)
-            shown = names.hide("\n".join(_shown(answer)))
-            lines += [f"> {step.method} {step.path}", *shown.split("\n"), ""]
+            lines += [f"> {step.method} {step.path}", *_shown(answer, names), ""]
     return "\n".join(lines)
 
 
@@ -193,7 +203,7 @@ def _check(method: str, answer: httpx2.Response) -> None:
     check_answer(method, raw_path, answer.status_code, kind, body)
 
 
-def _shown(answer: httpx2.Response) -> list[str]:
+def _shown(answer: httpx2.Response, names: Names) -> list[str]:
     kind = answer.headers.get("content-type")
     hidden = set(_QUIET)
     if kind == JSON:
@@ -201,17 +211,18 @@ def _shown(answer: httpx2.Response) -> list[str]:
         hidden |= {"content-type", "content-length"}
     lines = [str(answer.status_code)]
     lines += [
-        f"{name.title()}: {value}"
+        names.hide(f"{name.title()}: {value}")
         for name, value in answer.headers.multi_items()
         if name not in hidden
     ]
     if not answer.content:
         return lines
     if kind == JSON:
-        return [*lines, laid_out(answer.json())]
+        return [*lines, *laid_out(names.hide_in(answer.json())).split("\n")]
     text = answer.content.decode("utf-8", "replace")
     is_text = all(letter.isprintable() or letter == "\n" for letter in text)
-    return [*lines, text.rstrip("\n") if is_text else f"bytes {answer.content.hex()}"]
+    shown = names.hide(text.rstrip("\n")) if is_text else f"bytes {answer.content.hex()}"
+    return [*lines, *shown.split("\n")]
 
 
 def laid_out(value: Any, indent: int = 0) -> str:
@@ -234,7 +245,7 @@ def laid_out(value: Any, indent: int = 0) -> str:
 
 
 def _open_export(server: TestServer) -> None:
-    assert server.served.export_slot.acquire(blocking=False)
+    assert server.served.export_slot.acquire()
 
 
 def _close_export(server: TestServer) -> None:

@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import httpx2
 import pyarrow as pa
 
 from omnigraph.graph import Graph, load_queries
+from omnigraph.policy import Policy
 from omnigraph.server.access import Gate, Mode
 from omnigraph.server.admission import AdmissionLimits, LocalAdmission
 from omnigraph.server.app import App
@@ -20,6 +21,7 @@ from omnigraph.server.call import Serving
 from omnigraph.server.graphs import Graphs, ServedGraph
 from omnigraph.server.origin import Origins
 from omnigraph.server.pool import EnginePool
+from omnigraph.server.shared import LocalSlot
 from omnigraph.server.tokens import LiveTokens, Tokens, TokenSource
 
 GRAPH_ID: Final = "demo"
@@ -130,15 +132,16 @@ class TestServer:
             mode = Mode.DEFAULT_DENY if policy is None else Mode.POLICY
         registry = load_queries([] if setup.queries is None else [setup.queries])
         self.graph = graph
+        gate = Gate(mode, cast("Policy | None", policy))
         self.served = ServedGraph(
-            GRAPH_ID, graph, Gate(mode, policy), registry, is_in_cluster=setup.is_in_cluster
+            GRAPH_ID, graph, gate, registry, LocalSlot(), is_in_cluster=setup.is_in_cluster
         )
         self.pool = EnginePool()
         self.app = App(
             Serving(
                 tokens=LiveTokens(TokenSource("test", lambda: Tokens(setup.tokens))),
                 graphs=Graphs({GRAPH_ID: self.served}),
-                server_gate=Gate(mode, policy),
+                server_gate=gate,
                 admission=LocalAdmission(
                     AdmissionLimits(setup.in_flight_max, setup.bytes_max),
                 ),

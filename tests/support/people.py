@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.store import Store
-from omnigraph.store.records import CommittedRange, DatasetVersion, ScanRequest
+from omnigraph.store import DatasetStore, Store
+from omnigraph.store.records import CommittedRange, DatasetVersion, ScanRequest, StagedTransaction
 from omnigraph.values import PRIMARY_KEY
 
 PEOPLE = pa.schema(
@@ -46,6 +47,17 @@ def create(store: Store, rows: pa.Table | None = None, location: str = LOCATION)
 def append(store: Store, base: DatasetVersion, rows: pa.Table) -> CommittedRange:
     """Append rows in one commit."""
     return store.datasets.commit_staged(store.datasets.stage_append(base, rows))
+
+
+def stage_upsert(datasets: DatasetStore, base: DatasetVersion, rows: pa.Table) -> StagedTransaction:
+    """Stage rows that replace those with the same id and join those without."""
+    handle = datasets.open(base.location, branch=base.branch, version=base.version)
+    found = handle.find("id", rows["id"].to_pylist())
+    is_stored = pc.is_in(rows["id"], value_set=found["id"].combine_chunks())
+    rewritten = rows.filter(is_stored).join(found, "id").combine_chunks()
+    return datasets.stage_update(
+        base, rewritten=rewritten, inserted=rows.filter(pc.invert(is_stored))
+    )
 
 
 def ages(store: Store, at: DatasetVersion) -> dict[str, int | None]:

@@ -413,14 +413,14 @@ def test_a_problem_with_one_dataset_stops_nothing_else(
     late = place.open(clock=WrongClock(2 * DAY_S))
     store = repository_of(late).store.datasets
     location = late.snapshot().entries[CITY].location
-    listed = type(store).list_branches
+    listed = store.list_branches
 
-    def broken(self: object, where: str) -> object:
+    def broken(where: str) -> object:
         if where == location:
             raise StorageUnavailableError(path=where, reason="injected")
-        return listed(store, where)
+        return listed(where)
 
-    monkeypatch.setattr(type(store), "list_branches", broken)
+    monkeypatch.setattr(store, "list_branches", broken)
     result = late.cleanup(keep_versions=1, confirm=True)
     assert "injected" in (of(result, CITY).error or "")
     assert of(result, PERSON).old_versions_removed > 0

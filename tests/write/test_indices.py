@@ -11,7 +11,6 @@ from omnigraph.maintenance import build_indexes as indices
 from omnigraph.maintenance.build_indexes import (
     NOTHING_TO_TRAIN_ON,
     VECTOR_ROWS_MIN,
-    coverage_of,
     declared_indexes,
     plan_indexes,
 )
@@ -19,6 +18,7 @@ from omnigraph.schema import compile_schema
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import IndexKind, IndexSpec, ScanRequest, TextSearch, VectorSearch
 from support.places import PERSON, Place, add, repository_of
+from support.scans import coverage_of, scan_statistics
 
 SCHEMA = """\
 node Item {
@@ -92,8 +92,8 @@ def test_ensure_indices_builds_once_and_every_index_answers(place: Place) -> Non
     built = {(index.columns[0], index.kind) for index in handle.indexes()}
     assert built == wanted("node", "Item") - {("vec", "IVF_HNSW_SQ")}
     assert coverage_of(handle, "number") is None
-    rows, cost = handle.scan_statistics(
-        ScanRequest(columns=("id",), row_filter=Comparison("code", "=", "c000007"))
+    rows, cost = scan_statistics(
+        handle, ScanRequest(columns=("id",), row_filter=Comparison("code", "=", "c000007"))
     )
     assert rows.num_rows == 1
     assert cost.indexes_loaded >= 1

@@ -76,7 +76,7 @@ def test_a_load_does_what_its_case_says(
     _check(case, made, tmp_path_factory, update_cases)
 
 
-@pytest.mark.parametrize("case", load_cases("validation"), ids=str)
+@pytest.mark.parametrize("case", load_cases("rules"), ids=str)
 def test_a_load_keeps_every_rule_as_its_case_says(
     case: Case,
     made: dict[tuple[str, str], Path],

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.engine import EngineMissingError
 from omnigraph.graph import Graph, OpenMode
-from omnigraph.write.load.rows import parts as load_parts
+from omnigraph.write.load.rows import row_parts as load_parts
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.places import Place, tree
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.write.load import loader, stage
-from omnigraph.write.load.check import cardinality, checks, endpoints
+from omnigraph.write.load.check import cardinality, endpoints, tuples
 from omnigraph.write.load.check.hashing import HashScheme
-from omnigraph.write.load.rows import intake, parts
+from omnigraph.write.load.rows import intake, row_parts
 from omnigraph.write.load.rows.spool import MEMORY_MAX, SpoolBudget
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage import columns
@@ -110,7 +110,7 @@ def _check(data: st.DataObject) -> None:
     schema = "\n".join(kind.text() for kind in types.values())
     probes = data.draw(st.sampled_from([0, PROBES_MAX]))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (cardinality, checks, endpoints, stage):
+        for module in (cardinality, endpoints, tuples, stage):
             patch.setattr(module, "PROBES_MAX", probes)
         # Little memory divides hashes of more than two rows; few bits let them collide.
         memory = data.draw(st.sampled_from([64, 64, MEMORY_MAX]))
@@ -118,7 +118,7 @@ def _check(data: st.DataObject) -> None:
         patch.setattr(columns, "SLAB_ROWS", data.draw(st.sampled_from([2, columns.SLAB_ROWS])))
         bits = data.draw(st.sampled_from([2, 64])) if not _counts_edges(types) else 64
         patch.setattr(intake, "HashScheme", lambda seed: HashScheme(seed, bits))
-        patch.setattr(parts, "_STREAM_BYTES_MIN", data.draw(st.sampled_from([1, 8 << 20])))
+        patch.setattr(row_parts, "_STREAM_BYTES_MIN", data.draw(st.sampled_from([1, 8 << 20])))
         with Place(str(Path(folder) / "graph")).init(schema) as graph:
             graph.load(_lines(seed(types)), mode="append")
             model.graph = model.load(seed(types), "append").graph

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.write.load import stage as load_stage
-from omnigraph.write.load.rows import parts as load_parts
+from omnigraph.write.load.rows import row_parts as load_parts
 from omnigraph.write.rules.violations import ValidationError
 from omnigraph.write.stage.staging_record import FOLDER
 from support.places import Place, repository_of

@@ -16,10 +16,11 @@ import pytest
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.manifest import Snapshot
-from omnigraph.schema.migration.steps import STEP_KINDS, UnsupportedChange
+from omnigraph.schema.migration.steps import UnsupportedChange
 from omnigraph.store.records import ScanRequest
 from support.cases import Case, check_case, load_cases
 from support.places import Place
+from support.step_kinds import STEP_KINDS
 
 CASES = load_cases("schema_apply")
 ULID = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b")

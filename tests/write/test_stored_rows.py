@@ -12,6 +12,7 @@ from omnigraph.store.records import ROW_ID, IndexKind, IndexSpec, ScanRequest
 from omnigraph.write.stage import stored_rows as locate
 from omnigraph.write.stage.stored_rows import StoredRows, probe
 from support.places import Place, repository_of
+from support.scans import explain, scan_statistics
 
 SCHEMA = "node Person { name: String @key  age: I32?  day: DateTime? }"
 
@@ -110,8 +111,8 @@ def test_a_probe_is_answered_by_an_index_that_covers_its_column(graph: Graph, co
     kind = handle.schema.field(column).type
     values = pa.array(["p3"]) if column == "id" else pa.array([3], pa.int32()).cast(pa.int64())
     request = probe(column, values.cast(kind), columns=("id",), with_rows=True)
-    assert "ScalarIndexQuery" in handle.explain(request)
-    found, cost = handle.scan_statistics(request)
+    assert "ScalarIndexQuery" in explain(handle, request)
+    found, cost = scan_statistics(handle, request)
     assert found["id"].to_pylist() == ["p3"]
     assert cost.indexes_loaded == 1
 

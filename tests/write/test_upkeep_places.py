@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.graph import ReadTarget
-from omnigraph.maintenance.build_indexes import coverage_of
 from support.places import PERSON, SCHEMA, Place, add, ids
+from support.scans import coverage_of
 
 NEXT = (
     SCHEMA.replace("age: I32?", "years: I64? @rename_from(age)", 1) + "node New { c: String @key }"

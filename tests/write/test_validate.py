@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.write.rules.stored_checks import StoredRowsError
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage import stored_rows as locate
@@ -52,6 +53,15 @@ def test_a_stored_value_of_every_type_is_found_by_unique(
     with pytest.raises(ValidationError, match=r"@unique violation on Item\.p: .* 'a' and 'b'"):
         graph.load(lines(item("b", p=given)), mode="append")
     graph.load(lines(item("c"), item("a", p=given)), mode="merge")
+
+
+@pytest.mark.parametrize("kind", EQUAL)
+def test_a_new_unique_finds_stored_values_of_every_type(local_place: Place, kind: str) -> None:
+    graph = local_place.init(f"node Item {{ p: {kind}? }}")
+    first, second = EQUAL[kind]
+    graph.load(lines(item("a", p=first), item("b", p=second), item("n")), mode="append")
+    with pytest.raises(StoredRowsError, match=r"@unique violation on Item\.p: .* 'a' and 'b'"):
+        graph.apply_schema(f"node Item {{ p: {kind}? @unique }}")
 
 
 @pytest.mark.parametrize("probes", [0, 64])
@@ -113,6 +123,19 @@ def test_the_last_edge_of_a_source_stays_unless_the_source_goes_too(graph: Graph
     with pytest.raises(ValidationError, match=r"source 'a' has 0 edges \(min 1\)"):
         reads_of(graph, edge)
     reads_of(graph, edge, change(graph, "node:P", rows=[], deleted=["a"]))
+
+
+def test_violations_of_single_rows_name_their_table(local_place: Place) -> None:
+    graph = local_place.init(
+        "node X { name: String @key  n: I32? @range(n, 0..9) }\nedge X: X -> X"
+    )
+    edge = {"edge": "X", "from": 7, "to": "a"}
+    node = {"type": "X", "data": {"name": "a", "n": 10}}
+    wrong_type = {"type": "X", "data": {"name": "b", "n": "?"}}
+    with pytest.raises(ValidationError) as caught:
+        graph.load(lines(edge, node, wrong_type), mode="append")
+    tables = [(found.rule, found.table_key) for found in caught.value.violations]
+    assert tables == [("endpoint", "edge:X"), ("range", "node:X"), ("type", "node:X")]
 
 
 def test_errors_survive_pickling(graph: Graph) -> None:

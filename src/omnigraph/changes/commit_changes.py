@@ -16,17 +16,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from omnigraph.changes.diff import TypeChanges, snapshot_changes
+from omnigraph.changes.diff import ChangeGapError, TypeChanges, snapshot_changes
 from omnigraph.changes.images import row_images
 from omnigraph.changes.selection import Op, Selection
 from omnigraph.changes.tokens import Position, decode, digest, encode, find_position, require
-from omnigraph.errors import ConflictError, InvalidInputError, NotFoundError
+from omnigraph.errors import ConflictError, InvalidInputError
 from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.history import History
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType, read_ir
-from omnigraph.store.errors import DatasetVersionNotFoundError
 
 PAGE_CHANGES_DEFAULT: Final = 1_000
 PAGE_CHANGES_MAX: Final = 8_192
@@ -39,10 +38,8 @@ class ParentlessCommitError(ConflictError):
 
     code = "OG-PARENTLESS"
     hint = "take the whole graph instead: `omnigraph export`"
-
-    def __init__(self, graph_commit_id: str) -> None:
-        self.graph_commit_id = graph_commit_id
-        super().__init__(f"commit {graph_commit_id} has no parent")
+    template = "commit {graph_commit_id} has no parent"
+    graph_commit_id: str
 
     @property
     def details(self) -> dict[str, object]:
@@ -51,35 +48,18 @@ class ParentlessCommitError(ConflictError):
         return {"change_diff_refusal": refusal}
 
 
-class ChangeGapError(NotFoundError):
-    """The changes of a commit are no longer known: cleanup has removed one of its versions."""
-
-    code = "OG-CHANGE-GAP"
-    hint = "take a new baseline: `omnigraph changes baseline`"
-
-    def __init__(self, graph_commit_id: str, cursor: str | None = None) -> None:
-        self.graph_commit_id = graph_commit_id
-        self.cursor = cursor
-        super().__init__(f"the versions that commit {graph_commit_id} compares were cleaned up")
-
-    @property
-    def details(self) -> dict[str, object]:
-        """Where the gap begins."""
-        gap = {"first_unreadable_commit_id": self.graph_commit_id}
-        return {"change_feed_gap": gap if self.cursor is None else {"cursor": self.cursor, **gap}}
-
-
 class PageLimitError(InvalidInputError):
     """The size of a page is zero, or larger than a page may be."""
 
     code = "OG-PAGE-LIMIT"
+    hint = "ask for 1 to {limit}, and follow the page tokens"
+    resource: str
+    limit: int
+    actual: int
 
-    def __init__(self, resource: str, limit: int, actual: int) -> None:
-        self.resource = resource
-        self.limit = limit
-        self.actual = actual
-        self.hint = f"ask for 1 to {limit}, and follow the page tokens"
-        super().__init__(f"a page holds 1 to {limit} {resource.rpartition('_')[2]}, not {actual}")
+    def _message(self) -> str:
+        items = self.resource.rpartition("_")[2]
+        return f"a page holds 1 to {self.limit} {items}, not {self.actual}"
 
     @property
     def details(self) -> dict[str, object]:
@@ -175,7 +155,7 @@ class CommitDiff:
             before = self._history.snapshot_of_commit(parent)
             after = self._history.snapshot_of_commit(self.commit.graph_commit_id)
             return _typed(before, after, self._selection, refuse_new_types=True)
-        except (VersionRemovedError, DatasetMissingError, DatasetVersionNotFoundError) as error:
+        except (VersionRemovedError, DatasetMissingError) as error:
             raise ChangeGapError(self.commit.graph_commit_id) from error
 
     def position(self, shape: object) -> Position:

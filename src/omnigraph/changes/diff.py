@@ -21,13 +21,14 @@ from omnigraph.changes.table_changes import (
     differing_fragments,
     table_changes,
 )
-from omnigraph.errors import ConflictError
+from omnigraph.errors import ConflictError, NotFoundError
 from omnigraph.manifest import Entry, Snapshot
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
-from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, ScanRequest
+from omnigraph.store.errors import DatasetVersionNotFoundError
+from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, DatasetVersion, ScanRequest
 
 
 class SchemaBoundaryError(ConflictError):
@@ -35,12 +36,12 @@ class SchemaBoundaryError(ConflictError):
 
     code = "OG-SCHEMA-BOUNDARY"
     hint = "compare two states with the same schema, or take a baseline"
+    graph_commit_id: str
+    type_name: str | None
 
-    def __init__(self, graph_commit_id: str, type_name: str | None) -> None:
-        self.graph_commit_id = graph_commit_id
-        self.type_name = type_name
-        of_type = f" of type '{type_name}'" if type_name else ""
-        super().__init__(f"the columns{of_type} differ before and after {graph_commit_id}")
+    def _message(self) -> str:
+        of_type = f" of type '{self.type_name}'" if self.type_name else ""
+        return f"the columns{of_type} differ before and after {self.graph_commit_id}"
 
     @property
     def details(self) -> dict[str, object]:
@@ -52,6 +53,22 @@ class SchemaBoundaryError(ConflictError):
         if self.type_name is not None:
             refusal["type_name"] = self.type_name
         return {"change_diff_refusal": refusal}
+
+
+class ChangeGapError(NotFoundError):
+    """The changes of a commit are no longer known: cleanup has removed one of its versions."""
+
+    code = "OG-CHANGE-GAP"
+    hint = "take a new baseline: `omnigraph changes baseline`"
+    template = "the versions that commit {graph_commit_id} compares were cleaned up"
+    graph_commit_id: str
+    cursor: str | None = None
+
+    @property
+    def details(self) -> dict[str, object]:
+        """Where the gap begins."""
+        gap = {"first_unreadable_commit_id": self.graph_commit_id}
+        return {"change_feed_gap": gap if self.cursor is None else {"cursor": self.cursor, **gap}}
 
 
 @dataclass(frozen=True)
@@ -77,14 +94,17 @@ class TypePair:
         return self.entity_type.table_key
 
     @property
+    def versions(self) -> tuple[DatasetVersion | None, DatasetVersion | None]:
+        """The published versions of both sides."""
+        old, new = self.before, self.after
+        return None if old is None else old.at, None if new is None else new.at
+
+    @property
     def is_same(self) -> bool:
-        """Whether both sides publish the same version."""
+        """Whether both sides hold the same rows: of one version, or none at all."""
         if self.before is None or self.after is None:
-            return False
-        return (self.before.table_branch, self.before.table_version) == (
-            self.after.table_branch,
-            self.after.table_version,
-        )
+            return all(entry is None or not entry.row_count for entry in (self.before, self.after))
+        return self.before.at == self.after.at
 
 
 @dataclass(frozen=True)
@@ -169,8 +189,7 @@ def _entity_types(snapshot: Snapshot) -> dict[str, tuple[Entry, EntityType]]:
 def _require_same_columns(pair: TypePair, commit_id: str, *, refuse_new_types: bool) -> None:
     """Reject sides with other user columns; on request, also types created or dropped with rows."""
     if pair.owner_before is None or pair.owner_after is None:
-        entry = pair.after or pair.before
-        if refuse_new_types and entry is not None and entry.row_count:
+        if refuse_new_types:
             raise SchemaBoundaryError(commit_id, pair.entity_type.name)
         return
     if _columns(pair.owner_before) != _columns(pair.owner_after):
@@ -186,9 +205,14 @@ def _columns(entity_type: EntityType) -> frozenset[tuple[str, object, int | None
 def handles_of(
     pair: TypePair, before: Snapshot, after: Snapshot
 ) -> tuple[DatasetHandle | None, DatasetHandle | None]:
-    """Open both sides of a type."""
-    old = None if pair.before is None else open_entry(before.datasets, pair.before)
-    new = None if pair.after is None else open_entry(after.datasets, pair.after)
+    """Open both sides of a type; reject them when the rows of one were removed."""
+    try:
+        old = None if pair.before is None else open_entry(before.datasets, pair.before)
+        new = None if pair.after is None else open_entry(after.datasets, pair.after)
+    except DatasetVersionNotFoundError as error:
+        if pair.before is None or pair.after is None:
+            raise SchemaBoundaryError(after.commit_id, pair.entity_type.name) from error
+        raise ChangeGapError(after.commit_id) from error
     return old, new
 
 

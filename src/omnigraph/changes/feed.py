@@ -21,13 +21,12 @@ from omnigraph.changes.commit_changes import (
     PAGE_CHANGES_DEFAULT,
     PAGE_CHANGES_MAX,
     Budget,
-    ChangeGapError,
     CommitDiff,
     ParentlessCommitError,
     cause_of,
     check_page,
 )
-from omnigraph.changes.diff import SchemaBoundaryError
+from omnigraph.changes.diff import ChangeGapError, SchemaBoundaryError
 from omnigraph.changes.selection import Selection
 from omnigraph.changes.tokens import (
     CursorRejectedError,
@@ -53,10 +52,8 @@ class FeedStartError(InvalidInputError):
 
     code = "OG-FEED-START"
     hint = "start at `now`, `beginning` or `after:<commit id>`"
-
-    def __init__(self, found: str) -> None:
-        self.found = found
-        super().__init__(f"unknown start '{found}': expected now, beginning or after:<commit id>")
+    template = "unknown start '{found}': expected now, beginning or after:<commit id>"
+    found: str
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,8 @@ class CursorRejectedError(InvalidInputError):
 
     code = "OG-CURSOR"
     hint = "start again: `omnigraph changes baseline`, or poll with `--start`"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"change cursor rejected: {reason}")
+    template = "change cursor rejected: {reason}"
+    reason: str
 
 
 @dataclass(frozen=True)

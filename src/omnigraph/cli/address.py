@@ -9,15 +9,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from omnigraph.cli.capabilities import Capability, rule_of
 from omnigraph.cli.config.operator_config import OperatorConfig, ScopeKind, read_operator_config
 from omnigraph.cli.options.flags import flags, words_of
+from omnigraph.cli.options.together import Decorator
+from omnigraph.cli.output.output import Output
 from omnigraph.cli.output.streams import say
 from omnigraph.errors import InvalidInputError, UnavailableError
 
@@ -33,19 +34,15 @@ class NoGraphAddressedError(InvalidInputError):
 
     code = "OG-NO-GRAPH"
     hint = _HOW
-
-    def __init__(self) -> None:
-        super().__init__(f"no graph addressed: {_HOW}")
+    template = f"no graph addressed: {_HOW}"
 
 
 class ConflictingAddressError(InvalidInputError):
     """The parts of an address do not go together."""
 
     code = "OG-ADDRESS"
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
 
 
 class ScopeUnavailableError(UnavailableError):
@@ -53,11 +50,9 @@ class ScopeUnavailableError(UnavailableError):
 
     code = "OG-SCOPE"
     hint = "address the root of the graph: a URI, or `--store URI`"
-
-    def __init__(self, kind: str, target: str) -> None:
-        self.kind = kind
-        self.target = target
-        super().__init__(f"{kind} {target}: this release opens storage directly and has no {kind}s")
+    template = "{kind} {target}: this release opens storage directly and has no {kind}s"
+    kind: str
+    target: str
 
 
 @dataclass(frozen=True)
@@ -69,15 +64,11 @@ class Scope:
     graph: str | None = None
 
 
-def graph_address(*, positional: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def graph_address(*, positional: bool) -> Decorator:
     """Add the URI of one graph to a command, as an argument or as `--uri`."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        if positional:
-            return click.argument("uri", required=False)(command)
-        return click.option("--uri", metavar="URI", help="Address one graph by its root.")(command)
-
-    return decorate
+    if positional:
+        return click.argument("uri", required=False)
+    return click.option("--uri", metavar="URI", help="Address one graph by its root.")
 
 
 def operator() -> OperatorConfig:
@@ -125,20 +116,18 @@ def resolve_scope(uri: str | None = None) -> Scope:
 def resolve_address(uri: str | None = None) -> str:
     """Return the root of the addressed graph."""
     scope = resolve_scope(uri)
-    words = words_of(click.get_current_context())
-    rule = rule_of(words)
-    is_direct = rule is not None and rule.capability is Capability.DIRECT
+    command, is_direct = _running()
     if scope.kind == "server":
         if is_direct:
             raise ConflictingAddressError(
-                f"`{words[0]}` needs direct storage access and {scope.target} is a server:"
+                f"`{command}` needs direct storage access and {scope.target} is a server:"
                 " give the root of the graph, as a URI or with --store"
             )
         raise ScopeUnavailableError("server", scope.target)
     if scope.kind == "cluster":
         if not is_direct:
             raise ConflictingAddressError(
-                f"--cluster is not valid for graph data commands: `{words[0]}` wants a URI,"
+                f"--cluster is not valid for graph data commands: `{command}` wants a URI,"
                 " --store or --server"
             )
         raise ScopeUnavailableError("cluster", scope.target)
@@ -155,6 +144,20 @@ def open_graph(uri: str | None = None, *, read_only: bool) -> Graph:
     return graph
 
 
+def open_target(uri: str | None, *, as_json: bool, read_only: bool = False) -> tuple[Graph, Output]:
+    """Open the graph that a command writes to, and print on stderr which one it is."""
+    graph, out = open_graph(uri, read_only=read_only), Output(as_json=as_json)
+    out.write_target(graph.uri)
+    return graph, out
+
+
+def _running() -> tuple[str, bool]:
+    """Return the first word of the running command, and whether it needs direct storage access."""
+    words = words_of(click.get_current_context())
+    rule = rule_of(words)
+    return words[0], rule is not None and rule.capability is Capability.DIRECT
+
+
 def _explicit(flag: str, value: str, graph: str | None) -> Scope:
     if flag == "--server":
         return Scope("server", _looked_up("server", value), graph)
@@ -165,11 +168,10 @@ def _explicit(flag: str, value: str, graph: str | None) -> Scope:
             f"--graph {graph} does not apply: {value} is already a single graph: leave --graph away"
         )
     if value.startswith(("http://", "https://")):
-        words = words_of(click.get_current_context())
-        rule = rule_of(words)
-        if rule is not None and rule.capability is Capability.DIRECT:
+        command, is_direct = _running()
+        if is_direct:
             raise ConflictingAddressError(
-                f"{value} is a server and `{words[0]}` needs direct storage access:"
+                f"{value} is a server and `{command}` needs direct storage access:"
                 " give the root of the graph"
             )
         raise ConflictingAddressError(f"{value} is a server: address it with `--server {value}`")

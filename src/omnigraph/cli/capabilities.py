@@ -6,7 +6,6 @@ before anything else is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -109,30 +108,35 @@ class FlagDoesNotApplyError(InvalidInputError):
     """A command was given an address of a kind that it cannot use."""
 
     code = "OG-FLAG"
+    hint = "leave --{flag} away"
+    command: str
+    capability: str
+    flag: str
+    remedy: str
 
-    def __init__(self, command: str, capability: str, flag: str, remedy: str) -> None:
-        self.command = command
-        self.capability = capability
-        self.flag = flag
-        self.remedy = remedy
-        end = f": {remedy}" if remedy else ""
-        super().__init__(f"`{command}` is a {capability} command and --{flag} does not apply{end}")
-        self.hint = f"leave --{flag} away"
+    def _message(self) -> str:
+        what = f"`{self.command}` is a {self.capability} command and --{self.flag} does not apply"
+        return f"{what}: {self.remedy}" if self.remedy else what
 
 
 class AliasOwnsAddressError(InvalidInputError):
     """An alias was given an address, which its binding has already."""
 
     code = "OG-FLAG"
+    flags: tuple[str, ...]
 
-    def __init__(self, flags: Sequence[str]) -> None:
-        self.flags = tuple(flags)
-        shown = ", ".join(f"--{flag}" for flag in flags)
-        super().__init__(
-            f"`alias` is a {Capability.LOCAL} command and {shown} does not apply:"
+    def _message(self) -> str:
+        return (
+            f"`alias` is a {Capability.LOCAL} command and {self._shown} does not apply:"
             " its binding owns the address"
         )
-        self.hint = f"leave {shown} away"
+
+    def _hint(self) -> str:
+        return f"leave {self._shown} away"
+
+    @property
+    def _shown(self) -> str:
+        return ", ".join(f"--{flag}" for flag in self.flags)
 
 
 def rule_of(words: tuple[str, ...]) -> Rule | None:

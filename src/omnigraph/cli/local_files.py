@@ -12,12 +12,12 @@ class LocalFileError(InvalidInputError):
     """A file that the command line names cannot be read or written."""
 
     code = "OG-FILE"
+    path: str | None
+    reason: str
+    hint: str
 
-    def __init__(self, path: str | None, reason: str, hint: str) -> None:
-        self.path = path
-        self.reason = reason
-        self.hint = hint
-        super().__init__(f"cannot use `{path}`: {reason}" if path else reason)
+    def _message(self) -> str:
+        return f"cannot use `{self.path}`: {self.reason}" if self.path else self.reason
 
 
 class NotTextError(InvalidInputError):
@@ -25,11 +25,9 @@ class NotTextError(InvalidInputError):
 
     code = "OG-NOT-UTF-8"
     hint = "convert it: `iconv -f LATIN1 -t UTF-8 FILE > NEW`"
-
-    def __init__(self, byte: int, offset: int) -> None:
-        self.byte = byte
-        self.offset = offset
-        super().__init__(f"a file is not UTF-8 text: byte 0x{byte:02x} at offset {offset}")
+    template = "a file is not UTF-8 text: byte 0x{byte:02x} at offset {offset}"
+    byte: int
+    offset: int
 
 
 def local_failure(error: OSError | UnicodeDecodeError) -> LocalFileError | NotTextError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -31,11 +30,13 @@ class PlannedCommandError(UnavailableError):
     """A command that needs a server, a cluster or a pipeline, which this release has not."""
 
     code = "OG-PLANNED"
+    words: tuple[str, ...]
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = tuple(words)
-        self.hint = f"{INSTEAD[words[0]]}; `omnigraph --help` lists what is there"
-        super().__init__(f"`{' '.join(words)}` is not in this release")
+    def _message(self) -> str:
+        return f"`{' '.join(self.words)}` is not in this release"
+
+    def _hint(self) -> str:
+        return f"{INSTEAD[self.words[0]]}; `omnigraph --help` lists what is there"
 
 
 class PlannedCommand(ScopedCommand):
@@ -48,7 +49,7 @@ class PlannedCommand(ScopedCommand):
         before = frozenset(ctx.find_root().ensure_object(GlobalFlags).scope)
         given = before | scope_flags_in(args)
         if name == "alias" and given:
-            raise AliasOwnsAddressError([flag for flag in SCOPE_FLAGS if flag in given])
+            raise AliasOwnsAddressError(tuple(flag for flag in SCOPE_FLAGS if flag in given))
         require_applicable(words, given)
         raise PlannedCommandError(words)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
-from omnigraph.graph.session import Session
+from omnigraph.engine import bulk_engine
+from omnigraph.graph.session import Part
 from omnigraph.manifest import GraphCommit
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
@@ -16,11 +16,8 @@ from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, c
 from omnigraph.write.stage.blob_bases import blob_bases
 
 
-class GraphBranches:
+class GraphBranches(Part):
     """Lists, creates, deletes and merges the branches of a graph."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def create(self, name: str, *, actor_id: str | None = None) -> None:
         """Create a branch at the head of the bound one; the cost does not grow with the graph."""
@@ -91,7 +88,13 @@ class GraphBranches:
             message=message,
             external_blob_bases=blob_bases(external_blob_bases),
         )
-        return self._merge_with(choice(EngineChoice, engine, "engine"), request, spark)
+        merger = Merger(self._session.repository, self._session.committer)
+        bulk = bulk_engine(engine, lambda: merger.work_bytes(request), session=spark)
+        if bulk is None:
+            return merger.merge(request)
+        read = merger.snapshots(request)
+        with bulk.merge_workers(self._session.repository, read, session=spark) as workers:
+            return merger.merge(request, workers)
 
     def conflicts(
         self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW
@@ -111,19 +114,6 @@ class GraphBranches:
     def list(self) -> list[str]:
         """Return the names of all branches, sorted, `main` first."""
         return [str(name) for name in self._session.repository.branches.names()]
-
-    def _merge_with(
-        self, asked: EngineChoice, request: MergeRequest, spark: object | None
-    ) -> MergeResult:
-        repository, committer = self._session.repository, self._session.committer
-        merger = Merger(repository, committer)
-        chosen = choose_by_size(asked, lambda: merger.work_bytes(request), session=spark)
-        note(chosen)
-        if chosen.engine is EngineChoice.LOCAL:
-            return merger.merge(request)
-        bulk, read = engine_named(chosen.engine), merger.snapshots(request)
-        with bulk.merge_workers(repository, read, session=spark) as workers:
-            return merger.merge(request, workers)
 
     def _decisions(self, strategy: str, prefer: str | None, path: Path | None) -> Decisions:
         takes, rows = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from omnigraph.changes.commit_changes import (
@@ -15,16 +16,10 @@ from omnigraph.changes.commit_changes import (
 from omnigraph.changes.diff import Difference, difference, differing_bytes
 from omnigraph.changes.feed import Feed, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
-from omnigraph.engine import DiffRequest, EngineChoice, choose_by_size, engine_named, note
-from omnigraph.graph.session import Session
-from omnigraph.manifest import (
-    ReadTarget,
-    Snapshot,
-)
-from omnigraph.names import choice
-from omnigraph.write.export.exporter import (
-    stream_lines,
-)
+from omnigraph.engine import DiffRequest, bulk_engine, engine_named
+from omnigraph.graph.session import Part
+from omnigraph.manifest import ReadTarget, Snapshot
+from omnigraph.write.export.exporter import stream_lines
 
 
 @dataclass(frozen=True)
@@ -38,26 +33,19 @@ class GraphDiff:
     ) -> Iterator[dict[str, Any]]:
         """Yield what differs, with the rows of both sides."""
         one = self.request
-        chosen = choose_by_size(
-            choice(EngineChoice, engine, "engine"),
-            lambda: differing_bytes(one.before, one.after, one.selection),
-            session=spark,
-        )
-        note(chosen)
-        if chosen.engine is EngineChoice.LOCAL:
+        size = partial(differing_bytes, one.before, one.after, one.selection)
+        bulk = bulk_engine(engine, size, session=spark)
+        if bulk is None:
             return changes_between(one.before, one.after, one.selection)
-        return engine_named(chosen.engine).changes(replace(one, session=spark))
+        return bulk.changes(replace(one, session=spark))
 
     def to_spark(self, spark: object | None = None) -> Any:
         """Return what differs as a DataFrame; tasks find it when its rows are asked for."""
         return engine_named("spark").changes_frame(replace(self.request, session=spark))
 
 
-class GraphChanges:
+class GraphChanges(Part):
     """Finds what changed between two states, in a commit, or since a cursor."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def difference(
         self,

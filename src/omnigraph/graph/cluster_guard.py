@@ -23,12 +23,10 @@ class InsideClusterError(ConflictError):
 
     code = "OG-IN-CLUSTER"
     hint = "declare it in the cluster's configuration, then `omnigraph cluster apply`"
-
-    def __init__(self, operation: str, uri: str, root: str) -> None:
-        self.operation = operation
-        self.uri = uri
-        self.root = root
-        super().__init__(f"{operation} is refused: {uri} belongs to the cluster at {root}")
+    template = "{operation} is refused: {uri} belongs to the cluster at {root}"
+    operation: str
+    uri: str
+    root: str
 
 
 def require_outside_cluster(operation: str, uri: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnigraph.graph.session import Session
+from omnigraph.graph.session import Part
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
@@ -12,11 +12,8 @@ from omnigraph.names import check_actor, choice
 from omnigraph.write.stage.blob_bases import blob_bases
 
 
-class GraphCommits:
+class GraphCommits(Part):
     """Lists, finds and reverts commits."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def get(self, commit_id: str) -> GraphCommit:
         """Find one commit on any branch."""

@@ -37,8 +37,8 @@ from omnigraph.names import (
 )
 from omnigraph.query import QueryText
 from omnigraph.read.access.blobs import Blob, BlobSelector, EntityKind, find_blob
+from omnigraph.read.execute import ReadOptions
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
-from omnigraph.read.reader import ReadOptions
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.recovery import (
     BrokenManifest,

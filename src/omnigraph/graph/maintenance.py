@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnigraph.engine import EngineChoice, choose_by_size, engine_named, note
-from omnigraph.graph.session import Session
+from omnigraph.engine import bulk_engine
+from omnigraph.graph.session import Part
 from omnigraph.maintenance.cleanup.cleanup import Cleanup
 from omnigraph.maintenance.cleanup.needed import ORPHAN_AGE_S, CleanupPolicy
 from omnigraph.maintenance.cleanup.report import CleanupResult
@@ -14,14 +14,10 @@ from omnigraph.maintenance.optimize import MaintenanceReport
 from omnigraph.maintenance.repair import Repair, RepairReport
 from omnigraph.maintenance.scrub import scrub
 from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
-from omnigraph.names import choice
 
 
-class GraphMaintenance:
+class GraphMaintenance(Part):
     """Keeps a graph fast, small and readable."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def ensure_indices(self, branch: str | None = None) -> MaintenanceReport:
         """Build the declared indexes that are missing, and fold in rows that they do not cover."""
@@ -45,12 +41,9 @@ class GraphMaintenance:
         Large tables are rewritten and indexed by Spark tasks; the commit is the same.
         """
         self._session.require_writable("optimize")
-        asked = choice(EngineChoice, engine, "engine")
-        chosen = choose_by_size(asked, self._session.maintenance.work_bytes, session=spark)
-        note(chosen)
-        if chosen.engine is EngineChoice.LOCAL:
+        bulk = bulk_engine(engine, self._session.maintenance.work_bytes, session=spark)
+        if bulk is None:
             return self._session.maintenance.optimize()
-        bulk = engine_named(chosen.engine)
         with bulk.maintenance_workers(
             self._session.repository, session=spark, shows_progress=progress
         ) as workers:

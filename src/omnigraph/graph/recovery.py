@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from omnigraph.graph.session import Session
+from omnigraph.graph.session import Part
 from omnigraph.recovery import PendingRecovery, RecoveryAuditRow
 
 
-class GraphRecovery:
+class GraphRecovery(Part):
     """Shows intent records and the audit table."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def show(self, operation_id: str) -> RecoveryAuditRow:
         """Return what recovery did about one operation."""

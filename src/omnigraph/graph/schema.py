@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omnigraph.graph.session import Session
+from omnigraph.graph.session import Part
 from omnigraph.names import check_actor
 from omnigraph.query import LintReport, SchemaSource, lint_queries
 from omnigraph.schema import Catalog, PlannedSchema, plan_schema, read_ir
@@ -13,11 +13,8 @@ from omnigraph.syntax.grammar import decode_source
 from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
 
 
-class GraphSchema:
+class GraphSchema(Part):
     """Shows, plans and applies the schema of a graph."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def source(self) -> str:
         """Return the accepted schema text of the bound branch."""

@@ -35,10 +35,8 @@ class ReadOnlyGraphError(InvalidInputError):
 
     code = "OG-READ-ONLY"
     hint = "open it with mode=OpenMode.READ_WRITE"
-
-    def __init__(self, operation: str) -> None:
-        self.operation = operation
-        super().__init__(f"{operation} needs a graph that was opened for writing")
+    template = "{operation} needs a graph that was opened for writing"
+    operation: str
 
 
 class ForeignSnapshotError(InvalidInputError):
@@ -46,12 +44,8 @@ class ForeignSnapshotError(InvalidInputError):
 
     code = "OG-FOREIGN-SNAPSHOT"
     hint = "take the snapshot from this handle, or name it by a `ReadTarget`"
-
-    def __init__(self, manifest_version: int) -> None:
-        self.manifest_version = manifest_version
-        super().__init__(
-            f"the snapshot of manifest version {manifest_version} was taken from another handle"
-        )
+    template = "the snapshot of manifest version {manifest_version} was taken from another handle"
+    manifest_version: int
 
 
 class Binding:
@@ -137,6 +131,13 @@ class Session:
         """Return what fills the vectors of one write."""
         mode = choice(EmbedMode, embed, "embed mode")
         return RowEmbedder(self.embeddings, self.embeddings_table, mode, is_asked_for=is_asked_for)
+
+
+class Part:
+    """A part of one open graph."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
 
 def start_session(

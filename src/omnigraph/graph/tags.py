@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from omnigraph.graph.session import Session
+from omnigraph.graph.session import Part
 from omnigraph.manifest import ReadTarget, Snapshot, Tag
 from omnigraph.names import check_actor
 
 
-class GraphTags:
+class GraphTags(Part):
     """Names commits and keeps their versions."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def create(
         self, name: str, target: ReadTarget | Snapshot | None = None, *, actor_id: str | None = None

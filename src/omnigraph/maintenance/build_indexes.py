@@ -347,20 +347,3 @@ def uncovered(handle: DatasetHandle) -> tuple[int, int]:
         max(len(coverage.uncovered) for coverage in found),
         max(coverage.uncovered_rows for coverage in found),
     )
-
-
-# -- what readers ask ------------------------------------------------------------------------------
-
-
-def coverage_of(handle: DatasetHandle, column: str) -> str | None:
-    """Return why a probe of a BTREE column would have to scan; None when it would not.
-
-    Planners and warnings use this; it never fails a query.
-    """
-    if handle.schema.get_field_index(column) < 0:
-        return f"column '{column}' not in schema"
-    index = find_index(handle.indexes(), column, IndexKind.BTREE)
-    if index is None:
-        return f"no BTREE index on '{column}'"
-    missing = len(_Coverage.of(index, handle.fragments()).uncovered)
-    return f"{missing} fragment(s) not covered by the index on '{column}'" if missing else None

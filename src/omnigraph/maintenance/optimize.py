@@ -45,17 +45,15 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.layout import (
     CHECKSUMS,
-    COMMIT_ACTORS,
-    COMMITS,
+    DERIVED_TABLES,
     MAIN_INCARNATION,
     MANIFEST,
-    RECOVERIES,
     Incarnation,
 )
 from omnigraph.manifest.repository import reconcile_commits
 from omnigraph.manifest.state import ManifestState
+from omnigraph.records import JsonObject
 from omnigraph.recovery import Recovery, WriterKind
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.store.errors import StagedFilesLostError, StorageFullError, StorageTimeoutError
 from omnigraph.store.records import CompactionOptions
 from omnigraph.write.commit.committer import Committer
@@ -72,7 +70,6 @@ _NOT_OF_A_MOVE: Final = (
     StorageTimeoutError,
 )
 """Errors that would occur again on any other version."""
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES, CHECKSUMS)
 
 _log = logging.getLogger(__name__)
 
@@ -84,11 +81,9 @@ class UncleanRecoveryError(ConflictError):
 
     code = "OG-UNCLEAN-RECOVERY"
     hint = "`omnigraph recovery status` shows what is pending"
-
-    def __init__(self, operation: str, problem: str) -> None:
-        self.operation = operation
-        self.problem = problem
-        super().__init__(f"{operation} requires a clean recovery state: {problem}")
+    template = "{operation} requires a clean recovery state: {problem}"
+    operation: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -96,12 +91,12 @@ class TableReport:
     """What maintenance did to one table."""
 
     table_key: str
-    fragments_removed: int
-    fragments_added: int
-    committed: bool
-    skipped: Skipped | None
     published_version: int
     head_version: int
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    committed: bool = False
+    skipped: Skipped | None = None
     pending_indexes: tuple[PendingIndex, ...] = ()
 
     def to_json(self) -> JsonObject:
@@ -152,8 +147,13 @@ class _Run:
     rebuilds_indexes: bool = False
     skips_drift: bool = True
     """Whether a table with versions from outside is left out; otherwise the run is refused."""
+    sizes: Mapping[str, CompactionOptions | None] | None = None
+    """Options by table, instead of `compaction`."""
     in_background: bool = False
     """Whether it runs in parallel with writes, and must leave processors to them."""
+
+    def compaction_of(self, entry: Entry) -> CompactionOptions | None:
+        return self.compaction if self.sizes is None else self.sizes[entry.table_key]
 
 
 class Maintenance:
@@ -164,15 +164,13 @@ class Maintenance:
         repository: Repository,
         recovery: Recovery,
         committer: Committer,
-        *,
-        concurrency: int | None = None,
     ) -> None:
         self._repository = repository
         self._recovery = recovery
         self._committer = committer
         self._datasets = repository.store.datasets
         self._workers = LocalWorkers(self._datasets)
-        self._concurrency = concurrency or _concurrency()
+        self._concurrency = _concurrency()
 
     def optimize(self, workers: MaintenanceWorkers | None = None) -> MaintenanceReport:
         """Compact and index every table of `main`, and compact the system tables.
@@ -203,15 +201,7 @@ class Maintenance:
         """
         # A record that blocks another branch is ignored; one of this branch refuses the commit.
         self._recovery.sweep()
-        run = _Run(
-            WriterKind.ENSURE_INDICES,
-            "ensure_indices",
-            compaction=None,
-            workers=self._workers,
-            wants=lambda entry: incarnation.is_main or entry.table_branch is not None,
-            skips_drift=False,
-        )
-        return self._run(incarnation, run)
+        return self._index(incarnation, lambda _: True)
 
     def rebuild_indexes(
         self, incarnation: Incarnation, table_keys: tuple[str, ...]
@@ -225,16 +215,20 @@ class Maintenance:
         for key in table_keys:
             if key not in entries:
                 raise TypeNotFoundError(key, self._repository.reader.head_version(incarnation))
+        return self._index(incarnation, lambda entry: entry.table_key in table_keys, anew=True)
+
+    def _index(
+        self, incarnation: Incarnation, wants: Callable[[Entry], bool], *, anew: bool = False
+    ) -> MaintenanceReport:
         run = _Run(
             WriterKind.ENSURE_INDICES,
             "ensure_indices",
             compaction=None,
             workers=self._workers,
             wants=lambda entry: (
-                entry.table_key in table_keys
-                and (incarnation.is_main or entry.table_branch is not None)
+                wants(entry) and (incarnation.is_main or entry.table_branch is not None)
             ),
-            rebuilds_indexes=True,
+            rebuilds_indexes=anew,
             skips_drift=False,
         )
         return self._run(incarnation, run)
@@ -250,21 +244,17 @@ class Maintenance:
 
         None as a size leaves the fragments of a table as they are.
         """
-        return self._run(
-            incarnation,
-            _Run(
-                WriterKind.OPTIMIZE,
-                "optimize",
-                CompactionOptions(),
-                self._workers,
-                wants=lambda entry: (
-                    entry.table_key in sizes and entry.owner_branch == incarnation.text
-                ),
-                with_indexes=with_indexes,
-                in_background=True,
-            ),
+        run = _Run(
+            WriterKind.OPTIMIZE,
+            "optimize",
+            compaction=None,
+            workers=self._workers,
+            wants=lambda entry: entry.table_key in sizes and entry.owner_branch == incarnation.text,
+            with_indexes=with_indexes,
             sizes=sizes,
+            in_background=True,
         )
+        return self._run(incarnation, run)
 
     def _require_clean(self, operation: str) -> None:
         try:
@@ -281,14 +271,12 @@ class Maintenance:
         self,
         incarnation: Incarnation,
         run: _Run,
-        *,
-        sizes: Mapping[str, CompactionOptions | None] | None = None,
     ) -> MaintenanceReport:
         earlier: dict[str, TableMaintenance] = {}
         for _ in range(_ATTEMPTS_MAX):
             state = self._repository.reader.latest(incarnation)
             try:
-                prepared = self._prepare(incarnation, state, run, earlier, sizes)
+                prepared = self._prepare(incarnation, state, run, earlier)
             except StagedFilesLostError:
                 earlier = {}
                 continue
@@ -310,14 +298,13 @@ class Maintenance:
                 earlier = {}
                 continue
             return prepared.report(commit=published.commit)
-        return self._run_locked(incarnation, run, earlier, sizes)
+        return self._run_locked(incarnation, run, earlier)
 
     def _run_locked(
         self,
         incarnation: Incarnation,
         run: _Run,
         earlier: Mapping[str, TableMaintenance],
-        sizes: Mapping[str, CompactionOptions | None] | None,
     ) -> MaintenanceReport:
         branch = incarnation.branch
         operation_id = self._repository.clock.ulid()
@@ -327,7 +314,7 @@ class Maintenance:
             self._recovery.sweep_branch(branch)
             state = self._repository.reader.latest(incarnation)
             try:
-                prepared = self._prepare(incarnation, state, run, earlier, sizes)
+                prepared = self._prepare(incarnation, state, run, earlier)
             except OmnigraphError as error:
                 moved = self._moved_since(incarnation, state, error)
                 if moved is None:
@@ -364,7 +351,6 @@ class Maintenance:
         state: ManifestState,
         run: _Run,
         earlier: Mapping[str, TableMaintenance],
-        sizes: Mapping[str, CompactionOptions | None] | None,
     ) -> _Prepared:
         catalog = catalog_of(state.schema)
         entries = [entry for entry in state.entries.values() if run.wants(entry)]
@@ -380,7 +366,7 @@ class Maintenance:
             known = earlier.get(entry.table_key)
             if known is not None and known.entry.state == entry.state:
                 return known
-            compaction = run.compaction if sizes is None else sizes[entry.table_key]
+            compaction = run.compaction_of(entry)
             request = MaintenanceRequest(
                 incarnation, operation_id, compaction, run.with_indexes, run.rebuilds_indexes
             )
@@ -413,17 +399,11 @@ class Maintenance:
     def _job(
         self, incarnation: Incarnation, state: ManifestState, run: _Run, prepared: _Prepared
     ) -> WriteJob:
-        clock = self._repository.clock
         return WriteJob(
             kind=run.kind,
             incarnation=incarnation,
             operation_id=prepared.operation_id,
-            draft=CommitDraft(
-                graph_commit_id=clock.ulid(),
-                operation=run.operation,
-                actor_id=None,
-                created_at=clock.now_us(),
-            ),
+            draft=CommitDraft.new(self._repository.clock, run.operation),
             schema_hash=state.head.schema_hash,
             tables=tuple(t.write for t in prepared.tables.values() if t.write is not None),
         )
@@ -442,13 +422,12 @@ class Maintenance:
             fragments_removed=fragments if done else 0,
             fragments_added=left if done else 0,
             committed=done,
-            skipped=None,
             published_version=after,
             head_version=after,
         )
 
     def _compact_derived(self) -> None:
-        for location in _DERIVED:
+        for location in (*DERIVED_TABLES, CHECKSUMS):
             if self._datasets.exists(location):
                 _tried(partial(compact_dataset, self._datasets, location))
 
@@ -465,15 +444,7 @@ class _Prepared:
     def report(self, *, commit: GraphCommit | None) -> MaintenanceReport:
         reports = [self._table_report(table, commit) for table in self.tables.values()]
         reports += [
-            TableReport(
-                table_key=key,
-                fragments_removed=0,
-                fragments_added=0,
-                committed=False,
-                skipped="drift_needs_repair",
-                published_version=entry.table_version,
-                head_version=self.heads[key],
-            )
+            TableReport(key, entry.table_version, self.heads[key], skipped="drift_needs_repair")
             for key, entry in self.drifted.items()
         ]
         return MaintenanceReport(tuple(sorted(reports, key=lambda r: r.table_key)), commit)
@@ -488,7 +459,6 @@ class _Prepared:
             fragments_removed=table.fragments_removed if committed else 0,
             fragments_added=table.fragments_added if committed else 0,
             committed=committed,
-            skipped=None,
             published_version=version,
             head_version=version,
             pending_indexes=table.pending,

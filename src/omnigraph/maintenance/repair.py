@@ -28,10 +28,10 @@ from omnigraph.manifest.errors import BranchGoneError
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN
+from omnigraph.records import JsonObject
 from omnigraph.recovery import Recovery
 from omnigraph.recovery.intent import UnreadableIntentError
 from omnigraph.recovery.settle import RecoveryStoppedError
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.store.records import OperationKind, TransactionInfo
 from omnigraph.write.commit.committer import Committer
 
@@ -43,9 +43,7 @@ class ForceWithoutConfirmError(InvalidInputError):
 
     code = "OG-REPAIR-FORCE"
     hint = "`omnigraph repair --force --confirm`"
-
-    def __init__(self) -> None:
-        super().__init__("repair with force needs a confirmation: give --force and --confirm")
+    template = "repair with force needs a confirmation: give --force and --confirm"
 
 
 class Drift(StrEnum):
@@ -282,16 +280,11 @@ class Repair:
         if not accepted:
             return None
         changes_content = any(e.drift is not Drift.MAINTENANCE for e in accepted.values())
-        clock = self._repository.clock
+        # Rows from outside are content: a writer that expects the old head must be refused.
+        operation = "repair_forced" if changes_content else "repair"
         return self._repository.publisher.publish(
             incarnation,
-            draft=CommitDraft(
-                graph_commit_id=clock.ulid(),
-                # Rows from outside are content: a writer that expects the old head must be refused.
-                operation="repair_forced" if changes_content else "repair",
-                actor_id=None,
-                created_at=clock.now_us(),
-            ),
+            draft=CommitDraft.new(self._repository.clock, operation),
             requirements=Requirements(written={k: e.entry for k, e in accepted.items()}),
             updates=Updates(entries=tuple(self._entry_at_head(e) for e in accepted.values())),
         )

@@ -36,15 +36,15 @@ from omnigraph.maintenance.scrub_report import (
 )
 from omnigraph.maintenance.scrub_rows import ROWS_BY_KIND, rows_file_of
 from omnigraph.manifest import Repository
-from omnigraph.manifest.checksums import TABLE_FOLDERS, FileSum, Sums, home_of
+from omnigraph.manifest.checksums import FileSum, Sums, home_of
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import (
     CHECKSUMS,
-    COMMIT_ACTORS,
-    COMMITS,
+    DERIVED_TABLES,
     MAIN_INCARNATION,
     MANIFEST,
     RECOVERIES,
+    TABLE_FOLDERS,
     Incarnation,
 )
 from omnigraph.manifest.state import ManifestState
@@ -69,7 +69,6 @@ from omnigraph.store.records import DatasetVersion, FileKind
 
 READERS: Final = 4
 """How many files are read at a time."""
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 _BLOB_SUFFIX: Final = ".blob"
 _ALWAYS_READ: Final = frozenset({FileKind.VERSION, FileKind.REF})
 
@@ -171,7 +170,7 @@ class _Line:
         """Yield table key and version of everything that a retained version publishes."""
         for key, each in self.published:
             if each.is_live_in(self.versions):
-                yield key, _version_of(each)
+                yield key, each.entry.at
 
     @cached_property
     def commits(self) -> list[tuple[str, frozenset[DatasetVersion]]]:
@@ -181,15 +180,10 @@ class _Line:
         found = []
         for commit in self.state.commits():
             shown = (commit.manifest_version,)
-            needs = {_version_of(each) for _, each in self.published if each.is_live_in(shown)}
+            needs = {each.entry.at for _, each in self.published if each.is_live_in(shown)}
             own = DatasetVersion(MANIFEST, commit.manifest_branch, commit.manifest_version)
             found.append((commit.graph_commit_id, frozenset({own, *needs})))
         return found
-
-
-def _version_of(published: PublishedEntry) -> DatasetVersion:
-    entry = published.entry
-    return entry.at
 
 
 # -- the work --------------------------------------------------------------------------------------
@@ -362,7 +356,7 @@ class _Scrub:
         self._check(files, self._needed(files, lineages))
 
     def _derived(self) -> None:
-        for location in _DERIVED:
+        for location in DERIVED_TABLES:
             files = self._files_in(location)
             if not files.present:
                 del self._checked[location]
@@ -526,7 +520,7 @@ class _Scrub:
                     problem=problem,
                     detail=detail,
                     rows=self._rows(path, kind, needed_by),
-                    commits=self._commits(needed_by) if files.location not in _DERIVED else (),
+                    commits=() if files.location in DERIVED_TABLES else self._commits(needed_by),
                 )
             )
 

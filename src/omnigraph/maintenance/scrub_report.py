@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS
-from omnigraph.schema.json_form import JsonObject
+from omnigraph.records import JsonObject
 from omnigraph.store.records import FileKind
 
 TOPOLOGY: Final = "topology"
@@ -21,10 +21,8 @@ class ScrubShareError(InvalidInputError):
 
     code = "OG-SCRUB-SAMPLE"
     hint = "a share above 0 and up to 1, or on the command line a percentage such as 5%"
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-        super().__init__(f"{share} is not a share of the files")
+    template = "{share} is not a share of the files"
+    share: float
 
 
 class Problem(StrEnum):
@@ -78,14 +76,8 @@ class DamagedRows:
 
     def to_json(self) -> JsonObject:
         """Return the rows as programs see them."""
-        return {
-            "fragments": list(self.fragment_ids),
-            "rows": self.rows,
-            "first_row_id": self.first_row_id,
-            "last_row_id": self.last_row_id,
-            "first_id": self.first_id,
-            "last_id": self.last_id,
-        }
+        shape = asdict(self)
+        return {"fragments": list(shape.pop("fragment_ids")), **shape}
 
 
 @dataclass(frozen=True)
@@ -100,12 +92,7 @@ class ReadableCommits:
 
     def to_json(self) -> JsonObject:
         """Return the commits as programs see them."""
-        return {
-            "branch": self.branch,
-            "readable": self.readable,
-            "unreadable": self.unreadable,
-            "newest": self.newest,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)

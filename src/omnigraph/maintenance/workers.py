@@ -55,13 +55,11 @@ class LocalWorkers:
     name: str = "local"
 
     def compact(self, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
-        """Rewrite fragments."""
         return [self.datasets.run_compaction(task) for task in tasks]
 
     def index(
         self, at: DatasetVersion, plans: Sequence[SegmentPlan]
     ) -> Sequence[WrittenIndexSegment]:
-        """Build index segments."""
         return [
             self.datasets.write_index_segment(at, plan.spec, fragment_ids=plan.fragment_ids)
             for plan in plans

@@ -33,25 +33,26 @@ import pyarrow.compute as pc
 
 from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError
-from omnigraph.manifest.layout import CHECKSUMS, MANIFEST
+from omnigraph.manifest.layout import CHECKSUMS, MANIFEST, TABLE_FOLDERS
 from omnigraph.store import Store
 from omnigraph.store.digests import Note, check_word, hash_file, tag_digest
-from omnigraph.store.errors import (
-    DatasetExistsError,
-    DatasetNotFoundError,
-    ObjectNotFoundError,
-    StaleBaseError,
-)
+from omnigraph.store.errors import DatasetNotFoundError, ObjectNotFoundError, StaleBaseError
 from omnigraph.store.filters import StartsWith
 from omnigraph.store.objects.protocol import ObjectInfo
-from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion, ScanRequest
+from omnigraph.store.records import (
+    ROW_ADDRESS,
+    ROW_ID,
+    DatasetVersion,
+    ScanRequest,
+    StagedTransaction,
+)
+from omnigraph.store.retries import commit_retried
 
 BATCH_FILES: Final = 512
 """While writes continue, sums are stored once this many files wait."""
 _ATTEMPTS_MAX: Final = 5
 _ASKED_ONE_BY_ONE_MAX: Final = 16
 _REQUESTS_AT_ONCE_MAX: Final = 8
-TABLE_FOLDERS: Final = ("nodes", "edges")
 _COLUMNS: Final = ("path", "size", "digest", "recorded_at", "check")
 
 SCHEMA: Final = pa.schema(
@@ -236,28 +237,19 @@ class ChecksumTable:
         if not notes:
             return
         rows = _rows(notes, self._clock.now_us())
-        for attempt in range(_ATTEMPTS_MAX):
-            try:
-                with self._guard:
-                    self._append_once(rows)
-            except (DatasetExistsError, StaleBaseError):
-                if attempt == _ATTEMPTS_MAX - 1:
-                    raise
-            else:
-                return
 
-    def _append_once(self, rows: pa.Table) -> None:
-        try:
-            head = self._datasets.head_version(CHECKSUMS)
-        except DatasetNotFoundError:
-            if not self._datasets.exists(MANIFEST):
-                return  # The graph was removed: its folder must not come back.
-            staged = self._datasets.stage_create(CHECKSUMS, SCHEMA, rows=rows)
-            self._datasets.commit_staged(staged)
-            return
-        staged = self._datasets.stage_append(DatasetVersion(CHECKSUMS, None, head), rows)
-        # Rows of several writers may land in any order.
-        self._datasets.commit_staged(staged, exact=False)
+        def stage() -> StagedTransaction | None:
+            try:
+                head = self._datasets.head_version(CHECKSUMS)
+            except DatasetNotFoundError:
+                if not self._datasets.exists(MANIFEST):
+                    return None  # The graph was removed: its folder must not come back.
+                return self._datasets.stage_create(CHECKSUMS, SCHEMA, rows=rows)
+            return self._datasets.stage_append(DatasetVersion(CHECKSUMS, None, head), rows)
+
+        with self._guard:
+            # Rows of several writers may land in any order.
+            commit_retried(self._datasets, stage, attempts_max=_ATTEMPTS_MAX, exact=False)
 
 
 def home_of(path: str) -> str:

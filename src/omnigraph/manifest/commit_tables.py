@@ -22,8 +22,9 @@ from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS, MANIFEST
 from omnigraph.manifest.state import ManifestState
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.errors import DatasetExistsError, DatasetNotFoundError, StaleBaseError
-from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, ScanRequest
+from omnigraph.store.errors import DatasetNotFoundError
+from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, ScanRequest, StagedTransaction
+from omnigraph.store.retries import commit_retried
 from omnigraph.values import PRIMARY_KEY
 
 _ATTEMPTS_MAX: Final = 5
@@ -101,37 +102,33 @@ class CommitTables:
         # and rows with a known key are left alone.
         acting = [commit for commit in commits if commit.actor_id is not None]
         if acting:
-            self._append(COMMIT_ACTORS, _actors_table(acting))
+            rows = pa.Table.from_pylist([vars(commit) for commit in acting], schema=ACTORS_SCHEMA)
+            self._append(COMMIT_ACTORS, rows)
         self._append(COMMITS, _commits_table(commits))
 
     def _append(self, location: str, rows: pa.Table) -> None:
-        for attempt in range(_ATTEMPTS_MAX):
-            try:
-                with self._guard:
-                    self._append_once(location, rows)
-            except (DatasetExistsError, StaleBaseError):
-                if attempt == _ATTEMPTS_MAX - 1:
-                    raise
-            else:
-                return
+        stored: frozenset[str] = frozenset()
 
-    def _append_once(self, location: str, rows: pa.Table) -> None:
-        try:
-            head = self._datasets.head_version(location)
-        except DatasetNotFoundError:
-            if not self._datasets.exists(MANIFEST):
-                return  # The graph was removed: its folder must not be created again.
-            staged = self._datasets.stage_create(location, rows.schema, rows=rows)
-            stored: frozenset[str] = frozenset()
-        else:
+        def stage() -> StagedTransaction | None:
+            nonlocal stored
+            try:
+                head = self._datasets.head_version(location)
+            except DatasetNotFoundError:
+                if not self._datasets.exists(MANIFEST):
+                    return None  # The graph was removed: its folder must not be created again.
+                return self._datasets.stage_create(location, rows.schema, rows=rows)
             stored = self._ids_at(location, head)
             is_new = [commit_id not in stored for commit_id in rows[_ID].to_pylist()]
-            rows = rows.filter(pa.array(is_new, pa.bool_()))
-            if not rows.num_rows:
-                return
-            staged = self._datasets.stage_append(DatasetVersion(location, None, head), rows)
-        version = self._datasets.commit_staged(staged).version
-        self._known[location] = (version, stored | frozenset(rows[_ID].to_pylist()))
+            fresh = rows.filter(pa.array(is_new, pa.bool_()))
+            if not fresh.num_rows:
+                return None
+            return self._datasets.stage_append(DatasetVersion(location, None, head), fresh)
+
+        with self._guard:
+            landed = commit_retried(self._datasets, stage, attempts_max=_ATTEMPTS_MAX)
+            if landed is not None:
+                ids = stored | frozenset(rows[_ID].to_pylist())
+                self._known[location] = (landed.version, ids)
 
     def _stored_ids(self, location: str) -> frozenset[str]:
         with self._guard:
@@ -166,26 +163,9 @@ class CommitTables:
 
 
 def _commits_table(commits: Sequence[GraphCommit]) -> pa.Table:
-    columns = {
-        "graph_commit_id": [c.graph_commit_id for c in commits],
-        "manifest_branch": [c.manifest_branch for c in commits],
-        "manifest_version": [c.manifest_version for c in commits],
-        "parent_commit_id": [c.parent_commit_id for c in commits],
-        "merged_parent_commit_id": [c.merged_parent_commit_id for c in commits],
-        "created_at": [c.created_at for c in commits],
-        "operation": [c.operation for c in commits],
-        "message": [c.message for c in commits],
-        "properties": [
-            orjson.dumps(dict(c.properties)).decode() if c.properties else None for c in commits
-        ],
-    }
-    return pa.table(columns, schema=COMMITS_SCHEMA)
+    rows = [{**vars(commit), "properties": _properties(commit)} for commit in commits]
+    return pa.Table.from_pylist(rows, schema=COMMITS_SCHEMA)
 
 
-def _actors_table(commits: Sequence[GraphCommit]) -> pa.Table:
-    columns = {
-        "graph_commit_id": [c.graph_commit_id for c in commits],
-        "actor_id": [c.actor_id for c in commits],
-        "created_at": [c.created_at for c in commits],
-    }
-    return pa.table(columns, schema=ACTORS_SCHEMA)
+def _properties(commit: GraphCommit) -> str | None:
+    return orjson.dumps(dict(commit.properties)).decode() if commit.properties else None

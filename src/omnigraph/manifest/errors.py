@@ -15,27 +15,32 @@ class BranchNotFoundError(NotFoundError):
     """There is no branch of this name."""
 
     code = "OG-BRANCH-NOT-FOUND"
+    template = "branch '{branch}' not found"
+    branch: str
+    nearest: str | None = None
 
-    def __init__(self, branch: str, nearest: str | None = None) -> None:
-        self.branch = branch
-        self.nearest = nearest
-        super().__init__(f"branch '{branch}' not found")
-        self.hint = f"did you mean '{nearest}'?" if nearest else "`omnigraph branch list`"
+    def _hint(self) -> str:
+        return f"did you mean '{self.nearest}'?" if self.nearest else "`omnigraph branch list`"
 
 
 class BranchGoneError(NotFoundError):
     """The branch that a handle was bound to has been deleted, maybe created again since."""
 
     code = "OG-BRANCH-GONE"
+    incarnation: str
 
-    def __init__(self, incarnation: str) -> None:
-        self.incarnation = incarnation
-        name = incarnation.rpartition(".")[0] or incarnation
-        super().__init__(
-            f"branch '{name}' has been deleted; what this handle was bound to ({incarnation})"
-            " no longer exists"
+    def _message(self) -> str:
+        return (
+            f"branch '{self._name}' has been deleted; what this handle was bound to"
+            f" ({self.incarnation}) no longer exists"
         )
-        self.hint = f"sync_branch({name!r}) binds to a branch that was created again"
+
+    def _hint(self) -> str:
+        return f"sync_branch({self._name!r}) binds to a branch that was created again"
+
+    @property
+    def _name(self) -> str:
+        return self.incarnation.rpartition(".")[0] or self.incarnation
 
 
 class BranchRefusedError(InvalidInputError):
@@ -43,11 +48,9 @@ class BranchRefusedError(InvalidInputError):
 
     code = "OG-BRANCH-REFUSED"
     hint = "choose another name; `omnigraph branch list` shows those that exist"
-
-    def __init__(self, branch: str, reason: str) -> None:
-        self.branch = branch
-        self.reason = reason
-        super().__init__(f"branch '{branch}' {reason}")
+    template = "branch '{branch}' {reason}"
+    branch: str
+    reason: str
 
 
 class BranchConflictError(ConflictError):
@@ -55,11 +58,9 @@ class BranchConflictError(ConflictError):
 
     code = "OG-BRANCH-CONFLICT"
     hint = "`omnigraph branch list` shows the branches, `omnigraph tag list` the tags"
-
-    def __init__(self, branch: str, reason: str) -> None:
-        self.branch = branch
-        self.reason = reason
-        super().__init__(f"branch '{branch}' {reason}")
+    template = "branch '{branch}' {reason}"
+    branch: str
+    reason: str
 
 
 class SchemaApplyInProgressError(ConflictError):
@@ -67,10 +68,8 @@ class SchemaApplyInProgressError(ConflictError):
 
     code = "OG-SCHEMA-APPLY-IN-PROGRESS"
     hint = "try again when it has finished"
-
-    def __init__(self, operation: str) -> None:
-        self.operation = operation
-        super().__init__(f"{operation} is unavailable while schema apply is in progress")
+    template = "{operation} is unavailable while schema apply is in progress"
+    operation: str
 
 
 class ExpectedVersionMismatchError(ConflictError):
@@ -82,18 +81,14 @@ class ExpectedVersionMismatchError(ConflictError):
 
     code = "OG-EXPECTED-VERSION"
     hint = "refresh, then try again"
-
-    def __init__(
-        self, table_key: str, expected: int, actual: int, is_only_maintenance: bool = False
-    ) -> None:
-        self.table_key = table_key
-        self.expected = expected
-        self.actual = actual
-        self.is_only_maintenance = is_only_maintenance
-        super().__init__(
-            f"{table_key} has moved: expected published version {expected}, found {actual};"
-            " nothing was published"
-        )
+    template = (
+        "{table_key} has moved: expected published version {expected}, found {actual};"
+        " nothing was published"
+    )
+    table_key: str
+    expected: int
+    actual: int
+    is_only_maintenance: bool = False
 
 
 class SchemaMovedError(ConflictError):
@@ -101,11 +96,9 @@ class SchemaMovedError(ConflictError):
 
     code = "OG-SCHEMA-MOVED"
     hint = "refresh, then try again"
-
-    def __init__(self, expected: str, actual: str) -> None:
-        self.expected = expected
-        self.actual = actual
-        super().__init__(f"the schema has changed: expected {expected}, found {actual}")
+    template = "the schema has changed: expected {expected}, found {actual}"
+    expected: str
+    actual: str
 
 
 class PreconditionFailedError(PreconditionError):
@@ -113,11 +106,9 @@ class PreconditionFailedError(PreconditionError):
 
     code = "OG-PRECONDITION"
     hint = "read the branch again and decide from its new head"
-
-    def __init__(self, expected: str, actual: str) -> None:
-        self.expected = expected
-        self.actual = actual
-        super().__init__(f"the head of the branch is {actual}, not {expected}")
+    template = "the head of the branch is {actual}, not {expected}"
+    expected: str
+    actual: str
 
 
 class CommitSettledError(ConflictError):
@@ -125,12 +116,12 @@ class CommitSettledError(ConflictError):
 
     code = "OG-COMMIT-SETTLED"
     hint = "`omnigraph log` shows what is published; a voided write can be run again"
+    commit_id: str
+    is_published: bool
 
-    def __init__(self, commit_id: str, is_published: bool) -> None:
-        self.commit_id = commit_id
-        self.is_published = is_published
-        what = "has been published already" if is_published else "was voided by recovery"
-        super().__init__(f"commit {commit_id} {what}")
+    def _message(self) -> str:
+        what = "has been published already" if self.is_published else "was voided by recovery"
+        return f"commit {self.commit_id} {what}"
 
 
 class PublishTimeoutError(ConflictError):
@@ -138,45 +129,39 @@ class PublishTimeoutError(ConflictError):
 
     code = "OG-PUBLISH-TIMEOUT"
     hint = "try again"
-
-    def __init__(self, branch: str, attempts: int) -> None:
-        self.branch = branch
-        self.attempts = attempts
-        super().__init__(f"could not publish on branch '{branch}' in {attempts} attempts")
+    template = "could not publish on branch '{branch}' in {attempts} attempts"
+    branch: str
+    attempts: int
 
 
 class CommitNotFoundError(NotFoundError):
     """No live branch knows this commit."""
 
     code = "OG-COMMIT-NOT-FOUND"
-
-    def __init__(self, commit_id: str) -> None:
-        self.commit_id = commit_id
-        super().__init__(f"commit '{commit_id}' not found")
-        self.hint = "`omnigraph commit list`"
+    hint = "`omnigraph commit list`"
+    template = "commit '{commit_id}' not found"
+    commit_id: str
 
 
 class TagNotFoundError(NotFoundError):
     """There is no tag of this name."""
 
     code = "OG-TAG-NOT-FOUND"
+    template = "tag '{tag}' not found"
+    tag: str
+    nearest: str | None = None
 
-    def __init__(self, tag: str, nearest: str | None = None) -> None:
-        self.tag = tag
-        self.nearest = nearest
-        super().__init__(f"tag '{tag}' not found")
-        self.hint = f"did you mean '{nearest}'?" if nearest else "`omnigraph tag list`"
+    def _hint(self) -> str:
+        return f"did you mean '{self.nearest}'?" if self.nearest else "`omnigraph tag list`"
 
 
 class TagExistsError(ConflictError):
     """A tag of this name exists."""
 
     code = "OG-TAG-EXISTS"
-
-    def __init__(self, tag: str) -> None:
-        self.tag = tag
-        super().__init__(f"tag '{tag}' already exists")
-        self.hint = f"choose another name, or forget it: `omnigraph tag delete {tag}`"
+    hint = "choose another name, or forget it: `omnigraph tag delete {tag}`"
+    template = "tag '{tag}' already exists"
+    tag: str
 
 
 class VersionRemovedError(NotFoundError):
@@ -184,13 +169,13 @@ class VersionRemovedError(NotFoundError):
 
     code = "OG-VERSION-REMOVED"
     hint = "`omnigraph commit list` shows what can still be read"
+    what: str
+    version: int
+    head: int
 
-    def __init__(self, what: str, version: int, head: int) -> None:
-        self.what = what
-        self.version = version
-        self.head = head
-        cause = "cleanup has removed it" if version < head else "it was never written"
-        super().__init__(f"version {version} of {what} does not exist: {cause}")
+    def _message(self) -> str:
+        cause = "cleanup has removed it" if self.version < self.head else "it was never written"
+        return f"version {self.version} of {self.what} does not exist: {cause}"
 
 
 class DatasetMissingError(CorruptError):
@@ -198,13 +183,13 @@ class DatasetMissingError(CorruptError):
 
     code = "OG-DATASET-MISSING"
     hint = "keep the files, restore the dataset from a backup"
+    table_key: str
+    path: str
+    branch: str | None
 
-    def __init__(self, table_key: str, path: str, branch: str | None) -> None:
-        self.table_key = table_key
-        self.path = path
-        self.branch = branch
-        fork = "" if branch is None else f", fork {branch}"
-        super().__init__(f"{table_key} is published and its dataset is missing: {path}{fork}")
+    def _message(self) -> str:
+        fork = "" if self.branch is None else f", fork {self.branch}"
+        return f"{self.table_key} is published and its dataset is missing: {self.path}{fork}"
 
 
 class TypeNotFoundError(NotFoundError):
@@ -212,34 +197,28 @@ class TypeNotFoundError(NotFoundError):
 
     code = "OG-TYPE-NOT-FOUND"
     hint = "`omnigraph snapshot` lists the types"
-
-    def __init__(self, table_key: str, version: int) -> None:
-        self.table_key = table_key
-        self.version = version
-        super().__init__(f"{table_key} does not exist at manifest version {version}")
+    template = "{table_key} does not exist at manifest version {version}"
+    table_key: str
+    version: int
 
 
 class GraphNotFoundError(NotFoundError):
     """There is no graph at this root."""
 
     code = "OG-GRAPH-NOT-FOUND"
-
-    def __init__(self, root: str) -> None:
-        self.root = root
-        super().__init__(f"there is no graph at {root}")
-        self.hint = f"`omnigraph init --schema FILE {root}` makes one"
+    hint = "`omnigraph init --schema FILE {root}` makes one"
+    template = "there is no graph at {root}"
+    root: str
 
 
 class GraphExistsError(ConflictError):
     """The root is not empty enough to become a graph."""
 
     code = "OG-GRAPH-EXISTS"
-
-    def __init__(self, root: str, found: str) -> None:
-        self.root = root
-        self.found = found
-        super().__init__(f"{root} already holds {found}")
-        self.hint = f"choose another root; `omnigraph snapshot {root}` shows what is there"
+    hint = "choose another root; `omnigraph snapshot {root}` shows what is there"
+    template = "{root} already holds {found}"
+    root: str
+    found: str
 
 
 class FormatTooNewError(CorruptError):
@@ -247,12 +226,10 @@ class FormatTooNewError(CorruptError):
 
     code = "OG-FORMAT-TOO-NEW"
     hint = "upgrade omnigraph first"
-
-    def __init__(self, path: str, found: str, supported: int) -> None:
-        self.path = path
-        self.found = found
-        self.supported = supported
-        super().__init__(
-            f"{path} has format {found} and this omnigraph knows up to {supported}:"
-            " upgrade omnigraph first"
-        )
+    template = (
+        "{path} has format {found} and this omnigraph knows up to {supported}:"
+        " upgrade omnigraph first"
+    )
+    path: str
+    found: str
+    supported: int

@@ -22,7 +22,8 @@ from omnigraph.manifest.layout import MANIFEST
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import RefInUseError, RefNotFoundError, StaleBaseError
-from omnigraph.store.records import DatasetVersion
+from omnigraph.store.records import DatasetVersion, StagedTransaction
+from omnigraph.store.retries import commit_retried
 from omnigraph.values import PRIMARY_KEY
 
 STAMP_KEY: Final = "omnigraph:internal_schema_version"
@@ -52,34 +53,27 @@ def migrate(root: str, datasets: DatasetStore) -> None:
 
 def _raise_stamp(root: str, datasets: DatasetStore, wanted: int) -> None:
     """Set the stamp, unless another process has set the same or a newer one."""
-    for attempt in range(_ATTEMPTS_MAX):
+
+    def stage() -> StagedTransaction | None:
         base = DatasetVersion(MANIFEST, None, datasets.head_version(MANIFEST))
         if read_stamp(root, datasets) >= wanted:
-            return
-        staged = datasets.stage_metadata(base, schema_metadata={STAMP_KEY: str(wanted)})
-        try:
-            datasets.commit_staged(staged)
-        except StaleBaseError:
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise
-        else:
-            return
+            return None
+        return datasets.stage_metadata(base, schema_metadata={STAMP_KEY: str(wanted)})
+
+    commit_retried(datasets, stage, attempts_max=_ATTEMPTS_MAX)
 
 
 def _mark_primary_key(datasets: DatasetStore) -> None:
-    for attempt in range(_ATTEMPTS_MAX):
+    def stage() -> StagedTransaction | None:
         handle = datasets.open(MANIFEST)
         if (handle.schema.field("object_id").metadata or {}).get(PRIMARY_KEY) == b"true":
-            return
+            return None
         marked = {"object_id": {PRIMARY_KEY.decode(): "true"}}
-        try:
-            datasets.commit_staged(datasets.stage_metadata(handle.at, field_metadata=marked))
-        except (StaleBaseError, InvalidInputError):
-            # Another process was faster; Lance refuses to set the mark a second time.
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise
-        else:
-            return
+        return datasets.stage_metadata(handle.at, field_metadata=marked)
+
+    # Another process may be faster, and Lance refuses to set the mark a second time.
+    races = (StaleBaseError, InvalidInputError)
+    commit_retried(datasets, stage, attempts_max=_ATTEMPTS_MAX, retried=races)
 
 
 def _delete_legacy_runs(datasets: DatasetStore) -> None:

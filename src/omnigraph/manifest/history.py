@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from omnigraph.manifest.branches import Branches
 from omnigraph.manifest.commits import GraphCommit, merge_base
 from omnigraph.manifest.errors import BranchGoneError, CommitNotFoundError, TagNotFoundError
@@ -12,19 +14,17 @@ from omnigraph.names import BranchName, check_id, check_tag_name, nearest_name
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 
 
+@dataclass(frozen=True, kw_only=True)
 class History:
     """Finds commits and builds snapshots; reads only."""
 
-    def __init__(
-        self, *, reader: ManifestReader, branches: Branches, datasets: DatasetStore
-    ) -> None:
-        self._reader = reader
-        self._branches = branches
-        self._datasets = datasets
+    reader: ManifestReader
+    branches: Branches
+    datasets: DatasetStore
 
     def snapshot(self, incarnation: Incarnation) -> Snapshot:
         """Return the newest snapshot of a branch."""
-        return Snapshot(incarnation, self._reader.latest(incarnation), self._datasets)
+        return Snapshot(incarnation, self.reader.latest(incarnation), self.datasets)
 
     def snapshot_at_version(self, incarnation: Incarnation, version: int) -> Snapshot:
         """Return the snapshot of a manifest version.
@@ -32,24 +32,24 @@ class History:
         A version from before the branch was cut is read from the branch that it was cut from.
         """
         owner = self._owner_of_version(incarnation, version)
-        return Snapshot(owner, self._reader.at(owner, version), self._datasets)
+        return Snapshot(owner, self.reader.at(owner, version), self.datasets)
 
     def table_at_version(
         self, incarnation: Incarnation, version: int, table_key: str
     ) -> DatasetHandle:
         """Open one table as it was at a manifest version, without building a snapshot."""
         owner = self._owner_of_version(incarnation, version)
-        return open_entry(self._datasets, self._reader.table_at(owner, version, table_key))
+        return open_entry(self.datasets, self.reader.table_at(owner, version, table_key))
 
     def snapshot_of(self, target: ReadTarget, bound: Incarnation) -> Snapshot:
         """Return the snapshot that a target names; `bound` is where `at` looks."""
         if target.kind == "branch":
-            return self.snapshot(self._branches.resolve(BranchName.parse(str(target.value))))
+            return self.snapshot(self.branches.resolve(BranchName.parse(str(target.value))))
         if target.kind == "tag":
             return self._left_by(self.tagged_commit(str(target.value)))
         if target.kind == "commit":
             return self.snapshot_of_commit(str(target.value))
-        commit = self._reader.latest(bound).last_commit_until(int(target.value))
+        commit = self.reader.latest(bound).last_commit_until(int(target.value))
         if commit is None:
             raise CommitNotFoundError(f"at or before {target.value}")
         return self._left_by(commit)
@@ -61,13 +61,13 @@ class History:
     def get(self, commit_id: str) -> GraphCommit:
         """Find a commit on any live branch: `main` first, which knows most of them."""
         check_id("the commit id", commit_id)
-        found = self._reader.latest(MAIN_INCARNATION).commit(commit_id)
+        found = self.reader.latest(MAIN_INCARNATION).commit(commit_id)
         return found if found is not None else self._get_from_branches(commit_id)
 
     def _get_from_branches(self, commit_id: str) -> GraphCommit:
-        for incarnation in self._branches.incarnations():
+        for incarnation in self.branches.incarnations():
             try:
-                commit = self._reader.latest(incarnation).commit(commit_id)
+                commit = self.reader.latest(incarnation).commit(commit_id)
             except BranchGoneError:
                 continue
             if commit is not None:
@@ -77,7 +77,7 @@ class History:
     def tagged_commit(self, name: str) -> GraphCommit:
         """Find the commit that a tag names."""
         name = check_tag_name(name)
-        tags = self._reader.latest(MAIN_INCARNATION).tags
+        tags = self.reader.latest(MAIN_INCARNATION).tags
         if name not in tags:
             raise TagNotFoundError(name, nearest_name(name, tags))
         return self.get(tags[name].commit_id)
@@ -101,12 +101,12 @@ class History:
     def _left_by(self, commit: GraphCommit) -> Snapshot:
         name = commit.manifest_branch
         owner = MAIN_INCARNATION if name is None else Incarnation(name)
-        return Snapshot(owner, self._reader.at(owner, commit.manifest_version), self._datasets)
+        return Snapshot(owner, self.reader.at(owner, commit.manifest_version), self.datasets)
 
     def _owner_of_version(self, incarnation: Incarnation, version: int) -> Incarnation:
         owner = incarnation
         while not owner.is_main:
-            origin = self._branches.origin(owner)
+            origin = self.branches.origin(owner)
             if version > origin.version:
                 break
             owner = origin.incarnation

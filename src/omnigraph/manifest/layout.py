@@ -15,6 +15,8 @@ MANIFEST: Final = "__manifest"
 COMMITS: Final = "_graph_commits.lance"
 COMMIT_ACTORS: Final = "_graph_commit_actors.lance"
 RECOVERIES: Final = "_graph_commit_recoveries.lance"
+DERIVED_TABLES: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
+TABLE_FOLDERS: Final = ("nodes", "edges")
 SCHEMA_SOURCE: Final = "_schema.pg"
 SCHEMA_IR: Final = "_schema.ir.json"
 SCHEMA_STATE: Final = "__schema_state.json"
@@ -24,6 +26,7 @@ __all__ = [
     "CHECKSUMS",
     "COMMITS",
     "COMMIT_ACTORS",
+    "DERIVED_TABLES",
     "MAIN_INCARNATION",
     "MANIFEST",
     "RECOVERIES",
@@ -31,6 +34,7 @@ __all__ = [
     "SCHEMA_IR",
     "SCHEMA_SOURCE",
     "SCHEMA_STATE",
+    "TABLE_FOLDERS",
     "Incarnation",
     "dataset_location",
 ]

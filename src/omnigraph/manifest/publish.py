@@ -43,7 +43,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.fence import commit_fenced
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.reader import ManifestReader, WrittenPublish
-from omnigraph.manifest.requirements import Requirements, Revalidate
+from omnigraph.manifest.requirements import Requirements
 from omnigraph.manifest.rows import (
     GRAPH_COMMIT,
     VOIDED_COMMIT,
@@ -81,6 +81,11 @@ class CommitDraft:
     merged_parent_commit_id: str | None = None
     message: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def new(cls, clock: Clock, operation: str, actor_id: str | None = None) -> CommitDraft:
+        """Return the draft of a commit that is made now."""
+        return cls(clock.ulid(), operation, actor_id, clock.now_us())
 
     def at(self, incarnation: Incarnation, manifest_version: int, parent: str) -> GraphCommit:
         """Return the record with its branch, manifest version and parent."""
@@ -133,21 +138,14 @@ class StagedPublish:
     transaction: StagedTransaction
 
 
+@dataclass(frozen=True, kw_only=True)
 class Publisher:
     """Publishes on the branches of one graph."""
 
-    def __init__(
-        self,
-        *,
-        datasets: DatasetStore,
-        reader: ManifestReader,
-        clock: Clock,
-        background: Background,
-    ) -> None:
-        self._datasets = datasets
-        self._reader = reader
-        self._clock = clock
-        self._background = background
+    datasets: DatasetStore
+    reader: ManifestReader
+    clock: Clock
+    background: Background
 
     @contextmanager
     def prestage(
@@ -167,7 +165,7 @@ class Publisher:
             _require_unsettled(state, draft, updates)
             return self._stage(incarnation, state, draft, updates)
 
-        prestaged = self._background.start(stage)
+        prestaged = self.background.start(stage)
         try:
             yield prestaged
         finally:
@@ -180,7 +178,6 @@ class Publisher:
         draft: CommitDraft | None,
         requirements: Requirements,
         updates: Updates,
-        revalidate: Revalidate | None = None,
         prestaged: Future[StagedPublish] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> Published:
@@ -189,35 +186,30 @@ class Publisher:
         Without a draft the publish makes no commit: voids, tags and compaction. `prestaged` comes
         from `prestage` with the same draft and updates.
         """
-        give_up_at = self._clock.monotonic_s() + deadline_s
+        give_up_at = self.clock.monotonic_s() + deadline_s
         attempts = 0
         while True:
             attempts += 1
-            state = self._reader.latest(incarnation)
+            state = self.reader.latest(incarnation)
             staged = _usable(prestaged, state, draft, updates)
             if staged is None:
                 _require_unsettled(state, draft, updates)
-            requirements.require(state, revalidate)
+            requirements.require(state)
             try:
                 if staged is None:
                     staged = self._stage(incarnation, state, draft, updates)
                 return self._land(incarnation, staged)
             except (StaleBaseError, DatasetVersionNotFoundError) as error:
                 # Another writer was faster; a cleanup may even have removed the version read.
-                if attempts >= _ATTEMPTS_MIN and self._clock.monotonic_s() > give_up_at:
+                if attempts >= _ATTEMPTS_MIN and self.clock.monotonic_s() > give_up_at:
                     raise PublishTimeoutError(str(incarnation.branch), attempts) from error
             pause_s = min(_PAUSE_S * 2 ** min(attempts, 10), _PAUSE_MAX_S)
-            self._clock.sleep(self._clock.jitter(0.0, pause_s))
+            self.clock.sleep(self.clock.jitter(0.0, pause_s))
 
-    def require(
-        self,
-        incarnation: Incarnation,
-        requirements: Requirements,
-        revalidate: Revalidate | None = None,
-    ) -> ManifestState:
+    def require(self, incarnation: Incarnation, requirements: Requirements) -> ManifestState:
         """Check requirements against the newest state, without publishing; return that state."""
-        state = self._reader.latest(incarnation)
-        requirements.require(state, revalidate)
+        state = self.reader.latest(incarnation)
+        requirements.require(state)
         return state
 
     def _stage(
@@ -229,7 +221,7 @@ class Publisher:
     ) -> StagedPublish:
         plan = _plan(state, incarnation, draft, updates)
         written = _written(state, plan)
-        transaction = self._datasets.stage_update(
+        transaction = self.datasets.stage_update(
             DatasetVersion(MANIFEST, incarnation.lance_branch, state.version),
             rewritten=written.rewritten,
             inserted=written.inserted,
@@ -243,9 +235,9 @@ class Publisher:
         # An unknown outcome stays unknown even when the commit can be seen: what could not be
         # flushed may be lost in a power failure.
         landed = commit_fenced(
-            self._datasets,
-            self._reader,
-            self._clock,
+            self.datasets,
+            self.reader,
+            self.clock,
             incarnation=incarnation,
             base=state,
             staged=staged.transaction,
@@ -254,7 +246,7 @@ class Publisher:
         self._require_alive(incarnation)
         if landed == state.version + 1:
             try:
-                self._reader.take_over(incarnation, state, landed, staged.written)
+                self.reader.take_over(incarnation, state, landed, staged.written)
             except (OmnigraphError, pa.ArrowException) as error:
                 # The publish has landed in any case: the next reader reads it.
                 _log.info("manifest version %d was not taken over: %s", landed, error)
@@ -262,7 +254,7 @@ class Publisher:
         return Published(landed, commit, {entry.table_key: entry for entry in plan.entries})
 
     def _require_alive(self, incarnation: Incarnation) -> None:
-        if not incarnation.is_main and not self._datasets.has_branch(MANIFEST, incarnation.text):
+        if not incarnation.is_main and not self.datasets.has_branch(MANIFEST, incarnation.text):
             raise BranchGoneError(incarnation.text)
 
 

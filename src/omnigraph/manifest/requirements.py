@@ -13,7 +13,7 @@ Requirements are checked in this order; the first one that does not hold is retu
 | `written` | each entry is the published one; None: the table is not published |
 | `read` | the same, but a table that only maintenance has moved since counts as not moved |
 
-A caller that can check its *read* tables again passes a `Revalidate` instead of failing on them.
+A caller that can check its *read* tables again gives `revalidate` instead of failing on them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class Requirements:
 
     `written` and `read` name the entries that the operation was prepared on; None is a table that
     must not exist. `expected_head` is a caller's precondition: commits of pure maintenance above it
-    do not count. `merged_into` is the exact head that a merge was computed against.
+    do not count. `merged_into` is the exact head that a merge was computed against. `revalidate`
+    checks again what was read, when a table of `read` has moved.
     """
 
     schema_hash: str | None = None
@@ -103,6 +104,7 @@ class Requirements:
     read: Mapping[str, Entry | None] = field(default_factory=dict)
     expected_head: str | None = None
     merged_into: str | None = None
+    revalidate: Revalidate | None = field(default=None, compare=False)
 
     def unmet(self, state: ManifestState) -> Unmet | None:
         """Return the first requirement that does not hold in this state."""
@@ -130,14 +132,14 @@ class Requirements:
         first = min(keys)
         return ReadsMoved(keys, _moved(state, first, self.read[first]))
 
-    def require(self, state: ManifestState, revalidate: Revalidate | None = None) -> None:
+    def require(self, state: ManifestState) -> None:
         """Raise unless every requirement holds, or `revalidate` accepts the moved reads."""
         unmet = self.unmet(state)
         if unmet is None:
             return
-        if revalidate is None or not isinstance(unmet, ReadsMoved):
+        if self.revalidate is None or not isinstance(unmet, ReadsMoved):
             raise unmet.error()
-        revalidate(state, unmet.table_keys)
+        self.revalidate(state, unmet.table_keys)
 
 
 def is_published_entry(state: ManifestState, table_key: str, entry: Entry | None) -> bool:

@@ -177,6 +177,15 @@ class Tag:
     pin: str
     actor_id: str | None = None
 
+    def to_json(self) -> dict[str, object]:
+        """Return the form in which results show a tag."""
+        return {
+            "name": self.name,
+            "graph_commit_id": self.commit_id,
+            "actor_id": self.actor_id,
+            "created_at": self.created_at,
+        }
+
     def row(self) -> ManifestRow:
         """Return the `tag` row."""
         metadata = {
@@ -215,16 +224,5 @@ def seq_of(object_id: str) -> int:
 
 def rows_table(rows: Iterable[ManifestRow]) -> pa.Table:
     """Build the Arrow table that is written to `__manifest`."""
-    rows = list(rows)
-    columns: dict[str, list[Any]] = {
-        "object_id": [row.object_id for row in rows],
-        "object_type": [row.object_type for row in rows],
-        "location": [row.location for row in rows],
-        "metadata": [orjson.dumps(row.metadata).decode() for row in rows],
-        "base_objects": [None] * len(rows),
-        "table_key": [row.table_key for row in rows],
-        "table_version": [row.table_version for row in rows],
-        "table_branch": [row.table_branch for row in rows],
-        "row_count": [row.row_count for row in rows],
-    }
-    return pa.table(columns, schema=MANIFEST_SCHEMA)
+    forms = [{**vars(row), "metadata": orjson.dumps(row.metadata).decode()} for row in rows]
+    return pa.Table.from_pylist(forms, schema=MANIFEST_SCHEMA)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
-from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.rows import AcceptedSchema, Entry
@@ -50,10 +48,10 @@ class Snapshot:
         """The schema that describes exactly this data."""
         return self.state.schema
 
-    @cached_property
+    @property
     def catalog(self) -> Catalog:
         """What the schema declares; snapshots with equal schemas share one catalog."""
-        return catalog_of(self.schema)
+        return self.state.catalog
 
     @property
     def entries(self) -> Mapping[str, Entry]:

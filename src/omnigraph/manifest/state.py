@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import CorruptError
+from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.commits import ACTING_COMMIT_START, GraphCommit
 from omnigraph.manifest.rows import (
     GRAPH_COMMIT,
@@ -40,6 +41,7 @@ from omnigraph.manifest.rows import (
     Tag,
     seq_of,
 )
+from omnigraph.schema import Catalog
 from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID
 
 _CHUNKS_MAX: Final = 64
@@ -51,12 +53,10 @@ class CorruptManifestError(CorruptError):
 
     code = "OG-MANIFEST-CORRUPT"
     hint = "keep the files; `omnigraph repair` says whether the version below can be put back"
-
-    def __init__(self, path: str, version: int, problem: str) -> None:
-        self.path = path
-        self.version = version
-        self.problem = problem
-        super().__init__(f"{path} is corrupt at version {version}: {problem}")
+    template = "{path} is corrupt at version {version}: {problem}"
+    path: str
+    version: int
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,11 @@ class ManifestState:
         if schema_hash != self.head.schema_hash:
             raise self._corrupt("the head names another schema than the schema row holds")
         return accepted
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """What the schema declares; states with equal schemas share one catalog."""
+        return catalog_of(self.schema)
 
     @cached_property
     def registrations(self) -> Mapping[str, Registration]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from omnigraph.clock import Clock
 from omnigraph.errors import NotFoundError, OmnigraphError, OutcomeUnknownError
@@ -42,45 +43,36 @@ from omnigraph.store.errors import (
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Tags:
     """Creates, lists and deletes the tags of one graph."""
 
-    def __init__(
-        self,
-        *,
-        datasets: DatasetStore,
-        reader: ManifestReader,
-        publisher: Publisher,
-        history: History,
-        branch_locks: BranchLocks,
-        clock: Clock,
-    ) -> None:
-        self._datasets = datasets
-        self._reader = reader
-        self._publisher = publisher
-        self._history = history
-        self._branch_locks = branch_locks
-        self._clock = clock
+    datasets: DatasetStore
+    reader: ManifestReader
+    publisher: Publisher
+    history: History
+    branch_locks: BranchLocks
+    clock: Clock
 
     def list(self) -> Mapping[str, Tag]:
         """Return all tags by name."""
-        return self._reader.latest(MAIN_INCARNATION).tags
+        return self.reader.latest(MAIN_INCARNATION).tags
 
     def create(self, name: str, snapshot: Snapshot, *, actor_id: str | None = None) -> Tag:
         """Name the head commit of a snapshot."""
         name = check_tag_name(name)
-        operation_id = self._clock.ulid()
+        operation_id = self.clock.ulid()
         # A tag names the version that the commit made, not a later one.
-        snapshot = self._history.snapshot_of_commit(snapshot.commit_id)
+        snapshot = self.history.snapshot_of_commit(snapshot.commit_id)
         tag = Tag(
             name=name,
             commit_id=snapshot.commit_id,
-            created_at=self._clock.now_us(),
+            created_at=self.clock.now_us(),
             pin=f"omnigraph.{operation_id}",
             actor_id=actor_id,
         )
         branches = (BranchName(MAIN), snapshot.branch)
-        with take_all(self._branch_locks, branches, operation_id=operation_id) as lock:
+        with take_all(self.branch_locks, branches, operation_id=operation_id) as lock:
             if name in self.list():
                 raise TagExistsError(name)
             try:
@@ -102,7 +94,7 @@ class Tags:
         except BranchLockLostError:
             incarnation = snapshot.incarnation
             branch = incarnation.lance_branch
-            if branch is None or self._datasets.has_branch(MANIFEST, branch):
+            if branch is None or self.datasets.has_branch(MANIFEST, branch):
                 return
             self._publish(Updates(removed=(tag_object_id(tag.name),)))
             raise BranchGoneError(incarnation.text) from None
@@ -110,7 +102,7 @@ class Tags:
     def delete(self, name: str) -> None:
         """Delete a tag; the commit stays for as long as its branch has it."""
         name = check_tag_name(name)
-        with self._branch_locks.take(BranchName(MAIN), operation_id=self._clock.ulid()):
+        with self.branch_locks.take(BranchName(MAIN), operation_id=self.clock.ulid()):
             tags = self.list()
             if name not in tags:
                 raise TagNotFoundError(name, nearest_name(name, tags))
@@ -121,13 +113,13 @@ class Tags:
 
     def _tagged_snapshot(self, tag: Tag) -> Snapshot | None:
         try:
-            return self._history.snapshot_of_commit(tag.commit_id)
+            return self.history.snapshot_of_commit(tag.commit_id)
         except NotFoundError:
             # The commit no longer exists; the tag must still be deletable.
             return None
 
     def _publish(self, updates: Updates) -> None:
-        self._publisher.publish(
+        self.publisher.publish(
             MAIN_INCARNATION, draft=None, requirements=Requirements(), updates=updates
         )
 
@@ -135,12 +127,12 @@ class Tags:
         incarnation, version = snapshot.incarnation, snapshot.manifest_version
         what = f"the manifest of branch '{incarnation.branch}'"
         try:
-            self._datasets.create_tag(
+            self.datasets.create_tag(
                 MANIFEST, pin, branch=incarnation.lance_branch, version=version
             )
             for key, entry in snapshot.entries.items():
                 what, version = key, entry.table_version
-                self._datasets.create_tag(
+                self.datasets.create_tag(
                     entry.location, pin, branch=entry.table_branch, version=version
                 )
         except DatasetVersionNotFoundError as error:
@@ -148,14 +140,14 @@ class Tags:
             raise VersionRemovedError(what, version, error.head) from error
         except DatasetNotFoundError as error:
             branch = incarnation.lance_branch
-            if branch is None or self._datasets.has_branch(MANIFEST, branch):
+            if branch is None or self.datasets.has_branch(MANIFEST, branch):
                 raise
             raise BranchGoneError(incarnation.text) from error
 
     def _unpin(self, pin: str, snapshot: Snapshot) -> None:
         for location in (MANIFEST, *(entry.location for entry in snapshot.entries.values())):
             try:
-                self._datasets.delete_tag(location, pin)
+                self.datasets.delete_tag(location, pin)
             except RefNotFoundError:
                 continue
             except OmnigraphError as error:

@@ -139,10 +139,8 @@ class ReadSetConflictError(ConflictError):
 
     code = "OG-READ-SET"
     hint = "merge again"
-
-    def __init__(self, member: str) -> None:
-        self.member = member
-        super().__init__(f"the merge was computed from a state that has changed: {member}")
+    template = "the merge was computed from a state that has changed: {member}"
+    member: str
 
     @property
     def details(self) -> dict[str, object]:

@@ -17,16 +17,15 @@ from omnigraph.merge.parts import Part, StoredPart, TableWork
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.write.rules.cardinality import CARDINALITY_RULE
-from omnigraph.write.rules.check import RuleCheck
-from omnigraph.write.rules.endpoints import ENDPOINT_RULE
-from omnigraph.write.rules.orphans import orphans
+from omnigraph.write.rules.delta_check import DeltaCheck
+from omnigraph.write.rules.endpoints import ENDPOINT_RULE, missing_end_message
+from omnigraph.write.rules.findings import UNLIMITED, Findings
 from omnigraph.write.rules.unique import UNIQUE_RULE
 from omnigraph.write.rules.validate import Validated, run_rules
-from omnigraph.write.rules.violations import Violation, ViolationLog
+from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.delta import GraphDelta, TableDelta
 from omnigraph.write.stage.stored_rows import StoredRows
 
-_UNBOUNDED: Final = 1 << 62
 _KINDS: Final = {
     UNIQUE_RULE: ConflictKind.UNIQUE_VIOLATION,
     ENDPOINT_RULE: ConflictKind.ORPHAN_EDGE,
@@ -45,11 +44,12 @@ def check_constraints(
 ) -> tuple[Validated | None, list[Conflict]]:
     """Check a merge; either it breaks no rule, or all conflicts are returned in their order."""
     delta = GraphDelta({key: _delta(each) for key, each in work.items()})
-    check = RuleCheck(delta, catalog, stored, cascades=False, log=ViolationLog(_UNBOUNDED))
+    findings = Findings(limit=UNLIMITED)
+    check = DeltaCheck(delta, catalog, stored, cascades=False, findings=findings)
     run_rules(check)
-    if not check.log.total:
+    if not findings.log.total:
         return Validated(check, snapshot), []
-    written = [_conflict(found, delta) for found in check.log.kept if not _is_orphan(found)]
+    written = [_conflict(found, delta) for found in findings.log.kept if not _is_orphan(found)]
     return None, sorted([*written, *_orphans(check)], key=_sort_key)
 
 
@@ -96,9 +96,7 @@ def _is_orphan(violation: Violation) -> bool:
 
 def _conflict(violation: Violation, delta: GraphDelta) -> Conflict:
     """Return the conflict of rows that the merge writes."""
-    key = violation.table_key
-    if key is None:
-        raise AssertionError(f"rule '{violation.rule}' does not name its table")
+    key = violation.checked_table()
     kind = _KINDS.get(violation.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
     entity_id = None
     if kind in (ConflictKind.UNIQUE_VIOLATION, ConflictKind.ORPHAN_EDGE):
@@ -106,24 +104,27 @@ def _conflict(violation: Violation, delta: GraphDelta) -> Conflict:
     return Conflict(key, kind, violation.message, entity_id)
 
 
-def _orphans(check: RuleCheck) -> Iterator[Conflict]:
+def _orphans(check: DeltaCheck) -> Iterator[Conflict]:
     """Yield a conflict for each edge of the target that would lose its node."""
     found = {
-        (one.table_key, one.property or "")
-        for one in check.log.kept
-        if one.table_key is not None and _is_orphan(one)
+        (one.checked_table(), one.property or "")
+        for one in check.findings.log.kept
+        if _is_orphan(one)
     }
     for table_key, end in sorted(found):
         edge = check.catalog.edge_types[table_key.type_name]
-        edges = orphans(edge, end, check)
-        node_type = edge.from_type if end == "src" else edge.to_type
+        edges = check.orphan_edges(edge, end)
         for edge_id, node_id in zip(edges["id"].to_pylist(), edges[end].to_pylist(), strict=True):
-            message = f"{end} '{node_id}' not found in {node_type}"
+            message = missing_end_message(edge, end, node_id)
             yield Conflict(edge.table_key, ConflictKind.ORPHAN_EDGE, message, edge_id)
 
 
-def _sort_key(conflict: Conflict) -> tuple[bool, bool, str, int, str]:
-    """Sort by: values first; then node types, then edge types, each by name, rule and id."""
+def _sort_key(conflict: Conflict) -> tuple[bool, bool, str, int, str, bool]:
+    """Sort by: values first; then node types, then edge types, each by name, rule and id.
+
+    An edge that loses both nodes has two conflicts, that of `src` first: which of them is found
+    first depends on the side that wrote the edge.
+    """
     is_value = conflict.kind is ConflictKind.VALUE_CONSTRAINT_VIOLATION
     return (
         not is_value,
@@ -131,4 +132,5 @@ def _sort_key(conflict: Conflict) -> tuple[bool, bool, str, int, str]:
         conflict.table_key,
         _ORDER.index(conflict.kind),
         conflict.entity_id or "",
+        conflict.kind is ConflictKind.ORPHAN_EDGE and conflict.message.startswith("dst "),
     )

@@ -34,14 +34,12 @@ class DecisionFileError(InvalidInputError):
 
     code = "OG-DECISIONS"
     hint = (
-        "write one object per line: {type, id, take: source|target|base|delete},"
-        " or {type, id, data}"
+        "write one object per line: {{type, id, take: source|target|base|delete}},"
+        " or {{type, id, data}}"
     )
-
-    def __init__(self, line: int, problem: str) -> None:
-        self.line = line
-        self.problem = problem
-        super().__init__(f"line {line}: {problem}")
+    template = "line {line}: {problem}"
+    line: int
+    problem: str
 
 
 def conflict_lines(found: Obstacles) -> Iterator[str]:

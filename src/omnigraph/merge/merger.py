@@ -51,7 +51,7 @@ from omnigraph.merge.workers import LocalMergeWorkers, MergeWorkers
 from omnigraph.names import TableKey
 from omnigraph.recovery import WriterKind
 from omnigraph.recovery.intent import Adoption
-from omnigraph.schema import Catalog, EntityType
+from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
@@ -75,10 +75,8 @@ class SameBranchError(InvalidInputError):
 
     code = "OG-SAME-BRANCH"
     hint = "`omnigraph branch merge SOURCE --into TARGET` with two names"
-
-    def __init__(self, branch: str) -> None:
-        self.branch = branch
-        super().__init__(f"a merge needs distinct source and target branches: both are '{branch}'")
+    template = "a merge needs distinct source and target branches: both are '{branch}'"
+    branch: str
 
 
 class UnrelatedBranchesError(InvalidInputError):
@@ -86,11 +84,9 @@ class UnrelatedBranchesError(InvalidInputError):
 
     code = "OG-NO-MERGE-BASE"
     hint = "`omnigraph export --branch SOURCE`, then `omnigraph load --mode merge`"
-
-    def __init__(self, source: str, target: str) -> None:
-        self.source = source
-        self.target = target
-        super().__init__(f"'{source}' and '{target}' have no commit in common")
+    template = "'{source}' and '{target}' have no commit in common"
+    source: str
+    target: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,16 +180,16 @@ class Obstacles:
 
 @dataclass(frozen=True)
 class _Sides:
-    """Three snapshots and the schema that all of them obey."""
+    """Three snapshots that obey one schema."""
 
     base: Snapshot
     source: Snapshot
     target: Snapshot
-    catalog: Catalog
 
     def entity_type(self, table_key: str) -> EntityType:
         kind, name = TableKey(table_key).parts
-        return self.catalog.node_types[name] if kind == "node" else self.catalog.edge_types[name]
+        catalog = self.target.catalog
+        return catalog.node_types[name] if kind == "node" else catalog.edge_types[name]
 
 
 @dataclass
@@ -306,7 +302,7 @@ class Merger:
             raise ReadSetConflictError("branch_merge_source_schema")
         base = target if is_forward else history.snapshot_of_commit(base_commit.graph_commit_id)
         return _Job(
-            _Sides(base, source, target, target.catalog),
+            _Sides(base, source, target),
             MergeKind.FAST_FORWARD if is_forward else MergeKind.MERGED,
             "merge",
             request,
@@ -330,7 +326,7 @@ class Merger:
         source = history.snapshot_of_commit(commit.parent_commit_id)
         if len({each.schema.schema_hash for each in (base, source, target)}) > 1:
             raise SchemaBoundaryError(request.commit_id, None)
-        sides = _Sides(base, source, target, target.catalog)
+        sides = _Sides(base, source, target)
         return _Job(sides, MergeKind.MERGED, "revert", request, None, request.commit_id)
 
     def _until_settled(
@@ -482,17 +478,13 @@ def _planned(
 def _checked(plan: _Plan, sides: _Sides) -> tuple[Validated | None, list[Conflict]]:
     """Check the rules of the schema over the rows that a merge writes."""
     work = plan.adopted_work | plan.work
-    return check_constraints(work, sides.target, sides.catalog, StoredRows(sides.target))
+    return check_constraints(work, sides.target, sides.target.catalog, StoredRows(sides.target))
 
 
 def _same(one: Entry | None, other: Entry | None) -> bool:
     if one is None or other is None:
         return one is other
-    return (one.location, one.table_branch, one.table_version) == (
-        other.location,
-        other.table_branch,
-        other.table_version,
-    )
+    return one.at == other.at
 
 
 def _by_pointer(base: Entry | None, source: Entry, target: Entry | None, into: Incarnation) -> bool:

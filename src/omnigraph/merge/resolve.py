@@ -7,6 +7,7 @@ A written decision goes before the rules; a row that nothing settles stays a con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -105,13 +106,13 @@ def require_conflicts(decisions: Decisions, clashes: Mapping[str, Sequence[Clash
         raise NotInConflictError(unneeded)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Settled:
     """What is written, how many rows were settled by which rule, and what is not settled."""
 
     work: TableWork
-    by_rule: dict[str, int] = field(default_factory=dict)
-    remaining: list[Clash] = field(default_factory=list)
+    by_rule: Mapping[str, int]
+    remaining: list[Clash]
 
 
 def settle(
@@ -122,32 +123,28 @@ def settle(
     work.insert(handles.source, merge.inserted)
     work.update(handles.source, merge.updated)
     work.deleted.append(merge.deleted)
-    settled = Settled(TableWork(entity_type, (), (), pa.array([], pa.utf8())))
     for clash in merge.clashes:
-        rest = _given(clash, entity_type, decisions, work, settled)
-        rest = _taken(rest, _written_down(rest, entity_type, decisions), work, settled)
+        rest = _given(clash, entity_type, decisions, work)
+        rest = _taken(rest, _written_down(rest, entity_type, decisions), work)
         if decisions.strategy is Strategy.PROPERTY and rest.kind is ConflictKind.DIVERGENT_UPDATE:
-            rest = _combined(rest, entity_type, handles, work, settled)
+            rest = _combined(rest, entity_type, work)
         if decisions.prefer is not None:
-            rest = _taken(rest, [Take(decisions.prefer)] * len(rest.ids), work, settled)
+            rest = _taken(rest, [Take(decisions.prefer)] * len(rest.ids), work)
         if len(rest.ids):
-            settled.remaining.append(rest)
-    return replace(
-        settled,
-        work=TableWork(
-            entity_type, tuple(work.inserted), tuple(work.updated), pa.concat_arrays(work.deleted)
-        ),
-    )
+            work.remaining.append(rest)
+    return work.settled(entity_type)
 
 
 class _Work:
-    """Collects what is written."""
+    """Collects what is written, and what is not settled."""
 
     def __init__(self, handles: Handles) -> None:
         self.handles = handles
         self.inserted: list[Part] = []
         self.updated: list[Part] = []
         self.deleted: list[pa.Array] = []
+        self.by_rule: Counter[str] = Counter()
+        self.remaining: list[Clash] = []
 
     def insert(self, handle: DatasetHandle | None, refs: RowRefs) -> None:
         self.inserted += _parts(handle, refs)
@@ -165,6 +162,11 @@ class _Work:
         else:
             self.update(handle, refs)
 
+    def settled(self, entity_type: EntityType) -> Settled:
+        deleted = pa.concat_arrays(self.deleted)
+        work = TableWork(entity_type, tuple(self.inserted), tuple(self.updated), deleted)
+        return Settled(work, self.by_rule, self.remaining)
+
 
 def _parts(handle: DatasetHandle | None, refs: RowRefs) -> Iterator[Part]:
     if handle is not None and len(refs):
@@ -178,7 +180,7 @@ def _written_down(clash: Clash, entity_type: EntityType, decisions: Decisions) -
     return [takes.get((key, entity_id)) for entity_id in clash.ids.to_pylist()]
 
 
-def _taken(clash: Clash, takes: Sequence[Take | None], work: _Work, settled: Settled) -> Clash:
+def _taken(clash: Clash, takes: Sequence[Take | None], work: _Work) -> Clash:
     """Settle those rows for which a side is chosen."""
     for take in Take:
         mask = np.array([each is take for each in takes], np.bool_)
@@ -194,17 +196,11 @@ def _taken(clash: Clash, takes: Sequence[Take | None], work: _Work, settled: Set
                 work.put(part, None, None)
             case Take.TARGET:
                 pass
-        _count(settled, f"take {take}", int(np.count_nonzero(mask)))
+        work.by_rule[f"take {take}"] += int(np.count_nonzero(mask))
     return clash.where(np.array([each is None for each in takes], np.bool_))
 
 
-def _given(
-    clash: Clash,
-    entity_type: EntityType,
-    decisions: Decisions,
-    work: _Work,
-    settled: Settled,
-) -> Clash:
+def _given(clash: Clash, entity_type: EntityType, decisions: Decisions, work: _Work) -> Clash:
     """Settle rows that were written by hand."""
     rows = decisions.rows.get(entity_type.table_key)
     if rows is None:
@@ -220,14 +216,13 @@ def _given(
         work.inserted.append(part)
     else:
         work.updated.append(part)
-    _count(settled, "data", len(ids))
+    work.by_rule["data"] += len(ids)
     return clash.where(~is_given)
 
 
-def _combined(
-    clash: Clash, entity_type: EntityType, handles: Handles, work: _Work, settled: Settled
-) -> Clash:
+def _combined(clash: Clash, entity_type: EntityType, work: _Work) -> Clash:
     """Settle updates of different properties of one row."""
+    handles = work.handles
     sides = (
         (handles.base, clash.base),
         (handles.source, clash.source),
@@ -237,11 +232,7 @@ def _combined(
     rows, clashing = combined_rows(fetched, entity_type)
     if rows.num_rows:
         work.updated.append(GivenPart(rows))
-        _count(settled, "property", rows.num_rows)
+        work.by_rule["property"] += rows.num_rows
     is_left = np.array([bool(names) for names in clashing], np.bool_)
     left = [names for names in clashing if names]
     return replace(clash.where(is_left), properties=tuple(left))
-
-
-def _count(settled: Settled, rule: str, rows: int) -> None:
-    settled.by_rule[rule] = settled.by_rule.get(rule, 0) + rows

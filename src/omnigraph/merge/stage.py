@@ -34,14 +34,12 @@ class MergedRowLostError(CorruptError):
 
     code = "OG-MERGED-ROW-LOST"
     hint = "keep the files; `omnigraph doctor URI` looks at the whole graph"
-
-    def __init__(self, table_key: str, missing: int) -> None:
-        self.table_key = table_key
-        self.missing = missing
-        super().__init__(
-            f"{missing} rows of {table_key} that the merge changes are not in the target;"
-            " nothing was merged"
-        )
+    template = (
+        "{missing} rows of {table_key} that the merge changes are not in the target;"
+        " nothing was merged"
+    )
+    table_key: str
+    missing: int
 
 
 def stage_table(

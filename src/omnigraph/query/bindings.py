@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import pyarrow as pa
-
-from omnigraph.query.params import Params, ParamValue
+from omnigraph.query.params import BoundValue, Params
 from omnigraph.query.plan.plan import (
     DATETIME_TYPE,
     Constant,
@@ -15,38 +13,16 @@ from omnigraph.query.plan.plan import (
     CurrentTime,
     ParameterValue,
 )
-from omnigraph.values import PropType, Scalar
 
 Bound: TypeAlias = Constant | ParameterValue | CurrentTime
 """A value that does not depend on the row."""
 
 
 @dataclass(frozen=True)
-class BoundValue:
-    """A value of the request; None is null."""
-
-    value: ConstantValue | None
-    prop_type: PropType
-
-    @property
-    def constant(self) -> Constant | None:
-        """The same as a constant of a plan; None when it is null."""
-        return None if self.value is None else Constant(self.value, self.prop_type)
-
-    @property
-    def arrow(self) -> pa.Scalar:
-        """The value in the Arrow type of its declaration."""
-        if self.prop_type.scalar is Scalar.BLOB:
-            return pa.scalar(self.value, pa.utf8())
-        return pa.scalar(self.value, self.prop_type.arrow_type)
-
-
-@dataclass(frozen=True)
 class Bindings:
     """What parameters and `now()` stand for during one request.
 
-    >>> from omnigraph.query.params import Params
-    >>> Bindings(Params(()), now_ms=5).value_of(CurrentTime()).value
+    >>> Bindings({}, now_ms=5).value_of(CurrentTime()).value
     5
     """
 
@@ -62,8 +38,7 @@ class Bindings:
             case CurrentTime():
                 return BoundValue(self.now_ms, DATETIME_TYPE)
             case ParameterValue(name):
-                given: ParamValue = self.params[name]
-                return BoundValue(given.value, given.prop_type)
+                return self.params[name]
 
     def integer(self, value: Bound) -> int | None:
         """Return a whole number of the request; null is None."""
@@ -78,7 +53,7 @@ class Bindings:
 
 def no_bindings(now_ms: int) -> Bindings:
     """Return the values of a request without parameters."""
-    return Bindings(Params(()), now_ms)
+    return Bindings({}, now_ms)
 
 
 def _single(value: ConstantValue) -> str | int | float | bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from omnigraph.query.cache import TextCache
+from omnigraph.cache import BoundedCache
 from omnigraph.query.check.checked import CheckedRead
 from omnigraph.query.check.query import check_query
 from omnigraph.query.language.parse import QueryText, parse_queries, text_length
@@ -30,6 +30,10 @@ from omnigraph.syntax import Diagnostic, SourceError, SourceText
 
 CATALOGS_PER_TEXT_MAX: Final = 4
 """Branches with different schemas may run the same text; more than a few at a time is rare."""
+TEXTS_MAX: Final = 512
+TEXT_BYTES_MAX: Final = 2 * 1024 * 1024
+"""A tree takes some twenty times the memory of its text."""
+_SHARES_MIN: Final = 8
 
 
 # -- passes -------------------------------------------------------------------------------------
@@ -49,8 +53,8 @@ def check(given: Compilation) -> Compilation:
     """Resolve names and types against the catalog."""
     if not isinstance(given.form, QueryDecl):
         return given
-    result = check_query(given.form, given.catalog, given.source)
-    return replace(given, form=result.query, diagnostics=result.diagnostics)
+    checked, found = check_query(given.form, given.catalog, given.source)
+    return replace(given, form=checked, diagnostics=found)
 
 
 def lower(given: Compilation) -> Compilation:
@@ -149,7 +153,9 @@ class CachedQueries:
         return plans
 
 
-_TEXTS: Final = TextCache[CachedQueries]()
+_TEXTS: Final = BoundedCache[CachedQueries](
+    TEXT_BYTES_MAX, entries_max=TEXTS_MAX, shares_min=_SHARES_MIN
+)
 
 
 def cached_queries(text: QueryText) -> CachedQueries:
@@ -157,9 +163,11 @@ def cached_queries(text: QueryText) -> CachedQueries:
 
     Raises `SourceError` with everything that is wrong in the text.
     """
-    return _TEXTS.get_or_compute(
-        text, text_length(text), lambda: CachedQueries(parse_queries(text))
-    )
+    queries = _TEXTS.get(text)
+    if queries is None:
+        queries = CachedQueries(parse_queries(text))
+        _TEXTS.put(text, queries, text_length(text))
+    return queries
 
 
 def compile_text(text: QueryText, catalog: Catalog) -> tuple[Plan, ...]:

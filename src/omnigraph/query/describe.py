@@ -22,7 +22,7 @@ from omnigraph.query.plan.plan import (
     UpdateRows,
 )
 from omnigraph.query.plan.walk import walk_operators
-from omnigraph.schema.json_form import JsonObject
+from omnigraph.records import JsonObject
 from omnigraph.values import PropType
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from omnigraph.schema.json_form import JsonObject
+from omnigraph.records import JsonObject
 from omnigraph.values import PropType, Scalar
 
 KINDS: Final[dict[Scalar, str]] = {

@@ -18,8 +18,8 @@ from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.query.plan.plan import Plan, ReadPlan, UpdateRows, UpsertNode
 from omnigraph.query.select import repeated_queries
+from omnigraph.records import JsonObject
 from omnigraph.schema.catalog import Catalog, NodeType
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.syntax import Diagnostic, SourceError, SourceText
 from omnigraph.syntax.grammar import decode_source
 

@@ -15,15 +15,17 @@ One block becomes one pipeline:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 
-from omnigraph.query.check.checked import CheckedBlock, CheckedHop, CheckedRead
+from omnigraph.query.check.checked import CheckedBlock, CheckedRead
 from omnigraph.query.check.connected import connected
 from omnigraph.query.plan.plan import (
+    REVERSED,
     AllOf,
     AntiJoin,
     CycleEnd,
-    Direction,
     Expand,
     Filter,
     NodeScan,
@@ -33,47 +35,23 @@ from omnigraph.query.plan.plan import (
     ReadPlan,
     SameId,
 )
-from omnigraph.query.plan.prune import outer_variables
-from omnigraph.query.plan.walk import predicate_variables
-
-_REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
+from omnigraph.query.plan.walk import needed_variables, predicate_variables
 
 
 def lower_read(checked: CheckedRead) -> ReadPlan:
     """Return the plan of a read; its operators do not know yet which columns they fetch."""
-    ranked = checked.ranking.variable if checked.ranking else None
-    pipeline = _BlockLowering(checked.block, frozenset(), _Temporaries(), ranked).lower()
-    return ReadPlan(
-        name=checked.name,
-        parameters=checked.parameters,
-        pipeline=tuple(pipeline),
-        variables=checked.variables,
-        columns=checked.columns,
-        ranking=checked.ranking,
-        candidates=checked.candidates,
-        distinct=checked.distinct,
-        order=checked.order,
-        limit=checked.limit,
-        offset=checked.offset,
-    )
-
-
-@dataclass
-class _Temporaries:
-    """Names for the second halves of closed cycles; unique in the whole plan."""
-
-    count: int = 0
-
-    def name(self, variable: str) -> CycleEnd:
-        self.count += 1
-        return CycleEnd.of(variable, self.count)
+    ranking = checked.plan.ranking
+    ranked = ranking.variable if ranking else None
+    pipeline = _BlockLowering(checked.block, frozenset(), count(1), ranked).lower()
+    return replace(checked.plan, pipeline=tuple(pipeline))
 
 
 @dataclass
 class _BlockLowering:
     block: CheckedBlock
     outer: frozenset[str]
-    temporaries: _Temporaries
+    cycle_numbers: Iterator[int]
+    """Makes the names of closed cycles unique in the whole plan."""
     ranked: str | None = None
     operators: list[Operator] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
@@ -109,13 +87,13 @@ class _BlockLowering:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _parts(self) -> list[tuple[list[str], list[CheckedHop]]]:
+    def _parts(self) -> list[tuple[list[str], list[Expand]]]:
         """Return the connected parts, each with its bound variables first and with its hops."""
         hops = self.block.hops
         bound = [binding.variable for binding in self.block.bindings]
         links = [(hop.source, hop.target) for hop in hops]
         numbers = connected((*bound, *(end for link in links for end in link)), links)
-        parts: dict[int, tuple[list[str], list[CheckedHop]]] = {}
+        parts: dict[int, tuple[list[str], list[Expand]]] = {}
         for name, number in numbers.items():
             parts.setdefault(number, ([], []))[0].append(name)
         for hop in hops:
@@ -123,7 +101,7 @@ class _BlockLowering:
         ordered = [parts[number] for number in sorted(parts)]
         return sorted(ordered, key=lambda part: self.ranked not in part[0])
 
-    def _lower_part(self, names: list[str], hops: list[CheckedHop]) -> None:
+    def _lower_part(self, names: list[str], hops: list[Expand]) -> None:
         if self.known.isdisjoint(names):
             ranked = [name for name in names if name == self.ranked]
             self._scan((ranked or names)[0])
@@ -139,25 +117,19 @@ class _BlockLowering:
 
     # -- hops -----------------------------------------------------------------------------------
 
-    def _lower_hop(self, hop: CheckedHop) -> None:
+    def _lower_hop(self, hop: Expand) -> None:
         is_reversed = hop.source not in self.known
         if is_reversed:
             hop = _reversed(hop)
         closes = hop.target in self.known
-        introduced = self.temporaries.name(hop.target) if closes else hop.target
+        introduced = CycleEnd.of(hop.target, next(self.cycle_numbers)) if closes else hop.target
         filters = () if closes else self._take_pushable(introduced)
         is_chain = hop.source_type == hop.target_type
-        expand = Expand(
-            source=hop.source,
-            source_type=hop.source_type,
+        expand = replace(
+            hop,
             target=introduced,
-            target_type=hop.target_type,
-            edge=hop.edge,
-            direction=hop.direction,
-            min=hop.min,
             max=hop.max if is_chain else 1,
             target_filters=filters,
-            edge_variable=hop.edge_variable,
             is_reversed=is_reversed and is_chain and hop.min > 1,
         )
         if not closes:
@@ -190,18 +162,19 @@ class _BlockLowering:
 
     # -- blocks ---------------------------------------------------------------------------------
 
-    def _inner(self, block: CheckedBlock) -> tuple[Operator, ...]:
-        return tuple(_BlockLowering(block, frozenset(self.known), self.temporaries).lower())
+    def _inner(self, block: CheckedBlock) -> tuple[tuple[Operator, ...], tuple[str, ...]]:
+        """Return the pipeline of a block, and the known variables that it mentions, sorted."""
+        pipeline = _BlockLowering(block, frozenset(self.known), self.cycle_numbers).lower()
+        mentioned = {name for operator in pipeline for name in needed_variables(operator)}
+        return tuple(pipeline), tuple(sorted(mentioned & self.known))
 
     def _lower_optional(self, block: CheckedBlock) -> None:
-        pipeline = self._inner(block)
-        outer = outer_variables(pipeline, self.known)
+        pipeline, outer = self._inner(block)
         self.operators.append(OptionalMatch(outer, pipeline, block.introduces))
         self.known |= set(block.introduces)
 
     def _lower_not(self, block: CheckedBlock) -> None:
-        pipeline = self._inner(block)
-        outer = outer_variables(pipeline, self.known)
+        pipeline, outer = self._inner(block)
         self.operators.append(AntiJoin(outer, pipeline, _is_existence_test(pipeline)))
 
 
@@ -211,14 +184,14 @@ def _conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     return tuple(inner for operand in predicate.operands for inner in _conjuncts(operand))
 
 
-def _reversed(hop: CheckedHop) -> CheckedHop:
+def _reversed(hop: Expand) -> Expand:
     return replace(
         hop,
         source=hop.target,
         source_type=hop.target_type,
         target=hop.source,
         target_type=hop.source_type,
-        direction=_REVERSED[hop.direction],
+        direction=REVERSED[hop.direction],
     )
 
 

@@ -15,7 +15,7 @@ Callers in Python may give `date`, `datetime` (without a zone: UTC), `bytes` for
 and arrays of NumPy; each is read as the JSON value that spells it.
 
 A null value is None. Days and milliseconds are what the Arrow columns hold, so an executor compares
-them without another conversion; `ParamValue.arrow` gives the value as an Arrow scalar.
+them without another conversion; `BoundValue.arrow` gives the value as an Arrow scalar.
 
     >>> from omnigraph.query.language.parse import parse_queries
     >>> query = parse_queries('''query q($tag: String, $since: Date?) {
@@ -31,31 +31,25 @@ import base64
 import datetime
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
-from omnigraph.query.check.cast import round_to_f32
+from omnigraph.query.check.cast import INTEGER_RANGES, round_to_f32
 from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language import codes
 from omnigraph.query.language.tree import Parameter
+from omnigraph.query.plan.plan import Constant, ConstantValue
 from omnigraph.values import PropType, Scalar
 
 ParamScalar = str | int | float | bool
-ParamData = None | ParamScalar | tuple[ParamScalar, ...]
 
-INTEGER_RANGES: Final[dict[Scalar, tuple[int, int]]] = {
-    Scalar.I32: (-(2**31), 2**31 - 1),
-    Scalar.I64: (-(2**63), 2**63 - 1),
-    Scalar.U32: (0, 2**32 - 1),
-    Scalar.U64: (0, 2**63 - 1),
-}
+_RANGES: Final = {**INTEGER_RANGES, Scalar.U64: (0, 2**63 - 1)}
 
 _SHOWN_MAX: Final = 60
 _PROBLEMS_MAX: Final = 100
@@ -65,12 +59,16 @@ _PROBLEMS_MAX: Final = 100
 
 
 @dataclass(frozen=True)
-class ParamValue:
-    """The value of one declared parameter; see the table above for `value`."""
+class BoundValue:
+    """A value of a request, typed; None is null. See the table above for `value`."""
 
-    name: str
+    value: ConstantValue | None
     prop_type: PropType
-    value: ParamData
+
+    @property
+    def constant(self) -> Constant | None:
+        """The same as a constant of a plan; None when it is null."""
+        return None if self.value is None else Constant(self.value, self.prop_type)
 
     @property
     def arrow(self) -> pa.Scalar:
@@ -81,24 +79,8 @@ class ParamValue:
         return pa.scalar(self.value, self.prop_type.arrow_type)
 
 
-@dataclass(frozen=True)
-class Params(Mapping[str, ParamValue]):
-    """The values of all declared parameters, by name, in the order of their declaration."""
-
-    values_in_order: tuple[ParamValue, ...]
-
-    @cached_property
-    def _by_name(self) -> dict[str, ParamValue]:
-        return {value.name: value for value in self.values_in_order}
-
-    def __getitem__(self, name: str) -> ParamValue:
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (value.name for value in self.values_in_order)
-
-    def __len__(self) -> int:
-        return len(self.values_in_order)
+Params: TypeAlias = Mapping[str, BoundValue]
+"""The values of all declared parameters, by name, in the order of their declaration."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +96,7 @@ class ParamProblem:
 class ParamsError(InvalidInputError):
     """The parameters of a request do not fit the query; carries every problem."""
 
-    code: ClassVar[str] = "OG-PARAMS"
+    code = "OG-PARAMS"
 
     def __init__(self, problems: Iterable[ParamProblem]) -> None:
         self.problems: tuple[ParamProblem, ...] = tuple(problems)
@@ -140,15 +122,15 @@ def coerce_params(parameters: Sequence[Parameter], given: object) -> Params:
         raise ParamsError([ParamProblem(codes.PARAMS_NOT_AN_OBJECT, message, hint=hint)])
     declared = {parameter.name for parameter in parameters}
     problems = [_object_problem(name) for name in _unknown_objects(given, declared)]
-    values: list[ParamValue] = []
+    values: dict[str, BoundValue] = {}
     for parameter in parameters:
         try:
-            values.append(_coerce_one(parameter, given, declared))
+            values[parameter.name] = _coerce_one(parameter, given, declared)
         except _RefusedError as refused:
             problems.append(refused.problem)
     if problems:
         raise ParamsError(problems[:_PROBLEMS_MAX])
-    return Params(tuple(values))
+    return values
 
 
 def _unknown_objects(given: Mapping[object, object], declared: set[str]) -> list[object]:
@@ -164,21 +146,21 @@ def _object_problem(name: object) -> ParamProblem:
 
 def _coerce_one(
     parameter: Parameter, given: Mapping[object, object], declared: set[str]
-) -> ParamValue:
+) -> BoundValue:
     name, prop_type = parameter.name, parameter.prop_type
     if name not in given:
         if not prop_type.nullable:
             raise _missing(name, given, declared)
-        return ParamValue(name, prop_type, None)
+        return BoundValue(None, prop_type)
     value = _plain(given[name])
     if value is None:
         if not prop_type.nullable:
             hint = f"declare it as `{prop_type}?` to allow null"
             raise _refuse(codes.PARAM_NULL, name, f"null is not a value of {prop_type}", hint)
-        return ParamValue(name, prop_type, None)
+        return BoundValue(None, prop_type)
     if isinstance(value, Mapping):
         raise _RefusedError(_object_problem(name))
-    return ParamValue(name, prop_type, _coerce(name, prop_type, value))
+    return BoundValue(_coerce(name, prop_type, value), prop_type)
 
 
 def _missing(name: str, given: Mapping[object, object], declared: set[str]) -> _RefusedError:
@@ -202,7 +184,7 @@ def _refuse(code: str, name: str, what: str, hint: str | None = None) -> _Refuse
     return _RefusedError(ParamProblem(code, f"param '{name}': {what}", name, hint))
 
 
-def _coerce(name: str, prop_type: PropType, value: object) -> ParamData:
+def _coerce(name: str, prop_type: PropType, value: object) -> ConstantValue:
     if not prop_type.is_list and not prop_type.is_vector:
         return _coerce_scalars(name, prop_type.scalar, [value], where="")[0]
     if not isinstance(value, list | tuple):
@@ -296,7 +278,7 @@ def _boolean(scalar: Scalar, value: object) -> bool:
 
 def _integer(scalar: Scalar, value: object) -> int:
     number = _whole(scalar, value)
-    low, high = INTEGER_RANGES[scalar]
+    low, high = _RANGES[scalar]
     if low <= number <= high:
         return number
     shown = _cut(value if isinstance(value, str) else _digits(number))
@@ -330,7 +312,7 @@ def _float(scalar: Scalar, value: object) -> float:
 
 _CONVERSIONS: Final[dict[Scalar, Callable[[Scalar, object], ParamScalar]]] = {
     Scalar.BOOL: _boolean,
-    **dict.fromkeys(INTEGER_RANGES, _integer),
+    **dict.fromkeys(_RANGES, _integer),
     Scalar.F32: _float,
     Scalar.F64: _float,
 }

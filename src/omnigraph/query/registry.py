@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
@@ -18,7 +17,7 @@ from omnigraph.query.language import codes
 from omnigraph.query.language.parse import TolerantQueries, parse_queries_tolerant
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 from omnigraph.query.select import QuerySelectionError, listed, select_query
-from omnigraph.schema.json_form import JsonObject
+from omnigraph.records import JsonObject
 from omnigraph.syntax import Diagnostic, SourceText
 
 
@@ -77,7 +76,7 @@ class RegistryProblem:
 class RegistryError(InvalidInputError):
     """A registry cannot be loaded; carries every problem."""
 
-    code: ClassVar[str] = "OG-REGISTRY"
+    code = "OG-REGISTRY"
 
     def __init__(self, problems: Iterable[RegistryProblem]) -> None:
         self.problems: tuple[RegistryProblem, ...] = tuple(problems)

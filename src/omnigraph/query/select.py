@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar, Final
+from typing import Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
@@ -15,22 +15,18 @@ _NAMES_SHOWN_MAX: Final = 10
 class QuerySelectionError(InvalidInputError):
     """A file has no query of the wanted name, or no name was given and one is needed."""
 
-    code: ClassVar[str] = "OG-QUERY-SELECTION"
+    code = "OG-QUERY-SELECTION"
+    wanted: str | None
+    known: tuple[str, ...]
 
-    def __init__(self, wanted: str | None, known: tuple[str, ...]) -> None:
-        self.wanted = wanted
-        self.known = known
-        self.hint = self._advice()
-        super().__init__(self._sentence())
-
-    def _sentence(self) -> str:
+    def _message(self) -> str:
         if self.wanted is not None:
             return f"query '{self.wanted}' not found"
         if not self.known:
             return "the text has no query: name one, and give the text that has it"
         return f"the text has {len(self.known)} queries, so the name of one is needed"
 
-    def _advice(self) -> str | None:
+    def _hint(self) -> str | None:
         if not self.known:
             return None
         typo = nearest_name(self.wanted, self.known) if self.wanted else None
@@ -62,14 +58,20 @@ def repeated_queries(file: QueryFile) -> tuple[QueryDecl, ...]:
 class QueryKindError(InvalidInputError):
     """A read was asked for and the query writes, or the reverse."""
 
-    code: ClassVar[str] = "OG-QUERY-KIND"
+    code = "OG-QUERY-KIND"
+    name: str
+    is_mutation: bool
 
-    def __init__(self, name: str, is_mutation: bool) -> None:
-        self.name = name
-        self.is_mutation = is_mutation
-        kind, verb = ("mutation", "mutate") if is_mutation else ("read", "query")
-        super().__init__(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
-        self.hint = f"`omnigraph {verb} {name}`"
+    def _message(self) -> str:
+        kind = "mutation" if self.is_mutation else "read"
+        return f"'{self.name}' is a {kind} — use {self._command}"
+
+    def _hint(self) -> str:
+        return f"`{self._command}`"
+
+    @property
+    def _command(self) -> str:
+        return f"omnigraph {'mutate' if self.is_mutation else 'query'} {self.name}"
 
 
 def require_kind(query: QueryDecl, *, expect_mutation: bool | None) -> None:

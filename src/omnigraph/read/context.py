@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import EntityId, NearestRanking, PropertyValue, Ranking, TextMatch
-from omnigraph.read.access.adjacency import AdjacencySource
+from omnigraph.read.access.path_chooser import PathChooser
 from omnigraph.read.access.table_reader import TableReader
 from omnigraph.read.access.text_matcher import TextMatcher
 from omnigraph.read.column_names import column_name, stored_column
@@ -64,7 +64,7 @@ class Context:
     tables: TableReader
     bindings: Bindings
     guard: Guard
-    adjacency: AdjacencySource
+    adjacency: PathChooser
     texts: TextMatcher
     profile: Profile
     indexes: IndexFacts

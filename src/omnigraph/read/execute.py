@@ -8,14 +8,15 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.cache import BoundedCounter
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import ReadPlan
 from omnigraph.read.access.column_cache import ColumnCache
-from omnigraph.read.access.path_chooser import PathChooser, Spent, TraversalSettings
+from omnigraph.read.access.path_chooser import STATES_MAX, PathChooser, TraversalSettings
 from omnigraph.read.access.table_reader import TableReader
-from omnigraph.read.access.text_matcher import StoreTextMatcher
+from omnigraph.read.access.text_matcher import TextMatcher
 from omnigraph.read.context import Context, Embed
 from omnigraph.read.explain import explain_plan
 from omnigraph.read.limits import NO_LIMITS, Guard, Limits
@@ -45,6 +46,17 @@ def shape_of(context: Context, plan: ReadPlan) -> Shape:
     raise AssertionError("the last shape matches every plan")
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """Limits and extras of one read."""
+
+    limits: Limits = NO_LIMITS
+    explain: bool = False
+    profile: bool = False
+    cancelled: threading.Event | None = None
+    """Set it from another thread to stop the read."""
+
+
 @dataclass(frozen=True, eq=False)
 class ReadRequest:
     """One read: what to run, on what, with which values and limits."""
@@ -53,11 +65,8 @@ class ReadRequest:
     snapshot: Snapshot
     bindings: Bindings
     target: Target
-    limits: Limits = NO_LIMITS
+    options: ReadOptions = ReadOptions()
     embed: Embed | None = None
-    cancelled: threading.Event | None = None
-    explain: bool = False
-    profile: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +80,7 @@ class Executor:
     indexes: IndexFacts = field(default_factory=IndexFacts)
     columns: ColumnCache = field(default_factory=ColumnCache)
     texts: TextIndexes = field(default_factory=TextIndexes)
-    spent: Spent = field(default_factory=Spent)
+    spent: BoundedCounter = field(default_factory=lambda: BoundedCounter(STATES_MAX))
     folds: bool = True
     """Whether the last hop of an aggregate may be counted without writing it out."""
 
@@ -79,7 +88,7 @@ class Executor:
         """Return the result, or with `explain` only how it would be computed."""
         context = self.context(request)
         plan = arrange(request.plan, _statistics(context), request.bindings)
-        if request.explain and not request.profile:
+        if request.options.explain and not request.options.profile:
             return replace(
                 _result(request, plan, _no_rows(plan)), estimates=explain_plan(context, plan)
             )
@@ -87,16 +96,16 @@ class Executor:
         columns = shape_of(context, plan).run()
         elapsed_ms = round((self.clock.monotonic_s() - began_s) * 1000, 3)
         found = _result(request, plan, columns, elapsed_ms)
-        if not request.profile:
+        if not request.options.profile:
             return found
         measured = tuple(context.profile.traces)
         return replace(found, estimates=explain_plan(context, plan), measured=measured)
 
     def context(self, request: ReadRequest) -> Context:
         """Return everything that the operators of a read share."""
-        guard = Guard(request.limits, self.clock, request.cancelled)
+        guard = Guard(request.options.limits, self.clock, request.options.cancelled)
         tables = TableReader(request.snapshot, guard, self.columns)
-        profile = Profile(self.clock, is_on=request.profile)
+        profile = Profile(self.clock, is_on=request.options.profile)
         return Context(
             tables=tables,
             bindings=request.bindings,
@@ -104,7 +113,7 @@ class Executor:
             adjacency=PathChooser(
                 tables, self.topologies, self.indexes, self.settings, guard, profile, self.spent
             ),
-            texts=StoreTextMatcher(tables, self.indexes, self.texts),
+            texts=TextMatcher(tables, self.indexes, self.texts),
             profile=profile,
             indexes=self.indexes,
             folds=self.folds,

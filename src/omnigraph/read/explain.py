@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import (
@@ -40,11 +41,11 @@ def explain_plan(context: Context, plan: ReadPlan) -> tuple[OperatorTrace, ...]:
     return tuple(traces)
 
 
+@dataclass(frozen=True, eq=False)
 class _Explanation:
-    def __init__(self, context: Context, statistics: Statistics, plan: ReadPlan) -> None:
-        self._context = context
-        self._statistics = statistics
-        self._plan = plan
+    _context: Context
+    _statistics: Statistics
+    _plan: ReadPlan
 
     def pipeline(
         self, pipeline: tuple[Operator, ...], rows: float
@@ -124,11 +125,6 @@ class _Explanation:
             return []
         handle = self._context.tables.handle(TableKey.node(type_name))
         return [index.name for index in handle.indexes() if columns & set(index.columns)]
-
-
-def describe(operator: Operator) -> str:
-    """Return one operator as a line."""
-    return operator_line(operator)
 
 
 def trace_lines(traces: Iterable[OperatorTrace], indent: str = "") -> list[str]:

@@ -37,10 +37,8 @@ class QueryTimeoutError(QueryLimitError):
 
     code = "OG-QUERY-TIMEOUT"
     hint = "narrow the match, add a limit, or allow more time"
-
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
-        super().__init__(f"the query did not finish within {timeout_s:g} s")
+    template = "the query did not finish within {timeout_s:g} s"
+    timeout_s: float
 
 
 class RowLimitError(QueryLimitError):
@@ -48,11 +46,9 @@ class RowLimitError(QueryLimitError):
 
     code = "OG-QUERY-ROWS"
     hint = "add a limit to the query, or allow more rows"
-
-    def __init__(self, *, rows: int, rows_max: int) -> None:
-        self.rows = rows
-        self.rows_max = rows_max
-        super().__init__(f"the result has {rows} rows, and at most {rows_max} are allowed")
+    template = "the result has {rows} rows, and at most {rows_max} are allowed"
+    rows: int
+    rows_max: int
 
 
 class MemoryLimitError(QueryLimitError):
@@ -60,15 +56,15 @@ class MemoryLimitError(QueryLimitError):
 
     code = "OG-QUERY-MEMORY"
     hint = "narrow the match, connect its patterns, or allow more memory"
+    operator: str
+    rows: int
+    needed: int
+    memory_max: int
 
-    def __init__(self, *, operator: str, rows: int, needed: int, memory_max: int) -> None:
-        self.operator = operator
-        self.rows = rows
-        self.needed = needed
-        self.memory_max = memory_max
-        super().__init__(
-            f"{operator} would make {rows} rows, about {_mib(needed)}, and at most"
-            f" {_mib(memory_max)} are allowed"
+    def _message(self) -> str:
+        return (
+            f"{self.operator} would make {self.rows} rows, about {_mib(self.needed)}, and at most"
+            f" {_mib(self.memory_max)} are allowed"
         )
 
 
@@ -77,9 +73,7 @@ class QueryCancelledError(OmnigraphError):
 
     code = "OG-QUERY-CANCELLED"
     hint = "run it again"
-
-    def __init__(self) -> None:
-        super().__init__("the query was cancelled")
+    template = "the query was cancelled"
 
 
 @dataclass(frozen=True)

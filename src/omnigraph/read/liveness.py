@@ -7,20 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-from omnigraph.query.plan.plan import (
-    AggregateValue,
-    AntiJoin,
-    Expand,
-    Filter,
-    NodeScan,
-    Operator,
-    OptionalMatch,
-    ReadPlan,
-    Value,
-)
-from omnigraph.query.plan.walk import predicate_variables, value_variables
+from omnigraph.query.plan.plan import AggregateValue, Operator, ReadPlan, Value
+from omnigraph.query.plan.walk import needed_variables, value_variables
 
 _SET_AGGREGATES = ("min", "max")
 
@@ -56,20 +44,5 @@ def live_after(
     needed = wanted
     for operator in reversed(pipeline):
         live.append(needed)
-        needed |= frozenset(_mentioned((operator,)))
+        needed |= frozenset(needed_variables(operator))
     return tuple(reversed(live))
-
-
-def _mentioned(pipeline: Iterable[Operator]) -> Iterator[str]:
-    """Yield the variables that operators look at."""
-    for operator in pipeline:
-        match operator:
-            case NodeScan():
-                for predicate in operator.filters:
-                    yield from predicate_variables(predicate)
-            case Expand():
-                yield operator.source
-            case Filter(predicate):
-                yield from predicate_variables(predicate)
-            case AntiJoin() | OptionalMatch():
-                yield from operator.outer

@@ -17,6 +17,7 @@ from typing import Final
 from omnigraph.names import TableKey
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
+    REVERSED,
     AllOf,
     AntiJoin,
     AnyOf,
@@ -24,7 +25,6 @@ from omnigraph.query.plan.plan import (
     Constant,
     CurrentTime,
     CycleEnd,
-    Direction,
     EntityId,
     Expand,
     Filter,
@@ -50,8 +50,6 @@ _NULL_SHARE: Final = 0.1
 _OTHER_SHARE: Final = 0.5
 _GAIN_MIN: Final = 2.0
 """A part starts elsewhere only when that promises at least this many times fewer rows."""
-
-_REVERSED: Final[dict[Direction, Direction]] = {"out": "in", "in": "out", "both": "both"}
 
 
 @dataclass(frozen=True)
@@ -265,7 +263,7 @@ def turned(expand: Expand, source: NodeScan) -> Expand:
         source_type=expand.target_type,
         target=expand.source,
         target_type=expand.source_type,
-        direction=_REVERSED[expand.direction],
+        direction=REVERSED[expand.direction],
         target_filters=source.filters,
         properties=source.properties,
         is_reversed=not expand.is_reversed and is_chain and expand.min > 1,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from omnigraph.clock import Clock
 
@@ -29,6 +30,18 @@ class OperatorTrace:
         if self.inner:
             shape["inner"] = [trace.as_json() for trace in self.inner]
         return shape
+
+
+def trace_of(shape: Mapping[str, Any]) -> OperatorTrace:
+    """Return the operator that a record of `as_json` stands for."""
+    known = ("operator", "rows", "elapsed_ms", "inner")
+    return OperatorTrace(
+        shape["operator"],
+        {name: value for name, value in shape.items() if name not in known},
+        shape.get("rows"),
+        shape.get("elapsed_ms"),
+        [trace_of(one) for one in shape.get("inner", ())],
+    )
 
 
 @dataclass(eq=False)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
-
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.bindings import Bindings
-from omnigraph.query.cache import TextCache
 from omnigraph.query.compile import cached_queries
-from omnigraph.query.language.parse import QueryText, text_length
-from omnigraph.query.language.tree import QueryDecl
+from omnigraph.query.language.parse import QueryText
 from omnigraph.query.params import coerce_params
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
 from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.read.context import Embed
-from omnigraph.read.execute import Executor, ReadRequest
-from omnigraph.read.limits import Limits
+from omnigraph.read.execute import Executor, ReadOptions, ReadRequest
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.topology.cache import Topologies
@@ -25,21 +19,10 @@ from omnigraph.search.topology.cache import Topologies
 _MICROSECONDS_PER_MILLISECOND = 1000
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """Limits and extras of one read."""
-
-    limits: Limits
-    explain: bool = False
-    profile: bool = False
-    cancelled: threading.Event | None = None
-    """Set it from another thread to stop the read."""
-
-
 class Reader:
     """Answers reads of one graph. Safe to share between threads.
 
-    Plans are cached by text and schema, topologies by the files that they were made from.
+    Topologies are cached by the files that they were made from.
     """
 
     def __init__(
@@ -52,7 +35,6 @@ class Reader:
         self._clock = clock
         self._embed = None if embeddings is None else _embed_with(embeddings)
         self._executor = Executor(topologies, clock)
-        self._plans: TextCache[tuple[QueryDecl, ReadPlan]] = TextCache()
 
     def run(
         self,
@@ -65,44 +47,18 @@ class Reader:
         options: ReadOptions,
     ) -> QueryResult:
         """Answer one query of a text on one snapshot."""
-        query, plan = self._plan(text, name, snapshot)
-        bindings = Bindings(
-            coerce_params(query.parameters, params),
-            self._clock.now_us() // _MICROSECONDS_PER_MILLISECOND,
-        )
-        request = ReadRequest(
-            plan,
-            snapshot,
-            bindings,
-            target,
-            limits=options.limits,
-            embed=self._embed,
-            cancelled=options.cancelled,
-            explain=options.explain,
-            profile=options.profile,
-        )
-        return self._executor.run(request)
-
-    def _plan(
-        self, text: QueryText, name: str | None, snapshot: Snapshot
-    ) -> tuple[QueryDecl, ReadPlan]:
-        """Return the query of a text and its plan; the same text and schema again is a look-up."""
-        return self._plans.get_or_compute(
-            (text, name, snapshot.schema.schema_hash),
-            text_length(text),
-            lambda: self._compiled(text, name, snapshot),
-        )
-
-    def _compiled(
-        self, text: QueryText, name: str | None, snapshot: Snapshot
-    ) -> tuple[QueryDecl, ReadPlan]:
         queries = cached_queries(text)
         query = select_query(queries.file, name)
         require_kind(query, expect_mutation=False)
         plan = queries.plan(query, snapshot.catalog)
         if not isinstance(plan, ReadPlan):
             raise QueryKindError(query.name, is_mutation=True)
-        return query, plan
+        bindings = Bindings(
+            coerce_params(query.parameters, params),
+            self._clock.now_us() // _MICROSECONDS_PER_MILLISECOND,
+        )
+        request = ReadRequest(plan, snapshot, bindings, target, options, self._embed)
+        return self._executor.run(request)
 
 
 def _embed_with(embeddings: LazyEmbeddingClient) -> Embed:

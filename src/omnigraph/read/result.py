@@ -6,17 +6,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import pyarrow as pa
 
 from omnigraph.errors import UnavailableError
-from omnigraph.query.plan.plan import OutputColumn
 from omnigraph.read.explain import trace_lines
 from omnigraph.read.profile import OperatorTrace
 from omnigraph.read.result_file import write_table
 from omnigraph.schema.values.to_json import to_json_values
-from omnigraph.values import Scalar
+from omnigraph.values import PropType, Scalar
 
 if TYPE_CHECKING:
     import pandas
@@ -29,11 +28,9 @@ class LibraryMissingError(UnavailableError):
     """The requested form of a result needs a library that is not installed."""
 
     code = "OG-LIBRARY-MISSING"
-
-    def __init__(self, library: str) -> None:
-        self.library = library
-        self.hint = f"pip install {library}"
-        super().__init__(f"this needs {library}, which is not installed")
+    hint = "pip install {library}"
+    template = "this needs {library}, which is not installed"
+    library: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,20 @@ class Target:
         return {"branch": self.branch, "snapshot": self.snapshot}
 
 
+class ResultColumn(Protocol):
+    """A column of a result: its header and its type."""
+
+    @property
+    def header(self) -> str:
+        """The name, which may repeat."""
+        ...
+
+    @property
+    def prop_type(self) -> PropType:
+        """The type of the values."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class QueryResult:
     """Rows of one read.
@@ -57,7 +68,7 @@ class QueryResult:
     """
 
     query_name: str
-    columns: tuple[OutputColumn, ...]
+    columns: tuple[ResultColumn, ...]
     arrays: tuple[pa.Array, ...]
     target: Target
     graph_commit_id: str
@@ -190,14 +201,14 @@ def _row_dictionaries(columns: list[tuple[str, list[Any]]], count: int) -> list[
     return [dict(zip(headers, row, strict=True)) for row in rows]
 
 
-def _python_values(array: pa.Array, column: OutputColumn) -> list[Any]:
+def _python_values(array: pa.Array, column: ResultColumn) -> list[Any]:
     try:
         return _values_of_type(array, column)
     except (OverflowError, ValueError):
         return [_python_value(array.slice(row, 1), column) for row in range(len(array))]
 
 
-def _python_value(value: pa.Array, column: OutputColumn) -> object:
+def _python_value(value: pa.Array, column: ResultColumn) -> object:
     """Return one value; a day outside of Python's years as JSON has it."""
     try:
         return _values_of_type(value, column)[0]
@@ -205,7 +216,7 @@ def _python_value(value: pa.Array, column: OutputColumn) -> object:
         return to_json_values(value, column.prop_type)[0]
 
 
-def _values_of_type(array: pa.Array, column: OutputColumn) -> list[Any]:
+def _values_of_type(array: pa.Array, column: ResultColumn) -> list[Any]:
     if column.prop_type.scalar is not Scalar.DATETIME:
         values: list[Any] = array.to_pylist()
         return values

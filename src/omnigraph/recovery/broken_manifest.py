@@ -14,11 +14,12 @@ not seen. The version that this made has two head rows, and no open succeeds any
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from omnigraph.manifest import Repository
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.state import CorruptManifestError
+from omnigraph.records import member, to_json
 from omnigraph.recovery.audit import RecoveryAuditRow, RecoveryKind, RecoveryLog, TableOutcome
 
 _log = logging.getLogger(__name__)
@@ -32,21 +33,16 @@ class BrokenManifest:
     `restored_version` is where its content is now, once it has been put back.
     """
 
-    branch: str
-    version: int
+    branch: str = field(metadata=member("graph_branch"))
+    version: int = field(metadata=member("graph_manifest_version"))
     problem: str
     usable_version: int | None
     restored_version: int | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the branch as programs see it."""
-        return {
-            "graph_branch": self.branch,
-            "graph_manifest_version": self.version,
-            "problem": self.problem,
-            "usable_version": self.usable_version,
-            "restored_version": self.restored_version,
-        }
+        form: dict[str, object] = to_json(self)
+        return form
 
 
 def find_broken_manifests(repository: Repository) -> tuple[BrokenManifest, ...]:
@@ -124,6 +120,4 @@ def _put_back(
         broken.branch,
         broken.problem,
     )
-    return BrokenManifest(
-        broken.branch, broken.version, broken.problem, broken.usable_version, restored.version
-    )
+    return replace(broken, restored_version=restored.version)

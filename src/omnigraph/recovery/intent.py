@@ -29,9 +29,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import orjson
 
@@ -40,40 +40,14 @@ from omnigraph.errors import CorruptError
 from omnigraph.manifest import CommitDraft, Entry, Registration, Requirements
 from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.names import BranchName, IllegalNameError
-from omnigraph.recovery.members import Members
+from omnigraph.records import OPTIONAL, Stored, member, to_json
+from omnigraph.recovery.members import StoredKey, StoredPath, read_path, read_table_key
 from omnigraph.store.digests import check_word
 from omnigraph.store.errors import ObjectNotFoundError
 from omnigraph.store.objects.protocol import ObjectStore
 
 INTENT_VERSION: Final = 2
 FOLDER: Final = "__recovery"
-
-_MEMBERS: Final = frozenset(
-    {
-        "schema_version",
-        "operation_id",
-        "owner_id",
-        "started_at",
-        "branch",
-        "branch_incarnation",
-        "schema_hash",
-        "expected_head",
-        "actor_id",
-        "writer_kind",
-        "settled",
-        "reads",
-        "recovery_commit_id",
-        "restore_transaction_ids",
-        "tables",
-        "merge_source_commit_id",
-        "merged_into",
-        "tombstones",
-        "schema",
-        "additional_registrations",
-        "adopted",
-        "commit",
-    }
-)
 
 
 class WriterKind(StrEnum):
@@ -91,14 +65,14 @@ class UnreadableIntentError(CorruptError):
     """An intent record cannot be read; it was kept, and its branch is blocked for writing."""
 
     code = "OG-SIDECAR-UNREADABLE"
+    template = "{path} cannot be read as an intent record: {problem}"
+    path: str
+    problem: str
+    branch: str | None = None
 
-    def __init__(self, path: str, problem: str, branch: str | None = None) -> None:
-        self.path = path
-        self.problem = problem
-        self.branch = branch
-        super().__init__(f"{path} cannot be read as an intent record: {problem}")
-        operation_id = path.removeprefix(f"{FOLDER}/").removesuffix(".json")
-        self.hint = (
+    def _hint(self) -> str:
+        operation_id = self.path.removeprefix(f"{FOLDER}/").removesuffix(".json")
+        return (
             "upgrade omnigraph, or, after a look,"
             f" `omnigraph recovery quarantine {operation_id} --confirm`"
         )
@@ -108,8 +82,30 @@ class UnreadableIntentError(CorruptError):
 class ForkOrigin:
     """The lineage and version that a fresh fork was cut from."""
 
-    branch: str | None
+    branch: StoredPath | None
     version: int
+
+
+def _read_entry(at: Stored) -> Entry:
+    return Entry(
+        table_key=read_table_key(at.inner("table_key")),
+        location=read_path(at.inner("location")),
+        table_branch=at.inner("table_branch").optional(read_path),
+        table_version=at.inner("table_version").integer(),
+        seq=at.inner("seq").integer(),
+        row_count=at.inner("row_count").integer(),
+        owner_branch=at.inner("owner").text(),
+    )
+
+
+@to_json.register(Entry)
+def _entry_json(entry: Entry) -> dict[str, Any]:
+    form = dict(vars(entry))
+    form["owner"] = form.pop("owner_branch")
+    return form
+
+
+_StoredEntry = Annotated[Entry, _read_entry]
 
 
 @dataclass(frozen=True)
@@ -120,17 +116,17 @@ class PlannedTable:
     creates. `post_commit_pin` is the version that it means to reach.
     """
 
-    table_key: str
-    table_path: str
-    table_branch: str | None
-    entry: Entry | None
+    table_key: StoredKey
+    table_path: StoredPath
+    table_branch: StoredPath | None = field(metadata=OPTIONAL)
+    entry: _StoredEntry | None
     expected_version: int
     post_commit_pin: int
     transaction_ids: tuple[str, ...] = ()
-    fork_of: ForkOrigin | None = None
-    confirmed_version: int | None = None
+    fork_of: ForkOrigin | None = field(default=None, metadata=OPTIONAL)
+    confirmed_version: int | None = field(default=None, metadata=OPTIONAL)
     row_count: int = 0
-    owner_branch: str = "main"
+    owner_branch: str = field(default="main", metadata=member("owner"))
 
     @property
     def is_created(self) -> bool:
@@ -163,8 +159,8 @@ class Adoption:
     table that is about to take another name; None where there must be none.
     """
 
-    expected: Entry | None
-    entry: Entry
+    expected: _StoredEntry | None
+    entry: _StoredEntry
 
     @property
     def accepted_key(self) -> str:
@@ -236,6 +232,10 @@ class Intent:
         return orjson.dumps({**form, "check": _check(form)}, option=orjson.OPT_INDENT_2)
 
 
+_MEMBERS: Final = frozenset({"actor_id", *(each.name for each in fields(Intent))})
+"""The names of all members that are stored, but for the check."""
+
+
 def load_intent(objects: ObjectStore, path: str) -> Intent | None:
     """Read a stored record; None when it does not exist."""
     try:
@@ -262,7 +262,7 @@ def read_intent(path: str, data: bytes) -> Intent:
     if version == INTENT_VERSION and not _is_whole(form):
         raise UnreadableIntentError(path, "its members are not what was written", branch)
     try:
-        found = _intent(Members(form))
+        found = _read_intent(Stored(form))
     except ValueError as error:
         raise UnreadableIntentError(path, f"a member is wrong ({error})", branch) from error
     if branch is None:
@@ -315,10 +315,10 @@ def _intent_json(record: Intent) -> dict[str, Any]:
         "schema_hash": record.schema_hash,
         "actor_id": record.actor_id,
         "writer_kind": record.writer_kind.value,
-        "reads": [{"table_key": k, "entry": _entry_json(e)} for k, e in record.reads],
+        "reads": [{"table_key": key, "entry": to_json(entry)} for key, entry in record.reads],
         "recovery_commit_id": record.recovery_commit_id,
         "restore_transaction_ids": list(record.restore_transaction_ids),
-        "tables": [_table_json(table) for table in record.tables],
+        "tables": to_json(record.tables),
         "commit": _commit_json(record.commit),
     }
     optional: dict[str, Any] = {
@@ -337,40 +337,9 @@ def _intent_json(record: Intent) -> dict[str, Any]:
         ],
         "tombstones": [{"table_key": key} for key in record.tombstones],
         "schema": record.schema and vars(record.schema),
-        "adopted": [
-            {"expected": _entry_json(a.expected), "entry": _entry_json(a.entry)}
-            for a in record.adopted
-        ],
+        "adopted": to_json(record.adopted),
     }
     return form | {name: value for name, value in optional.items() if value}
-
-
-def _table_json(table: PlannedTable) -> dict[str, Any]:
-    form: dict[str, Any] = {
-        "table_key": table.table_key,
-        "table_path": table.table_path,
-        "entry": _entry_json(table.entry),
-        "expected_version": table.expected_version,
-        "post_commit_pin": table.post_commit_pin,
-        "transaction_ids": list(table.transaction_ids),
-        "row_count": table.row_count,
-        "owner": table.owner_branch,
-    }
-    if table.table_branch is not None:
-        form["table_branch"] = table.table_branch
-    if table.fork_of is not None:
-        form["fork_of"] = {"branch": table.fork_of.branch, "version": table.fork_of.version}
-    if table.confirmed_version is not None:
-        form["confirmed_version"] = table.confirmed_version
-    return form
-
-
-def _entry_json(entry: Entry | None) -> dict[str, Any] | None:
-    if entry is None:
-        return None
-    form = dict(vars(entry))
-    form["owner"] = form.pop("owner_branch")
-    return form
 
 
 def _commit_json(draft: CommitDraft) -> dict[str, Any]:
@@ -387,39 +356,40 @@ def _commit_json(draft: CommitDraft) -> dict[str, Any]:
     return form | {name: value for name, value in optional.items() if value}
 
 
-def _intent(form: Members) -> Intent:
-    operation_id, branch = form.text("operation_id"), form.text("branch")
-    schema = form.optional_inner("schema")
+def _read_intent(at: Stored) -> Intent:
+    operation_id, branch = at.inner("operation_id").text(), at.inner("branch").text()
+    recovery_id = _optional_text(at, "recovery_commit_id")
     return Intent(
-        schema_version=form.number("schema_version"),
+        schema_version=at.inner("schema_version").integer(),
         operation_id=operation_id,
-        owner_id=form.text("owner_id", ""),
-        started_at=form.number("started_at", 0),
+        owner_id=at.inner("owner_id", "").text(),
+        started_at=at.inner("started_at", 0).integer(),
         branch=branch,
-        branch_incarnation=form.optional_path("branch_incarnation") or branch,
-        schema_hash=form.text("schema_hash", ""),
-        writer_kind=WriterKind(form.text("writer_kind")),
-        commit=_draft(_commit(form), form.optional_text("actor_id")),
-        recovery_commit_id=form.optional_text("recovery_commit_id") or _following_id(operation_id),
-        tables=tuple(_table(table) for table in form.objects("tables", is_required=True)),
-        reads=tuple(
-            (r.table_key("table_key"), _entry_in(r, "entry")) for r in form.objects("reads")
-        ),
-        expected_head=form.optional_text("expected_head"),
-        settled=form.optional_text("settled") == "voided",
-        restore_transaction_ids=form.texts("restore_transaction_ids"),
-        merge_source_commit_id=form.optional_text("merge_source_commit_id"),
-        merged_into=form.optional_text("merged_into"),
-        additional_registrations=tuple(
-            _registration(each) for each in form.objects("additional_registrations")
-        ),
-        tombstones=tuple(each.table_key("table_key") for each in form.objects("tombstones")),
-        schema=None if schema is None else _accepted(schema),
-        adopted=tuple(
-            Adoption(_entry_in(each, "expected"), _entry(each.inner("entry")))
-            for each in form.objects("adopted")
-        ),
+        branch_incarnation=at.inner("branch_incarnation").optional(read_path) or branch,
+        schema_hash=at.inner("schema_hash", "").text(),
+        writer_kind=at.inner("writer_kind").record(WriterKind),
+        commit=_read_draft(_commit(at), _optional_text(at, "actor_id")),
+        recovery_commit_id=recovery_id or _following_id(operation_id),
+        tables=at.inner("tables").record(tuple[PlannedTable, ...]),
+        reads=at.inner("reads", []).items(_read_expected),
+        expected_head=_optional_text(at, "expected_head"),
+        settled=_optional_text(at, "settled") == "voided",
+        restore_transaction_ids=at.inner("restore_transaction_ids", []).items(Stored.text),
+        merge_source_commit_id=_optional_text(at, "merge_source_commit_id"),
+        merged_into=_optional_text(at, "merged_into"),
+        additional_registrations=at.inner("additional_registrations", []).items(_read_registration),
+        tombstones=at.inner("tombstones", []).items(lambda t: read_table_key(t.inner("table_key"))),
+        schema=at.inner("schema").optional(_read_accepted),
+        adopted=at.inner("adopted", []).record(tuple[Adoption, ...]),
     )
+
+
+def _optional_text(at: Stored, name: str) -> str | None:
+    return at.inner(name).optional(Stored.text)
+
+
+def _read_expected(at: Stored) -> tuple[str, Entry | None]:
+    return read_table_key(at.inner("table_key")), at.inner("entry").optional(_read_entry)
 
 
 _OPERATIONS: Final = {
@@ -433,14 +403,14 @@ _OPERATIONS: Final = {
 """What the commits of each writer are called."""
 
 
-def _commit(form: Members) -> Members:
-    if "commit" in form.form or form.number("schema_version") >= INTENT_VERSION:
-        return form.inner("commit")
-    return Members(
+def _commit(at: Stored) -> Stored:
+    if "commit" in at.object() or at.inner("schema_version").integer() >= INTENT_VERSION:
+        return at.inner("commit")
+    return Stored(
         {
-            "graph_commit_id": form.text("operation_id"),
-            "operation": _OPERATIONS[WriterKind(form.text("writer_kind"))],
-            "created_at": form.number("started_at"),
+            "graph_commit_id": at.inner("operation_id").text(),
+            "operation": _OPERATIONS[at.inner("writer_kind").record(WriterKind)],
+            "created_at": at.inner("started_at").integer(),
         }
     )
 
@@ -451,68 +421,34 @@ def _following_id(operation_id: str) -> str:
     return operation_id[:10] + "".join(CROCKFORD[byte & 31] for byte in digest[:16])
 
 
-def _draft(form: Members, actor_id: str | None) -> CommitDraft:
+def _read_draft(at: Stored, actor_id: str | None) -> CommitDraft:
+    properties = at.inner("properties")
     return CommitDraft(
-        graph_commit_id=form.text("graph_commit_id"),
-        operation=form.text("operation"),
+        graph_commit_id=at.inner("graph_commit_id").text(),
+        operation=at.inner("operation").text(),
         actor_id=actor_id,
-        created_at=form.number("created_at"),
-        merged_parent_commit_id=form.optional_text("merged_parent_commit_id"),
-        message=form.optional_text("message"),
-        properties=form.optional_texts_by_name("properties"),
+        created_at=at.inner("created_at").integer(),
+        merged_parent_commit_id=_optional_text(at, "merged_parent_commit_id"),
+        message=_optional_text(at, "message"),
+        properties={
+            name: properties.inner(name).text() for name in properties.optional(Stored.object) or {}
+        },
     )
 
 
-def _table(form: Members) -> PlannedTable:
-    fork = form.optional_inner("fork_of")
-    return PlannedTable(
-        table_key=form.table_key("table_key"),
-        table_path=form.path("table_path"),
-        table_branch=form.optional_path("table_branch"),
-        entry=_entry_in(form, "entry"),
-        expected_version=form.number("expected_version"),
-        post_commit_pin=form.number("post_commit_pin"),
-        transaction_ids=form.texts("transaction_ids"),
-        fork_of=None if fork is None else _fork(fork),
-        confirmed_version=form.optional_number("confirmed_version"),
-        row_count=form.number("row_count", 0),
-        owner_branch=form.text("owner", "main"),
-    )
-
-
-def _fork(form: Members) -> ForkOrigin:
-    return ForkOrigin(form.optional_path("branch"), form.number("version"))
-
-
-def _registration(form: Members) -> Registration:
+def _read_registration(at: Stored) -> Registration:
     return Registration(
-        form.table_key("table_key"),
-        form.path("table_path"),
-        form.number("type_id"),
-        form.number("table_incarnation_id"),
+        read_table_key(at.inner("table_key")),
+        read_path(at.inner("table_path")),
+        at.inner("type_id").integer(),
+        at.inner("table_incarnation_id").integer(),
     )
 
 
-def _accepted(form: Members) -> AcceptedSchema:
-    form.inner("state").text("schema_ir_hash")
-    return AcceptedSchema(form.text("source"), form.mapping("ir"), form.mapping("state"))
-
-
-def _entry_in(form: Members, name: str) -> Entry | None:
-    found = form.optional_inner(name)
-    return None if found is None else _entry(found)
-
-
-def _entry(form: Members) -> Entry:
-    return Entry(
-        table_key=form.table_key("table_key"),
-        location=form.path("location"),
-        table_branch=form.optional_path("table_branch"),
-        table_version=form.number("table_version"),
-        seq=form.number("seq"),
-        row_count=form.number("row_count"),
-        owner_branch=form.text("owner"),
-    )
+def _read_accepted(at: Stored) -> AcceptedSchema:
+    state = at.inner("state")
+    state.inner("schema_ir_hash").text()
+    return AcceptedSchema(at.inner("source").text(), at.inner("ir").object(), state.object())
 
 
 __all__ = [

@@ -39,16 +39,16 @@ class RecoveryStoppedError(CorruptError):
     """Storage contradicts the manifest; an operator has to look before this branch is written."""
 
     code = "OG-RECOVERY-STOPPED"
+    hint = "`omnigraph recovery quarantine {operation_id} --confirm` after a look"
+    operation_id: str
+    branch: str
+    tables: tuple[str, ...]
 
-    def __init__(self, operation_id: str, branch: str, tables: tuple[str, ...]) -> None:
-        self.operation_id = operation_id
-        self.branch = branch
-        self.tables = tables
-        super().__init__(
-            f"recovery of operation {operation_id} on branch '{branch}' has stopped: the head of"
-            f" {', '.join(tables)} is older than its published version, or gone"
+    def _message(self) -> str:
+        return (
+            f"recovery of operation {self.operation_id} on branch '{self.branch}' has stopped: the"
+            f" head of {', '.join(self.tables)} is older than its published version, or gone"
         )
-        self.hint = f"`omnigraph recovery quarantine {operation_id} --confirm` after a look"
 
 
 class Settler:

@@ -46,10 +46,8 @@ class RecoveryNotFoundError(NotFoundError):
 
     code = "OG-RECOVERY-NOT-FOUND"
     hint = "`omnigraph recovery list`"
-
-    def __init__(self, operation_id: str) -> None:
-        self.operation_id = operation_id
-        super().__init__(f"recovery has settled no operation '{operation_id}'")
+    template = "recovery has settled no operation '{operation_id}'"
+    operation_id: str
 
 
 class IntentNotFoundError(NotFoundError):
@@ -57,10 +55,8 @@ class IntentNotFoundError(NotFoundError):
 
     code = "OG-RECORD-NOT-FOUND"
     hint = "`omnigraph recovery status` lists the records that are there"
-
-    def __init__(self, operation_id: str) -> None:
-        self.operation_id = operation_id
-        super().__init__(f"no record of an operation '{operation_id}' is pending")
+    template = "no record of an operation '{operation_id}' is pending"
+    operation_id: str
 
 
 class PendingRecovery(NamedTuple):

@@ -73,15 +73,13 @@ class TornHeadError(CorruptError):
 
     code = "OG-TORN-HEAD"
     hint = "keep the files and restore this one from a backup"
-
-    def __init__(self, path: str, version: int, reason: str) -> None:
-        self.path = path
-        self.version = version
-        self.reason = reason
-        super().__init__(
-            f"version {version} of `{MANIFEST}` is cut off at `{path}` and was not removed:"
-            f" {reason}"
-        )
+    template = (
+        f"version {{version}} of `{MANIFEST}` is cut off at `{{path}}` and was not removed:"
+        " {reason}"
+    )
+    path: str
+    version: int
+    reason: str
 
 
 class TornHeads:

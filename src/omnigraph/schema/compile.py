@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import ClassVar, Final
+from typing import Final
 
 from omnigraph.errors import ConflictError
 from omnigraph.schema.catalog import Catalog
@@ -26,16 +26,14 @@ _SCHEMAS_CACHED_MAX: Final = 32
 class IdentityDomainError(ConflictError):
     """A schema was compiled for one graph against the accepted schema of another."""
 
-    code: ClassVar[str] = "OG-SCHEMA-DOMAIN"
+    code = "OG-SCHEMA-DOMAIN"
     hint = "`omnigraph schema plan --schema FILE` compares with the right one"
-
-    def __init__(self, *, domain: str, accepted: str) -> None:
-        self.domain = domain
-        self.accepted = accepted
-        super().__init__(
-            f"the accepted schema belongs to identity domain {accepted}, not to {domain}; "
-            f"compile against the accepted schema of the same graph"
-        )
+    template = (
+        "the accepted schema belongs to identity domain {accepted}, not to {domain}; "
+        "compile against the accepted schema of the same graph"
+    )
+    domain: str
+    accepted: str
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ are found by column and kind, never by name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from omnigraph.cache import BoundedCache
 from omnigraph.manifest.snapshot import Snapshot
@@ -17,20 +17,6 @@ from omnigraph.store.records import FragmentInfo, IndexInfo, IndexKind
 
 _TABLES_MAX: Final = 1_024
 VECTOR_KINDS: Final = frozenset({IndexKind.IVF_FLAT, IndexKind.IVF_PQ, IndexKind.IVF_HNSW_SQ})
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Whether an index covers every row of a column."""
-
-    state: Literal["indexed", "degraded"]
-    reason: str = ""
-    """Why it cannot; empty when it can."""
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether every row is covered."""
-        return self.state == "indexed"
 
 
 @dataclass(frozen=True)
@@ -85,19 +71,15 @@ class TableIndexes:
         """Return the vector index of a column."""
         return self.on(column, *VECTOR_KINDS)
 
-    def btree(self, column: str) -> Coverage:
-        """Return whether the BTREE index on a column covers every row."""
+    def btree_gap(self, column: str) -> str | None:
+        """Return why no BTREE index on a column covers every row; None when one does."""
         if column not in self.columns:
-            return Coverage("degraded", f"column '{column}' not in schema")
+            return f"column '{column}' not in schema"
         index = self.on(column, IndexKind.BTREE)
         if index is None:
-            return Coverage("degraded", f"no BTREE index on '{column}'")
-        if not index.is_whole:
-            missing = len(index.missing_fragments)
-            return Coverage(
-                "degraded", f"{missing} fragment(s) not covered by the index on '{column}'"
-            )
-        return Coverage("indexed")
+            return f"no BTREE index on '{column}'"
+        missing = len(index.missing_fragments)
+        return f"{missing} fragment(s) not covered by the index on '{column}'" if missing else None
 
 
 class IndexFacts:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 from enum import StrEnum
-from typing import Protocol
 
+from omnigraph.policy import Policy
 from omnigraph.server.errors import BootRefusedError, ForbiddenError
 
 _log = logging.getLogger(__name__)
@@ -25,39 +25,6 @@ class Mode(StrEnum):
     OPEN = "open"
     DEFAULT_DENY = "default_deny"
     POLICY = "policy"
-
-
-class Decision(Protocol):
-    """What a policy has decided."""
-
-    @property
-    def allowed(self) -> bool:
-        """Whether the action may happen."""
-        ...
-
-    @property
-    def rule_id(self) -> str | None:
-        """The rule that allows it."""
-        ...
-
-    @property
-    def message(self) -> str:
-        """The decision as a sentence."""
-        ...
-
-
-class Decider(Protocol):
-    """A policy."""
-
-    def decide(
-        self,
-        actor_id: str,
-        action: str,
-        branch: str | None = None,
-        target_branch: str | None = None,
-    ) -> Decision:
-        """Decide about one action."""
-        ...
 
 
 def mode_of(*, has_tokens: bool, has_policy: bool, unauthenticated: bool) -> Mode:
@@ -80,7 +47,7 @@ def mode_of(*, has_tokens: bool, has_policy: bool, unauthenticated: bool) -> Mod
 class Gate:
     """Decides about the actions on one graph, or about those on the server."""
 
-    def __init__(self, mode: Mode, policy: Decider | None) -> None:
+    def __init__(self, mode: Mode, policy: Policy | None) -> None:
         self.mode = mode
         self._policy = policy
 

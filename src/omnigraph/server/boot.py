@@ -6,12 +6,13 @@ Nothing is opened, and no port is bound, when the settings are refused.
 from __future__ import annotations
 
 import logging
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from omnigraph.graph import Graph, load_queries
-from omnigraph.server.access import Decider, Gate, Mode, mode_of
-from omnigraph.server.admission import Admission, LocalAdmission
+from omnigraph.policy import Policy
+from omnigraph.server.access import Gate, Mode, mode_of
 from omnigraph.server.app import App
 from omnigraph.server.call import Serving
 from omnigraph.server.errors import BootRefusedError
@@ -19,45 +20,64 @@ from omnigraph.server.graphs import Graphs, ServedGraph, is_servable
 from omnigraph.server.origin import Origins, loopback_hosts
 from omnigraph.server.pool import EnginePool
 from omnigraph.server.settings import Settings
+from omnigraph.server.shared import Shared
 from omnigraph.server.tokens import LiveTokens, token_source
 
 _SUFFIX: Final = ".omni"
 _log = logging.getLogger(__name__)
 
 
-def boot(settings: Settings, *, admission: Admission | None = None) -> App:
-    """Return the application that serves one graph."""
+@dataclass(frozen=True)
+class Checked:
+    """What the settings stand for, before anything is opened."""
+
+    tokens: LiveTokens
+    graph_id: str
+    policy: Policy | None
+    mode: Mode
+
+
+def check(settings: Settings) -> Checked:
+    """Read tokens and policy and decide the state of the server, or refuse to start."""
     tokens = LiveTokens(token_source(settings.environ))
-    _log.info("tokens: %s", tokens.name)
     graph_id = graph_id_of(settings.store)
-    policy = None if settings.policy is None else load_policy(settings.policy, graph_id)
+    policy = None if settings.policy is None else Policy.load(settings.policy, graph_id=graph_id)
     mode = mode_of(
         has_tokens=bool(tokens),
         has_policy=policy is not None,
         unauthenticated=settings.unauthenticated,
     )
+    return Checked(tokens, graph_id, policy, mode)
+
+
+def boot(settings: Settings, shared: Shared | None = None) -> App:
+    """Return the application that serves one graph."""
+    shared = shared or Shared()
+    checked = check(settings)
+    mode, graph_id = checked.mode, checked.graph_id
+    _log.info("tokens: %s", checked.tokens.name)
     if mode is not Mode.POLICY:
         _log.warning("no policy: the server is %s", mode.replace("_", "-"))
-    served = serve_store(settings, graph_id, Gate(mode, policy))
+    served = serve_store(settings, graph_id, Gate(mode, checked.policy), shared)
     serving = Serving(
-        tokens=tokens,
+        tokens=checked.tokens,
         graphs=Graphs({graph_id: served}),
         server_gate=Gate(mode, None),
-        admission=admission or LocalAdmission(settings.limits),
+        admission=shared.admission(settings.limits),
         pool=EnginePool(),
         requires_bearer=mode is not Mode.OPEN,
     )
-    return App(serving, origins=origins_of(settings, mode))
+    return App(serving, origins=origins_of(settings, mode), metrics=shared.metrics())
 
 
-def serve_store(settings: Settings, graph_id: str, gate: Gate) -> ServedGraph:
+def serve_store(settings: Settings, graph_id: str, gate: Gate, shared: Shared) -> ServedGraph:
     """Open one graph."""
     graph = Graph.open(settings.store)
     _log.info("graph routed", extra={"graph_id": graph_id})
     queries = load_queries(settings.queries)
     for warning in queries.warnings:
         _log.warning("stored query '%s': %s", warning.key, warning.message)
-    return ServedGraph(graph_id, graph, gate, queries)
+    return ServedGraph(graph_id, graph, gate, queries, shared.export_slot(graph_id))
 
 
 def graph_id_of(store: str) -> str:
@@ -69,11 +89,6 @@ def graph_id_of(store: str) -> str:
             f"'{graph_id}' cannot be the id of a graph", "rename the folder of the graph"
         )
     return graph_id
-
-
-def load_policy(path: Path, graph_id: str) -> Decider:
-    """Return the policy of a graph."""
-    raise BootRefusedError(f"the policy {path} of {graph_id} is not served yet", "leave it away")
 
 
 def origins_of(settings: Settings, mode: Mode) -> Origins:

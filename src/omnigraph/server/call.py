@@ -120,15 +120,22 @@ class Call:
         """Run a read of the engine; a client that goes away cancels it."""
         return await self.serving.pool.run_cancellable(call, self.request.receive)
 
-    async def read_target(self, branch: str | None, snapshot: str | None) -> tuple[ReadTarget, str]:
+    async def read_target(
+        self, branch: str | None, snapshot: str | None, tag: str | None = None
+    ) -> tuple[ReadTarget, str]:
         """Return what to read, and the branch that a policy is asked about."""
-        if branch is not None and snapshot is not None:
+        if sum(each is not None for each in (branch, snapshot, tag)) > 1:
             raise RequestError("give a branch or a snapshot, not both")
-        if snapshot is None:
-            name = branch_name(branch)
-            return ReadTarget.branch(name), name
-        commit = await self.run(self.served.graph.get_commit, snapshot)
-        return ReadTarget.commit(snapshot), commit.graph_branch or MAIN
+        graph = self.served.graph
+        if tag is not None:
+            named = ReadTarget.tag(tag)
+            found = await self.run(graph.snapshot_of, named)
+            return named, str(found.branch)
+        if snapshot is not None:
+            commit = await self.run(graph.get_commit, snapshot)
+            return ReadTarget.commit(snapshot), commit.graph_branch or MAIN
+        name = branch_name(branch)
+        return ReadTarget.branch(name), name
 
 
 def json_answer(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.graph import Graph, Registry
 from omnigraph.server.access import Gate
 from omnigraph.server.errors import RequestError, StreamBusyError, UnknownGraphError
+from omnigraph.server.shared import Slot
 
 _ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _RESERVED: Final = frozenset({"policies", "healthz", "openapi", "graphs"})
@@ -29,12 +29,12 @@ class ServedGraph:
     graph: Graph
     gate: Gate
     queries: Registry
+    export_slot: Slot
     is_in_cluster: bool = False
-    export_slot: threading.Lock = field(default_factory=threading.Lock)
 
     def require_no_export(self) -> None:
         """Raise while an export or a baseline is open."""
-        if self.export_slot.locked():
+        if self.export_slot.is_taken():
             raise StreamBusyError("stream_export_slots", 1, 2)
 
 

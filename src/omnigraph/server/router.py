@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from omnigraph.server.errors import RequestError
 
 R = TypeVar("R")
 _ANY: Final = "{}"
+_Methods: TypeAlias = dict[str, tuple[R, tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Router(Generic[R]):
 
     def __init__(self, routes: Sequence[tuple[str, str, R]]) -> None:
         """Take methods, path templates such as `/graphs/{graph_id}/query`, and routes."""
-        self._by_shape: dict[tuple[str, ...], dict[str, tuple[R, tuple[str, ...]]]] = {}
+        self._by_shape: dict[tuple[str, ...], _Methods[R]] = {}
         for method, template, route in routes:
             segments = template.strip("/").split("/")
             shape = tuple(_ANY if part.startswith("{") else part for part in segments)
@@ -40,34 +41,32 @@ class Router(Generic[R]):
     def find(self, method: str, raw_path: bytes) -> Found[R] | list[str]:
         """Return the route of a request, else the methods that the path has: none, if unknown."""
         segments = raw_path.decode("ascii", "replace").removeprefix("/").split("/")
-        methods = self._shape_of(segments)
-        if methods is None:
-            return []
-        known = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
-        if known is None:
-            allowed = set(methods) | ({"HEAD"} if "GET" in methods else set())
-            return sorted(allowed)
-        route, names = known
-        return Found(route, dict(zip(names, self._values(segments, methods), strict=True)))
+        allowed: set[str] = set()
+        for shape, methods in self._fitting(segments):
+            known = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
+            if known is not None:
+                route, names = known
+                return Found(route, dict(zip(names, _values(segments, shape), strict=True)))
+            allowed |= set(methods) | ({"HEAD"} if "GET" in methods else set())
+        return sorted(allowed)
 
-    def _shape_of(self, segments: list[str]) -> dict[str, tuple[R, tuple[str, ...]]] | None:
-        """Return the methods of the path; a literal segment wins over a parameter."""
+    def _fitting(self, segments: list[str]) -> list[tuple[tuple[str, ...], _Methods[R]]]:
+        """Return the shapes of a path; a literal segment comes before a parameter.
+
+        A path may have two: `DELETE /branches/merge` is of the branch `merge`, and `POST` is not.
+        """
         plain = tuple(_plain(segment) for segment in segments)
-        best: tuple[int, dict[str, tuple[R, tuple[str, ...]]]] | None = None
-        for shape, methods in self._by_shape.items():
-            if len(shape) != len(plain):
-                continue
-            if all(part in (_ANY, have) for part, have in zip(shape, plain, strict=True)):
-                literal = sum(part != _ANY for part in shape)
-                if best is None or literal > best[0]:
-                    best = literal, methods
-        return None if best is None else best[1]
+        fitting = [
+            (shape, methods)
+            for shape, methods in self._by_shape.items()
+            if len(shape) == len(plain)
+            and all(part in (_ANY, have) for part, have in zip(shape, plain, strict=True))
+        ]
+        return sorted(fitting, key=lambda found: found[0].count(_ANY))
 
-    def _values(
-        self, segments: list[str], methods: dict[str, tuple[R, tuple[str, ...]]]
-    ) -> list[str]:
-        shape = next(shape for shape, known in self._by_shape.items() if known is methods)
-        return [_decoded(have) for part, have in zip(shape, segments, strict=True) if part == _ANY]
+
+def _values(segments: list[str], shape: tuple[str, ...]) -> list[str]:
+    return [_decoded(have) for part, have in zip(shape, segments, strict=True) if part == _ANY]
 
 
 def _plain(segment: str) -> str:

@@ -1,59 +1,21 @@
-"""Listening: one process, or several that share a socket."""
+"""Serving: one process, or several that share a socket."""
 
 from __future__ import annotations
-
-import logging
-import socket
-import sys
 
 import uvicorn
 
 from omnigraph.server.boot import boot
+from omnigraph.server.listen import announce, config, listen
 from omnigraph.server.settings import Settings
-
-LISTENING = "OMNIGRAPH_LISTEN_ADDR="
-_BACKLOG = 2048
-_log = logging.getLogger(__name__)
+from omnigraph.server.workers import serve_with_workers
 
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; then finish what is in flight."""
+    if settings.workers > 1:
+        serve_with_workers(settings)
+        return
     app = boot(settings)
     listener = listen(settings)
     announce(listener)
     uvicorn.Server(config(app, settings)).run(sockets=[listener])
-
-
-def config(app: object, settings: Settings) -> uvicorn.Config:
-    """Return the settings of the HTTP server."""
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]  # an ASGI application
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=True,
-        lifespan="on",
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        backlog=_BACKLOG,
-    )
-
-
-def listen(settings: Settings) -> socket.socket:
-    """Bind the socket."""
-    host, port = settings.address
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
-    listener.listen(_BACKLOG)
-    listener.set_inheritable(True)
-    return listener
-
-
-def announce(listener: socket.socket) -> None:
-    """Print where the server listens, for programs that start it."""
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    sys.stdout.write(f"{LISTENING}{shown}:{port}\n")
-    sys.stdout.flush()

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import InputPartition
 from omnigraph.changes.table_changes import RowChanges, RowRefs, table_changes
 from omnigraph.names import TableKey
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
+from omnigraph.spark.task_store import opened_version
 from omnigraph.spark.types import MOMENT, entity_schema, travelling_column
 from omnigraph.store import StoreSettings, open_store
 from omnigraph.store.records import DatasetVersion, ScanRequest
@@ -131,11 +132,11 @@ def slice_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one slice."""
     shape = _Shape(frame, one.entity_type, one.commit)
-    after = _opened(datasets, one.after)
+    after = opened_version(datasets, one.after)
     if one.inserted_fragments is not None and after is not None:
         yield from _scanned(after, one.inserted_fragments, shape)
         return
-    before = _opened(datasets, one.before)
+    before = opened_version(datasets, one.before)
     changes = table_changes(
         before,
         after,
@@ -143,10 +144,6 @@ def slice_rows(
         blobs=one.entity_type.blob_properties,
     )
     yield from _compared(before, after, changes, shape)
-
-
-def _opened(datasets: DatasetStore, at: DatasetVersion | None) -> DatasetHandle | None:
-    return None if at is None else datasets.open(at.location, branch=at.branch, version=at.version)
 
 
 def _scanned(

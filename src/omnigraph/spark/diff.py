@@ -26,12 +26,11 @@ from omnigraph.spark.diff_tasks import (
 )
 from omnigraph.spark.source.tables import grouped_by_rows
 from omnigraph.spark.types import spark_schema
-from omnigraph.store.records import DatasetVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.manifest import Entry, Snapshot
+    from omnigraph.manifest import Snapshot
     from omnigraph.store import StoreSettings
 BUCKET_ROWS: Final = 250_000
 """How many candidates of both sides one task compares."""
@@ -57,9 +56,10 @@ class DiffPlan:
         """What the tasks of the first kind do."""
         return ReadCandidates(self.settings, self.tables, self.tasks)
 
-    def comparer(self, *, with_images: bool = True) -> CompareCandidates:
-        """Return what the tasks of the second kind do."""
-        return CompareCandidates(self.settings, self.tables, self.selection, with_images)
+    @property
+    def comparer(self) -> CompareCandidates:
+        """What the tasks of the second kind do."""
+        return CompareCandidates(self.settings, self.tables, self.selection)
 
 
 def plan_diff(
@@ -82,21 +82,20 @@ def plan_diff(
             continue
         buckets = -(-differing.rows // bucket_rows)
         type_id = type_identity(after, pair.entity_type)
-        versions = (_version(pair.before), _version(pair.after))
         tasks += candidate_tasks(len(tables), differing)
-        tables.append(DiffTable(pair.entity_type, type_id, *versions, first, buckets))
+        tables.append(DiffTable(pair.entity_type, type_id, *pair.versions, first, buckets))
         first += buckets
         size += differing.data_bytes
     return DiffPlan(settings, selection, tuple(tables), tuple(tasks), size)
 
 
-def diff_frame(plan: DiffPlan, spark: SparkSession, *, with_images: bool = True) -> DataFrame:
+def diff_frame(plan: DiffPlan, spark: SparkSession) -> DataFrame:
     """Return what differs as a lazy frame."""
     columns = spark_schema(CHANGES)
     if not plan.tasks:
         return spark.createDataFrame([], columns)
     together = candidate_frame(spark, plan.reader, plan.buckets)
-    return together.mapInArrow(plan.comparer(with_images=with_images), columns)
+    return together.mapInArrow(plan.comparer, columns)
 
 
 def ordered_changes(frame: DataFrame) -> Iterator[dict[str, Any]]:
@@ -119,12 +118,6 @@ def ordered_changes(frame: DataFrame) -> Iterator[dict[str, Any]]:
 
 
 # -- inside ----------------------------------------------------------------------------------------
-
-
-def _version(entry: Entry | None) -> DatasetVersion | None:
-    if entry is None:
-        return None
-    return entry.at
 
 
 def candidate_tasks(table: int, differing: DifferingFragments) -> Iterator[CandidateTask]:

@@ -29,6 +29,7 @@ from omnigraph.changes.table_changes import (
     sorted_refs,
 )
 from omnigraph.names import TableKey
+from omnigraph.spark.task_store import opened_version
 from omnigraph.spark.types import spark_schema
 from omnigraph.store import StoreSettings, open_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ROW_UPDATED, DatasetVersion, ScanRequest
@@ -166,11 +167,6 @@ def _versioned(handle: DatasetHandle, rows: pa.Table) -> pa.Table:
     )
 
 
-def opened_version(datasets: DatasetStore, at: DatasetVersion | None) -> DatasetHandle | None:
-    """Open one side, if there is one."""
-    return None if at is None else datasets.open(at.location, branch=at.branch, version=at.version)
-
-
 def candidate_frame(spark: SparkSession, read: ReadCandidates, buckets: int) -> DataFrame:
     """Return candidates as a frame in which each bucket is one partition."""
     count = len(read.tasks)
@@ -188,7 +184,6 @@ class CompareCandidates:
     settings: StoreSettings
     tables: tuple[DiffTable, ...]
     selection: Selection
-    with_images: bool = True
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what differs."""
@@ -218,7 +213,7 @@ class CompareCandidates:
             blobs=entity_type.blob_properties,
         )
         known = rows.filter(pc.invert(rows["is_before"]))
-        rows_of = _ChangeRows(table, before, after, with_images=self.with_images)
+        rows_of = _ChangeRows(table, before, after)
         none = RowRefs.none()
         for op, old, new in (
             (Op.INSERT, none, changes.inserted),
@@ -260,7 +255,6 @@ class _ChangeRows:
     table: DiffTable
     before: DatasetHandle | None
     after: DatasetHandle | None
-    with_images: bool
 
     def __call__(
         self, op: Op, old: RowRefs, new: RowRefs, versions: Numbers | list[int]
@@ -297,7 +291,7 @@ class _ChangeRows:
         )
 
     def _images(self, handle: DatasetHandle | None, refs: RowRefs, count: int) -> pa.Array:
-        if not self.with_images or handle is None or not len(refs):
+        if handle is None or not len(refs):
             return pa.nulls(count, pa.utf8())
         images = row_images(handle, refs.row_ids, self.table.entity_type)
         return pa.array([orjson.dumps(image).decode() for image in images], pa.utf8())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.spark.jobs import Jobs
@@ -32,15 +32,9 @@ def export_on_spark(
     """Run an export on Spark; its folder must be one that driver and workers share."""
     begin_export(plan)
     jobs = Jobs(spark, tag=f"omnigraph-export-{plan.commit_id}", progress=progress or Progress())
-    files = jobs.calls("export", _Writer(settings), plan.tasks)
+    files = jobs.calls("export", partial(_write, settings), plan.tasks)
     return finish_export(plan, files, engine="spark")
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """What tasks need besides their own part."""
-
-    settings: StoreSettings
-
-    def __call__(self, task: ExportTask, number: int) -> ExportedFile:  # noqa: ARG002 - the file has its number in its name
-        return write_part(task, open_store(self.settings).datasets)
+def _write(settings: StoreSettings, task: ExportTask, _number: int) -> ExportedFile:
+    return write_part(task, open_store(settings).datasets)

@@ -43,11 +43,9 @@ class SparkJobError(UnavailableError):
 
     code = "OG-SPARK-JOB"
     hint = "the cause is in the log of Spark's executors; the same load can be started again"
-
-    def __init__(self, stage: str, reason: str) -> None:
-        self.stage = stage
-        self.reason = reason
-        super().__init__(f"the Spark job '{stage}' has failed: {reason}")
+    template = "the Spark job '{stage}' has failed: {reason}"
+    stage: str
+    reason: str
 
 
 class JobRunner(Protocol):
@@ -103,7 +101,6 @@ class Jobs:
     def calls(
         self, stage: str, function: Callable[[Asked, int], Answer], asked: Sequence[Asked]
     ) -> list[Answer]:
-        """Run a function for each of some arguments, in parallel; answers come in their order."""
         if not asked:
             return []
         numbers = self._spark.range(0, len(asked), 1, len(asked))
@@ -116,7 +113,6 @@ class Jobs:
         frame: DataFrame,
         function: Callable[[Iterable[pa.RecordBatch], int], Answer],
     ) -> list[Answer]:
-        """Run a function on the batches of every partition that has rows."""
         return self._run(stage, frame.mapInArrow(partial(_rows, function), _RESULT))
 
     def bucketed(
@@ -126,11 +122,10 @@ class Jobs:
         buckets: int,
         function: Callable[[Iterable[pa.RecordBatch], int], Answer],
     ) -> list[Answer]:
-        """Read candidates, bring those of a bucket together, and run a function on each bucket."""
         return self.rows(stage, candidate_frame(self._spark, read, buckets), function)
 
     def _run(self, stage: str, frame: DataFrame) -> list[Any]:
-        with self._progress.stage(stage, self._spark, self._tag):
+        with self._progress.stage(stage, self._spark):
             try:
                 cells = self._collected(frame)
             except Exception as error:

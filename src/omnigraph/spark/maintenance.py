@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.maintenance.workers import SegmentPlan
@@ -51,13 +52,11 @@ class SparkWorkers:
     name: str = "spark"
 
     def compact(self, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
-        """Rewrite fragments, each group of them in one task."""
-        return self.jobs.calls("compact", _Compact(self.settings), tasks)
+        return self.jobs.calls("compact", partial(_compact, self.settings), tasks)
 
     def index(
         self, at: DatasetVersion, plans: Sequence[SegmentPlan]
     ) -> Sequence[WrittenIndexSegment]:
-        """Build index segments, each in one task."""
         handle = self.datasets.open(at.location, branch=at.branch, version=at.version)
         rows_of = {one.fragment_id: one.rows for one in handle.fragments()}
         parts = [
@@ -65,7 +64,7 @@ class SparkWorkers:
             for plan in plans
             for part in parts_of(plan, rows_of, rows_min=self.segment_rows_min)
         ]
-        return self.jobs.calls("index", _Build(self.settings, at), parts)
+        return self.jobs.calls("index", partial(_build, self.settings, at), parts)
 
 
 @contextmanager
@@ -109,19 +108,12 @@ def parts_of(
 # -- inside of tasks -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Compact:
-    settings: StoreSettings
-
-    def __call__(self, task: CompactionTask, number: int) -> CompactionResult:  # noqa: ARG002 - a task is its own name
-        return open_store(self.settings).datasets.run_compaction(task)
+def _compact(settings: StoreSettings, task: CompactionTask, _number: int) -> CompactionResult:
+    return open_store(settings).datasets.run_compaction(task)
 
 
-@dataclass(frozen=True)
-class _Build:
-    settings: StoreSettings
-    at: DatasetVersion
-
-    def __call__(self, plan: SegmentPlan, number: int) -> WrittenIndexSegment:  # noqa: ARG002 - as above
-        datasets = open_store(self.settings).datasets
-        return datasets.write_index_segment(self.at, plan.spec, fragment_ids=plan.fragment_ids)
+def _build(
+    settings: StoreSettings, at: DatasetVersion, plan: SegmentPlan, _number: int
+) -> WrittenIndexSegment:
+    datasets = open_store(settings).datasets
+    return datasets.write_index_segment(at, plan.spec, fragment_ids=plan.fragment_ids)

@@ -45,10 +45,10 @@ from omnigraph.spark.diff import candidate_tasks
 from omnigraph.spark.diff_tasks import (
     DiffTable,
     ReadCandidates,
-    opened_version,
     refs_of,
 )
 from omnigraph.spark.load.side_files import SideFiles
+from omnigraph.spark.task_store import opened_version
 from omnigraph.store import open_store
 from omnigraph.write.stage.staging_record import DatasetBase, StagingRecords
 

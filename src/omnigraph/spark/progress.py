@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
@@ -21,14 +20,6 @@ if TYPE_CHECKING:
 _TERMINAL_S: Final = 0.2
 _LINE_S: Final = 10.0
 _BAR: Final = 24
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """How far the running stages are."""
-
-    tasks: int
-    done: int
 
 
 class Progress:
@@ -45,7 +36,7 @@ class Progress:
         return cls(sys.stderr)
 
     @contextmanager
-    def stage(self, name: str, spark: SparkSession, tag: str) -> Iterator[None]:
+    def stage(self, name: str, spark: SparkSession) -> Iterator[None]:
         """Show one stage while it runs."""
         if self._stream is None:
             yield
@@ -53,7 +44,7 @@ class Progress:
         is_terminal = self._stream.isatty()
         done = threading.Event()
         watcher = threading.Thread(
-            target=self._watch, args=(name, spark, tag, done, is_terminal), daemon=True
+            target=self._watch, args=(name, spark, done, is_terminal), daemon=True
         )
         started = time.monotonic()
         watcher.start()
@@ -67,17 +58,17 @@ class Progress:
                 self._write("\n")
 
     def _watch(
-        self, name: str, spark: SparkSession, tag: str, done: threading.Event, is_terminal: bool
+        self, name: str, spark: SparkSession, done: threading.Event, is_terminal: bool
     ) -> None:
         started = time.monotonic()
         while not done.wait(_TERMINAL_S if is_terminal else _LINE_S):
-            seen = _look(spark, tag)
+            tasks, done_tasks = _look(spark)
             seconds = time.monotonic() - started
             line = f"{name}: {seconds:.0f} s"
-            if seen is not None and seen.tasks:
-                line = f"{name}: {seen.done}/{seen.tasks} tasks, {seconds:.0f} s"
+            if tasks:
+                line = f"{name}: {done_tasks}/{tasks} tasks, {seconds:.0f} s"
                 if is_terminal:
-                    filled = _BAR * seen.done // seen.tasks
+                    filled = _BAR * done_tasks // tasks
                     line = f"[{'=' * filled}{' ' * (_BAR - filled)}] {line}"
             if is_terminal:
                 self._replace(line)
@@ -97,18 +88,18 @@ class Progress:
             self._stream.flush()
 
 
-def _look(spark: SparkSession, tag: str) -> _Seen | None:
-    """Return how far the jobs of a classic session are; None for other sessions."""
-    del tag
+def _look(spark: SparkSession) -> tuple[int, int]:
+    """Return how many tasks the running stages have and have done; none where that is unknown."""
     # Connect sessions refuse, and a session that is stopping may raise anything.
     with suppress(Exception):
         tracker = spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
-        return _Seen(
-            sum(stage.numTasks for stage in known), sum(stage.numCompletedTasks for stage in known)
+        return (
+            sum(stage.numTasks for stage in known),
+            sum(stage.numCompletedTasks for stage in known),
         )
-    return None
+    return 0, 0
 
 
 def application_id(spark: SparkSession) -> str | None:

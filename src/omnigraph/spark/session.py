@@ -40,9 +40,7 @@ class SparkMissingError(UnavailableError):
 
     code = "OG-NO-SPARK"
     hint = "pip install 'omnigraph[spark]'"
-
-    def __init__(self) -> None:
-        super().__init__("PySpark is not installed: pip install 'omnigraph[spark]'")
+    template = "PySpark is not installed: pip install 'omnigraph[spark]'"
 
 
 class JavaMissingError(UnavailableError):
@@ -50,10 +48,8 @@ class JavaMissingError(UnavailableError):
 
     code = "OG-NO-JAVA"
     hint = _INSTALL_JAVA
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
 
 
 class SparkConnectMissingError(UnavailableError):
@@ -61,9 +57,7 @@ class SparkConnectMissingError(UnavailableError):
 
     code = "OG-NO-SPARK-CONNECT"
     hint = "pip install 'omnigraph[spark]'"
-
-    def __init__(self) -> None:
-        super().__init__("a client of Spark Connect needs grpcio: pip install 'omnigraph[spark]'")
+    template = "a client of Spark Connect needs grpcio: pip install 'omnigraph[spark]'"
 
 
 class SparkStartError(UnavailableError):
@@ -71,11 +65,9 @@ class SparkStartError(UnavailableError):
 
     code = "OG-SPARK-START"
     hint = "check the address, or leave it out to run Spark on this machine"
-
-    def __init__(self, where: str, reason: str) -> None:
-        self.where = where
-        self.reason = reason
-        super().__init__(f"there is no Spark at '{where}': {reason}")
+    template = "there is no Spark at '{where}': {reason}"
+    where: str
+    reason: str
 
 
 def java_problem() -> str | None:

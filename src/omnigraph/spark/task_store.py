@@ -14,7 +14,9 @@ from omnigraph.store.connect import Store, StoreSettings, open_store
 
 if TYPE_CHECKING:
     from omnigraph.spark.load.side_files import SideFiles
+    from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.durability import Durability
+    from omnigraph.store.records import DatasetVersion
     from omnigraph.store.uri import Root
 
 _STORES_MAX: Final = 2
@@ -25,6 +27,11 @@ def task_store(files: SideFiles) -> Store:
     settings = files.settings
     options = tuple(sorted(settings.storage_options.items()))
     return _opened(files.operation_id, settings.root, options, settings.durability)
+
+
+def opened_version(datasets: DatasetStore, at: DatasetVersion | None) -> DatasetHandle | None:
+    """Open one side of a comparison, if there is one."""
+    return None if at is None else datasets.open(at.location, branch=at.branch, version=at.version)
 
 
 @lru_cache(maxsize=_STORES_MAX)

@@ -45,14 +45,12 @@ class MomentOutOfRangeError(InvalidInputError):
 
     code = "OG-SPARK-RANGE"
     hint = "leave the column out with the option `columns`"
-
-    def __init__(self, column: str, milliseconds: int) -> None:
-        self.column = column
-        self.milliseconds = milliseconds
-        super().__init__(
-            f"column '{column}' holds the moment {milliseconds} ms since 1970, which a Spark"
-            " timestamp cannot hold; leave the column out with the option `columns`"
-        )
+    template = (
+        "column '{column}' holds the moment {milliseconds} ms since 1970, which a Spark"
+        " timestamp cannot hold; leave the column out with the option `columns`"
+    )
+    column: str
+    milliseconds: int
 
 
 # -- types ----------------------------------------------------------------------------------------

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 _Answer = TypeVar("_Answer")
-_AT_ONCE_MAX: Final = 4
 
 
 class Background(Protocol):
@@ -26,11 +25,10 @@ class Background(Protocol):
 class InThreads:
     """Runs calls in a few threads of its own."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(_AT_ONCE_MAX, thread_name_prefix="omnigraph-background")
+    def __init__(self, at_once_max: int = 4, name: str = "omnigraph-background") -> None:
+        self._pool = ThreadPoolExecutor(at_once_max, thread_name_prefix=name)
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Start a call in another thread."""
         try:
             return self._pool.submit(call)
         except RuntimeError:
@@ -42,7 +40,6 @@ class Inline:
     """Runs each call at once, so that effects have one order, as fault sweeps need."""
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Run a call in this thread, before returning."""
         future: Future[_Answer] = Future()
         try:
             future.set_result(call())

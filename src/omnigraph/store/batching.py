@@ -1,10 +1,13 @@
-"""Combines small batches into larger tables, because work per batch has a fixed cost."""
+"""Combines small pieces into larger ones, because work per piece has a fixed cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
+
+_Piece = TypeVar("_Piece")
 
 
 def rows_of(batch: pa.RecordBatch) -> int:
@@ -40,3 +43,22 @@ def gathered(
             waiting, size = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def grouped(
+    pieces: Iterable[_Piece], most: int, measure: Callable[[_Piece], int]
+) -> list[list[_Piece]]:
+    """Put neighbours together as long as they are not more than `most`.
+
+    >>> grouped([1, 2, 2, 9, 1], 4, int)
+    [[1, 2], [2], [9], [1]]
+    """
+    groups: list[list[_Piece]] = []
+    size = 0
+    for piece in pieces:
+        if not groups or size + measure(piece) > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(piece)
+        size += measure(piece)
+    return groups

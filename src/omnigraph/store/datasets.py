@@ -41,7 +41,6 @@ from omnigraph.store.records import (
     NeededFile,
     Rows,
     ScanRequest,
-    ScanStatistics,
     StagedTransaction,
     TagInfo,
     TornHead,
@@ -95,10 +94,6 @@ class DatasetHandle(Protocol):
         """
         ...
 
-    def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
-        """Read rows; return them with what the scan has cost."""
-        ...
-
     def count(self, row_filter: Filter | None = None) -> int:
         """Count rows; without a filter nothing is read."""
         ...
@@ -133,10 +128,6 @@ class DatasetHandle(Protocol):
 
     def indexes(self) -> tuple[IndexInfo, ...]:
         """Describe the committed indexes."""
-        ...
-
-    def explain(self, request: ScanRequest) -> str:
-        """Return the adapter's plan for a scan, for tests and for people."""
         ...
 
 
@@ -180,8 +171,6 @@ class DatasetStore(Protocol):
         *,
         row_id_column: str | None = None,
         replacing_schema: pa.Schema | None = None,
-        rows_per_fragment_max: int = ...,
-        bytes_per_file_max: int = ...,
     ) -> tuple[WrittenFragment, ...]:
         """Write rows as uncommitted fragments of `base`'s lineage.
 
@@ -220,7 +209,6 @@ class DatasetStore(Protocol):
         schema: pa.Schema,
         *,
         rows: Rows | None = None,
-        fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
         """Prepare a new dataset, empty or with first rows."""
         ...
@@ -255,10 +243,6 @@ class DatasetStore(Protocol):
         `fence` is a fragment that the transaction names as changed although it stays as it is. Of
         two transactions from one base that name the same fence, only the first can be committed.
         """
-        ...
-
-    def stage_upsert(self, base: DatasetVersion, rows: Rows, *, key: str) -> StagedTransaction:
-        """Prepare rows that replace those with the same key and join those without."""
         ...
 
     def stage_overwrite(

@@ -22,11 +22,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Protocol, get_args
 
+from omnigraph.store.background import Inline, InThreads
 from omnigraph.store.errors import WriteOutcomeUnknownError
 from omnigraph.store.uri import Root
 
@@ -84,7 +86,7 @@ class _Gathered(threading.local):
 
 
 class DiskFlusher:
-    """Flushes with fsync and counts what it did. Safe to share between threads."""
+    """Flushes with fsync. Safe to share between threads."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -92,27 +94,17 @@ class DiskFlusher:
         self._settled: OrderedDict[Path, int] = OrderedDict()
         """Directories whose own entry is durable, with their inode, the last used one last."""
         self._gathered = _Gathered()
-        self._pool = ThreadPoolExecutor(_FLUSHES_AT_ONCE_MAX, thread_name_prefix="flush")
-        self._flush_count = 0
+        self._threads = InThreads(_FLUSHES_AT_ONCE_MAX, "flush")
         self.sync: Callable[[Path], None] = fsync_path
         """Flushes one file or directory, in any thread; tests wrap it."""
 
-    @property
-    def flush_count(self) -> int:
-        """How many times fsync was called."""
-        with self._lock:
-            return self._flush_count
-
     def files(self, paths: Iterable[Path]) -> None:
-        """Flush these files, their directories and every new directory above them."""
         if self._gathered.paths is not None:
             self._gathered.paths += paths
             return
         named = list(dict.fromkeys(paths))
         parents = list(dict.fromkeys(path.parent for path in named))
         self._at_once([*named, *parents])
-        with self._lock:
-            self._flush_count += len(named) + len(parents)
         for parent in parents:
             self._settle(parent)
 
@@ -141,28 +133,17 @@ class DiskFlusher:
                 self.files(gathered)
 
     def contents(self, path: Path) -> None:
-        """Flush the bytes of a file that is about to be renamed."""
         self.sync(path)
-        with self._lock:
-            self._flush_count += 1
 
     def directories(self, paths: Iterable[Path]) -> None:
-        """Flush directories whose entries have changed."""
         for path in paths:
-            self._flush_directory(path)
+            self.sync(path)
             self._settle(path)
 
     def _at_once(self, paths: Sequence[Path]) -> None:
         """Flush everything at the same time; return or raise when all of it has ended."""
-        started: list[Future[None]] = []
-        for path in paths[1:]:
-            try:
-                started.append(self._pool.submit(self.sync, path))
-            except RuntimeError:
-                # The interpreter is shutting down and can start no threads.
-                started.append(self._flushed_here(path))
-        if paths:
-            started.append(self._flushed_here(paths[0]))
+        started = [self._threads.start(partial(self.sync, path)) for path in paths[1:]]
+        started += [Inline().start(partial(self.sync, path)) for path in paths[:1]]
         wait(started)
         for flushed in started:
             flushed.result()
@@ -177,7 +158,7 @@ class DiskFlusher:
             if directory == self._root:
                 self._flush_above_root(parent)
             else:
-                self._flush_directory(parent)
+                self.sync(parent)
             self._remember(directory, inode)
             if directory == self._root:
                 return
@@ -198,26 +179,10 @@ class DiskFlusher:
 
     def _flush_above_root(self, directory: Path) -> None:
         try:
-            self._flush_directory(directory)
+            self.sync(directory)
         except PermissionError:
             # The process that made the root had permissions here that this one does not need.
             return
-
-    def _flush_directory(self, directory: Path) -> None:
-        self.sync(directory)
-        with self._lock:
-            self._flush_count += 1
-
-    def _flushed_here(self, path: Path) -> Future[None]:
-        """Flush in this thread; the future holds the outcome."""
-        future: Future[None] = Future()
-        try:
-            self.sync(path)
-        except OSError as error:
-            future.set_exception(error)
-        else:
-            future.set_result(None)
-        return future
 
 
 def fsync_path(path: Path) -> None:

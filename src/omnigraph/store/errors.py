@@ -31,7 +31,7 @@ from omnigraph.errors import (
 )
 
 
-class StorageError(OmnigraphError):
+class StorageError(OmnigraphError, init=False):
     """Mixed into every leaf below: holds `path`."""
 
     path: str
@@ -42,11 +42,8 @@ class InvalidLocationError(StorageError, InvalidInputError):
 
     code = "OG-STORE-LOCATION"
     hint = "give a path, or a URL with file://, s3://, gs:// or az://"
-
-    def __init__(self, *, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"cannot use `{path}` as a storage location: {reason}")
+    template = "cannot use `{path}` as a storage location: {reason}"
+    reason: str
 
 
 class InvalidScanError(StorageError, InvalidInputError):
@@ -54,11 +51,8 @@ class InvalidScanError(StorageError, InvalidInputError):
 
     code = "OG-STORE-SCAN"
     hint = "`omnigraph schema show` lists the types and their properties"
-
-    def __init__(self, *, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"cannot read `{path}` as asked: {reason}")
+    template = "cannot read `{path}` as asked: {reason}"
+    reason: str
 
 
 class ObjectNotFoundError(StorageError, NotFoundError):
@@ -66,10 +60,7 @@ class ObjectNotFoundError(StorageError, NotFoundError):
 
     code = "OG-STORE-OBJECT-NOT-FOUND"
     hint = "`omnigraph doctor URI` looks for what is missing"
-
-    def __init__(self, *, path: str) -> None:
-        self.path = path
-        super().__init__(f"there is no object at `{path}`")
+    template = "there is no object at `{path}`"
 
 
 class DatasetNotFoundError(StorageError, NotFoundError):
@@ -77,12 +68,11 @@ class DatasetNotFoundError(StorageError, NotFoundError):
 
     code = "OG-STORE-DATASET-NOT-FOUND"
     hint = "`omnigraph doctor URI` looks for what is missing"
+    branch: str | None
 
-    def __init__(self, *, path: str, branch: str | None) -> None:
-        self.path = path
-        self.branch = branch
-        lineage = "dataset" if branch is None else f"branch `{branch}` of a dataset"
-        super().__init__(f"there is no {lineage} at `{path}`")
+    def _message(self) -> str:
+        lineage = "dataset" if self.branch is None else f"branch `{self.branch}` of a dataset"
+        return f"there is no {lineage} at `{self.path}`"
 
 
 class DatasetVersionNotFoundError(StorageError, NotFoundError):
@@ -90,17 +80,16 @@ class DatasetVersionNotFoundError(StorageError, NotFoundError):
 
     code = "OG-STORE-VERSION-NOT-FOUND"
     hint = "`omnigraph commit list` shows what can still be read"
+    branch: str | None
+    version: int
+    head: int
 
-    def __init__(self, *, path: str, branch: str | None, version: int, head: int) -> None:
-        self.path = path
-        self.branch = branch
-        self.version = version
-        self.head = head
-        cause = "cleanup has removed it" if version < head else "it was never written"
-        lineage = "" if branch is None else f" on branch `{branch}`"
-        super().__init__(
-            f"version {version} of the dataset at `{path}`{lineage} does not exist: {cause}"
-            f" (the newest version is {head})"
+    def _message(self) -> str:
+        cause = "cleanup has removed it" if self.version < self.head else "it was never written"
+        lineage = "" if self.branch is None else f" on branch `{self.branch}`"
+        return (
+            f"version {self.version} of the dataset at `{self.path}`{lineage} does not exist:"
+            f" {cause} (the newest version is {self.head})"
         )
 
 
@@ -109,12 +98,9 @@ class RefNotFoundError(StorageError, NotFoundError):
 
     code = "OG-STORE-REF-NOT-FOUND"
     hint = "`omnigraph doctor URI` looks for what is missing"
-
-    def __init__(self, *, path: str, kind: str, name: str) -> None:
-        self.path = path
-        self.kind = kind
-        self.name = name
-        super().__init__(f"the dataset at `{path}` has no {kind} `{name}`")
+    template = "the dataset at `{path}` has no {kind} `{name}`"
+    kind: str
+    name: str
 
 
 class StoragePermissionError(StorageError, DeniedError):
@@ -122,11 +108,8 @@ class StoragePermissionError(StorageError, DeniedError):
 
     code = "OG-STORE-PERMISSION"
     hint = "check the owner and mode of the path, or the credentials of the object store"
-
-    def __init__(self, *, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"permission denied at `{path}`: {reason}")
+    template = "permission denied at `{path}`: {reason}"
+    reason: str
 
 
 class ObjectExistsError(StorageError, ConflictError):
@@ -134,10 +117,7 @@ class ObjectExistsError(StorageError, ConflictError):
 
     code = "OG-STORE-OBJECT-EXISTS"
     hint = "run the command again"
-
-    def __init__(self, *, path: str) -> None:
-        self.path = path
-        super().__init__(f"an object already exists at `{path}`; nothing was written")
+    template = "an object already exists at `{path}`; nothing was written"
 
 
 class ObjectChangedError(StorageError, ConflictError):
@@ -145,13 +125,10 @@ class ObjectChangedError(StorageError, ConflictError):
 
     code = "OG-STORE-OBJECT-CHANGED"
     hint = "run the command again"
-
-    def __init__(self, *, path: str, expected: str) -> None:
-        self.path = path
-        self.expected = expected
-        super().__init__(
-            f"the object at `{path}` is no longer the one with tag {expected}; nothing was written"
-        )
+    template = (
+        "the object at `{path}` is no longer the one with tag {expected}; nothing was written"
+    )
+    expected: str
 
 
 class DatasetExistsError(StorageError, ConflictError):
@@ -159,10 +136,7 @@ class DatasetExistsError(StorageError, ConflictError):
 
     code = "OG-STORE-DATASET-EXISTS"
     hint = "run the command again"
-
-    def __init__(self, *, path: str) -> None:
-        self.path = path
-        super().__init__(f"a dataset already exists at `{path}`; nothing was written")
+    template = "a dataset already exists at `{path}`; nothing was written"
 
 
 class RefExistsError(StorageError, ConflictError):
@@ -170,12 +144,9 @@ class RefExistsError(StorageError, ConflictError):
 
     code = "OG-STORE-REF-EXISTS"
     hint = "run the command again"
-
-    def __init__(self, *, path: str, kind: str, name: str) -> None:
-        self.path = path
-        self.kind = kind
-        self.name = name
-        super().__init__(f"the dataset at `{path}` already has a {kind} `{name}`")
+    template = "the dataset at `{path}` already has a {kind} `{name}`"
+    kind: str
+    name: str
 
 
 class RefInUseError(StorageError, ConflictError):
@@ -183,12 +154,9 @@ class RefInUseError(StorageError, ConflictError):
 
     code = "OG-STORE-REF-IN-USE"
     hint = "`omnigraph branch list` shows the branches that may use it"
-
-    def __init__(self, *, path: str, name: str, reason: str) -> None:
-        self.path = path
-        self.name = name
-        self.reason = reason
-        super().__init__(f"branch `{name}` of the dataset at `{path}` is in use: {reason}")
+    template = "branch `{name}` of the dataset at `{path}` is in use: {reason}"
+    name: str
+    reason: str
 
 
 class StaleBaseError(StorageError, ConflictError):
@@ -196,19 +164,14 @@ class StaleBaseError(StorageError, ConflictError):
 
     code = "OG-STORE-STALE-BASE"
     hint = "run the command again"
-
-    def __init__(
-        self, *, path: str, branch: str | None, expected: int, actual: int, reason: str
-    ) -> None:
-        self.path = path
-        self.branch = branch
-        self.expected = expected
-        self.actual = actual
-        self.reason = reason
-        super().__init__(
-            f"the dataset at `{path}` has moved: the write was prepared on version {expected},"
-            f" the head is {actual}; nothing was committed ({reason})"
-        )
+    template = (
+        "the dataset at `{path}` has moved: the write was prepared on version {expected},"
+        " the head is {actual}; nothing was committed ({reason})"
+    )
+    branch: str | None
+    expected: int
+    actual: int
+    reason: str
 
 
 class StagedFilesLostError(StorageError, ConflictError):
@@ -216,14 +179,13 @@ class StagedFilesLostError(StorageError, ConflictError):
 
     code = "OG-STORE-STAGED-FILES-LOST"
     hint = "run the command again"
+    problems: tuple[str, ...]
 
-    def __init__(self, *, path: str, problems: tuple[str, ...]) -> None:
-        self.path = path
-        self.problems = problems
-        shown = "; ".join(problems[:5])
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        super().__init__(
-            f"staged files of the dataset at `{path}` are not as they were written,"
+    def _message(self) -> str:
+        shown = "; ".join(self.problems[:5])
+        more = f"; and {len(self.problems) - 5} more" if len(self.problems) > 5 else ""
+        return (
+            f"staged files of the dataset at `{self.path}` are not as they were written,"
             f" so nothing was committed: {shown}{more}"
         )
 
@@ -233,11 +195,8 @@ class WriteOutcomeUnknownError(StorageError, OutcomeUnknownError):
 
     code = "OG-STORE-OUTCOME-UNKNOWN"
     hint = "`omnigraph recovery status` shows it; the next write settles it"
-
-    def __init__(self, *, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"the write to `{path}` may or may not have landed: {reason}")
+    template = "the write to `{path}` may or may not have landed: {reason}"
+    reason: str
 
 
 class MisplacedCommitError(StorageError, OutcomeUnknownError):
@@ -245,20 +204,15 @@ class MisplacedCommitError(StorageError, OutcomeUnknownError):
 
     code = "OG-STORE-MISPLACED-COMMIT"
     hint = "`omnigraph recovery status` shows it; the next write settles it"
-
-    def __init__(
-        self, *, path: str, branch: str | None, uuid: str, intended: int, achieved: int
-    ) -> None:
-        self.path = path
-        self.branch = branch
-        self.uuid = uuid
-        self.intended = intended
-        self.achieved = achieved
-        super().__init__(
-            f"transaction {uuid} on the dataset at `{path}` was meant to become version"
-            f" {intended} and became version {achieved}: somebody else committed in between;"
-            " recovery decides what counts"
-        )
+    template = (
+        "transaction {uuid} on the dataset at `{path}` was meant to become version"
+        " {intended} and became version {achieved}: somebody else committed in between;"
+        " recovery decides what counts"
+    )
+    branch: str | None
+    uuid: str
+    intended: int
+    achieved: int
 
 
 class CorruptObjectError(StorageError, CorruptError):
@@ -266,11 +220,8 @@ class CorruptObjectError(StorageError, CorruptError):
 
     code = "OG-STORE-CORRUPT"
     hint = "keep the files; `omnigraph doctor URI` looks at the whole graph"
-
-    def __init__(self, *, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"stored data at `{path}` is damaged: {reason}")
+    template = "stored data at `{path}` is damaged: {reason}"
+    reason: str
 
 
 class StorageTimeoutError(StorageError, UnavailableError):
@@ -278,11 +229,8 @@ class StorageTimeoutError(StorageError, UnavailableError):
 
     code = "OG-STORE-TIMEOUT"
     hint = "try again; `omnigraph doctor URI` checks the way to the storage"
-
-    def __init__(self, *, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"the storage did not answer in time at `{path}`: {reason}")
+    template = "the storage did not answer in time at `{path}`: {reason}"
+    reason: str
 
 
 class StorageFullError(StorageError, UnavailableError):
@@ -290,11 +238,8 @@ class StorageFullError(StorageError, UnavailableError):
 
     code = "OG-STORE-FULL"
     hint = "free some space, then try again; what was stored before can still be read"
-
-    def __init__(self, *, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"no space is left for `{path}`: {reason}")
+    template = "no space is left for `{path}`: {reason}"
+    reason: str
 
 
 class StorageUnavailableError(StorageError, UnavailableError):
@@ -302,11 +247,8 @@ class StorageUnavailableError(StorageError, UnavailableError):
 
     code = "OG-STORE-UNAVAILABLE"
     hint = "try again; `omnigraph doctor URI` checks the way to the storage"
-
-    def __init__(self, *, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"the storage failed at `{path}`: {reason}")
+    template = "the storage failed at `{path}`: {reason}"
+    reason: str
 
 
 def os_failure(path: str, error: OSError) -> StorageError:

@@ -41,7 +41,6 @@ class LocalFileLocks:
         self._root = Path(root)
 
     def try_lock(self, path: str) -> HeldLock | None:
-        """Take a lock if it is free, without waiting."""
         file = self._root / path
         try:
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -260,8 +260,6 @@ class CompactionOptions:
     target_rows: int = 1_000_000
     deleted_share_min: float = 0.1
     """Rewrite a fragment when at least this share of its rows is deleted."""
-    fragments_max: int | None = None
-    """Rewrite at most this many in one run."""
 
 
 @dataclass(frozen=True)
@@ -332,9 +330,6 @@ class CleanupRequest:
     keep_versions: int | None = None
     older_than_s: int | None = None
     versions: tuple[int, ...] | None = None
-    remove_orphans: bool = False
-    """Also remove unreferenced files that are younger than seven days. Only safe when the caller
-    knows that no writer is at work on this lineage."""
 
 
 @dataclass(frozen=True)
@@ -355,7 +350,6 @@ class VectorSearch:
     k: int
     metric: Literal["l2", "cosine", "dot"] = "l2"
     use_index: bool = True
-    probes: int | None = None
     refine_factor: int | None = None
 
 
@@ -394,12 +388,3 @@ class ScanRequest:
     blobs_as_bytes: bool = False
     """Read blob columns whole instead of as descriptions."""
     use_scalar_indexes: bool = True
-
-
-@dataclass(frozen=True)
-class ScanStatistics:
-    """What a scan has cost."""
-
-    requests: int
-    bytes_read: int
-    indexes_loaded: int

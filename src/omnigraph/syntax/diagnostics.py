@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.syntax.source import Position, SourceText, Span
@@ -82,7 +81,7 @@ class SourceError(InvalidInputError):
     `str(error)` lists the headlines, `error.render()` adds the positions.
     """
 
-    code: ClassVar[str] = "OG-SOURCE"
+    code = "OG-SOURCE"
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         found = sorted(diagnostics, key=lambda d: (d.span.start, d.code))

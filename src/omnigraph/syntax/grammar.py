@@ -21,13 +21,14 @@ from typing import Any, Final, Generic, TypeVar
 from lark import Lark, TextSlice, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 from lark.tree import Meta
+from lark.visitors import Transformer_NonRecursive
 
 from omnigraph.names import nearest_name
 from omnigraph.syntax.diagnostics import Diagnostic, Phase, SourceError
 from omnigraph.syntax.parser_tables import built_parser, stored_parser
 from omnigraph.syntax.source import SOURCE_BYTES_MAX, SourceText, Span
 
-__all__ = ["Grammar", "Parsed", "Token", "TreeBuilder", "decode_source", "span_of"]
+__all__ = ["Grammar", "Parsed", "Token", "TreeBuilder", "TreeWalker", "decode_source", "span_of"]
 
 NESTING_MAX: Final = 64
 _ERRORS_PER_DECLARATION_MAX: Final = 8
@@ -51,6 +52,8 @@ Declaration = TypeVar("Declaration")
 
 TreeBuilder = Transformer
 """Base class of tree builders: one method per grammar rule, named like it, without state."""
+TreeWalker = Transformer_NonRecursive
+"""The same for a tree that the parser has kept; may have state."""
 
 
 def span_of(part: Token | Meta) -> Span:

@@ -20,9 +20,7 @@ from omnigraph.errors import (
     UnavailableError,
 )
 
-EXIT_OK: Final = 0
 EXIT_FAILURE: Final = 1
-EXIT_USAGE: Final = 2
 EXIT_PRECONDITION: Final = 4
 EXIT_INTERRUPTED: Final = 130
 

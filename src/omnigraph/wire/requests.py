@@ -25,6 +25,11 @@ class QueryRequest(msgspec.Struct):
     params: Any = None
     branch: str | None = None
     snapshot: str | None = None
+    tag: str | None = None
+    explain: bool = False
+    profile: bool = False
+    timeout_ms: int | None = None
+    max_rows: int | None = None
 
 
 class ReadRequest(msgspec.Struct):
@@ -166,3 +171,42 @@ class BlobQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 BRANCH_DEFAULT = MAIN
+
+
+# -- beyond the reference -------------------------------------------------------------------------
+
+
+class TagCreateRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A commit to name, by default the head of `main`."""
+
+    name: str
+    graph_commit_id: str | None = None
+
+
+class DiffQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The query string of a difference: two refs, and which changes are wanted."""
+
+    from_: str = msgspec.field(name="from")
+    to: str
+    limit: int | None = None
+    page_token: str | None = None
+    kind: list[Kind] = []
+    type: list[str] = []
+    op: list[Op] = []
+
+
+class ConflictsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The query string of the conflicts that a merge would have."""
+
+    source: str
+    target: str | None = None
+    strategy: Literal["row", "property"] = "row"
+    limit: int | None = None
+    page_token: str | None = None
+
+
+class RevertRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Where to undo a commit."""
+
+    branch: str | None = None
+    prefer: Literal["source", "target"] | None = None

@@ -58,6 +58,9 @@ class CommitOutput(msgspec.Struct):
     merged_parent_commit_id: str | None
     actor_id: str | None
     created_at: int
+    operation: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    properties: dict[str, str] | UnsetType = UNSET
 
 
 class SnapshotDatasetOutput(msgspec.Struct):
@@ -96,6 +99,9 @@ class ReadOutput(msgspec.Struct):
     rows: list[dict[str, Any]]
     columns: list[str] | UnsetType = UNSET
     graph_commit_id: str | UnsetType = UNSET
+    plan: list[dict[str, Any]] | UnsetType = UNSET
+    profile: list[dict[str, Any]] | UnsetType = UNSET
+    elapsed_ms: float | UnsetType | None = UNSET
 
 
 class LegacyReadOutput(msgspec.Struct):
@@ -237,6 +243,54 @@ class BranchMergeOutput(msgspec.Struct):
     merge_conflicts: list[dict[str, Any]] | UnsetType = UNSET
 
 
+class TagOutput(msgspec.Struct):
+    """A named commit."""
+
+    name: str
+    graph_commit_id: str
+    actor_id: str | None
+    created_at: int
+    uri: str | UnsetType = UNSET
+
+
+class TagListOutput(msgspec.Struct):
+    """The tags, sorted by name."""
+
+    tags: list[TagOutput]
+
+
+class TagDeleteOutput(msgspec.Struct):
+    """A tag that is forgotten."""
+
+    uri: str
+    name: str
+
+
+class RefOutput(msgspec.Struct):
+    """A state of the graph: as it was named, and its commit."""
+
+    ref: str
+    graph_commit_id: str
+
+
+class RevertOutput(msgspec.Struct):
+    """A commit that was undone; `commit` is null when nothing of it was left."""
+
+    reverted: str
+    branch: str
+    commit: CommitOutput | None
+
+
+class ConflictsOutput(msgspec.Struct):
+    """A page of what conflicts between two branches."""
+
+    source: str
+    target: str
+    conflicts: list[dict[str, Any]]
+    total: int
+    next_page_token: str | UnsetType = UNSET
+
+
 class CommitListOutput(msgspec.Struct):
     """Commits, newest first."""
 
@@ -290,6 +344,15 @@ class CommitChangesOutput(msgspec.Struct):
     """A page of what a commit changed."""
 
     cause: ChangeCauseOutput
+    changes: list[EntityChangeOutput]
+    next_page_token: str | UnsetType = UNSET
+
+
+class DiffOutput(msgspec.Struct):
+    """A page of what differs between two states."""
+
+    from_: RefOutput = msgspec.field(name="from")
+    to: RefOutput
     changes: list[EntityChangeOutput]
     next_page_token: str | UnsetType = UNSET
 

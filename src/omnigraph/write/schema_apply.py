@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -31,6 +31,7 @@ from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName, TableKey
+from omnigraph.records import JsonObject
 from omnigraph.recovery import Recovery, WriterKind
 from omnigraph.recovery.intent import Adoption
 from omnigraph.schema import (
@@ -42,7 +43,6 @@ from omnigraph.schema import (
     plan_schema,
     read_ir,
 )
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.migration.steps import DropProperty, DropType
 from omnigraph.store.records import CleanupRequest
 from omnigraph.write.commit.committer import Committer
@@ -52,18 +52,13 @@ from omnigraph.write.stage.rewrite_table import TableChange
 
 _log = logging.getLogger(__name__)
 
-CatalogCheck = Callable[["Catalog"], None]
-"""Raises when something that depends on the schema does not fit the desired one."""
-
 
 class SchemaApplyRunningError(ConflictError):
     """Another schema change is under way; nothing was changed."""
 
     code = "OG-SCHEMA-APPLY-RUNNING"
     hint = "try again when it has finished"
-
-    def __init__(self) -> None:
-        super().__init__("schema apply is already in progress")
+    template = "schema apply is already in progress"
 
 
 class BranchesInTheWayError(ConflictError):
@@ -71,12 +66,12 @@ class BranchesInTheWayError(ConflictError):
 
     code = "OG-SCHEMA-APPLY-BRANCHES"
     hint = "merge or delete these branches first"
+    branches: tuple[str, ...]
 
-    def __init__(self, branches: tuple[str, ...]) -> None:
-        self.branches = branches
-        super().__init__(
+    def _message(self) -> str:
+        return (
             "schema apply requires a graph with only main; found non-main branches:"
-            f" {', '.join(branches)}"
+            f" {', '.join(self.branches)}"
         )
 
 
@@ -115,12 +110,8 @@ class SchemaApply:
         *,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
-        check: CatalogCheck | None = None,
     ) -> SchemaApplied:
-        """Make a desired schema the accepted one, and rewrite stored rows where that is needed.
-
-        `check` gets the desired catalog before anything moves; it may check stored queries.
-        """
+        """Make a desired schema the accepted one, and rewrite stored rows where that is needed."""
         operation_id = self._repository.clock.ulid()
         with self._main_lock(operation_id) as lock:
             self._recovery.sweep_branch(BranchName(MAIN))
@@ -130,8 +121,6 @@ class SchemaApply:
                 state = self._repository.reader.latest(MAIN_INCARNATION)
                 planned = _plan(desired, state, allow_data_loss=allow_data_loss)
                 planned.plan.raise_if_unsupported()
-                if check is not None:
-                    check(planned.desired.catalog)
                 if not planned.plan.steps:
                     return SchemaApplied(planned.plan, False, state.version)
                 result = self._apply(planned, state, lock, operation_id, actor_id)
@@ -184,12 +173,7 @@ class SchemaApply:
                 if key in checked
             },
         )
-        draft = CommitDraft(
-            graph_commit_id=self._repository.clock.ulid(),
-            operation="schema_apply",
-            actor_id=actor_id,
-            created_at=self._repository.clock.now_us(),
-        )
+        draft = CommitDraft.new(self._repository.clock, "schema_apply", actor_id)
         reads = {key: state.entries[key] for key in checked}
         job = self._job(operation_id, draft, tables, state.head.schema_hash, reads)
         job = replace(job, schema=accepted_schema(planned.desired))

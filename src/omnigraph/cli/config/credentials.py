@@ -29,11 +29,9 @@ class CredentialsExposedError(DeniedError):
     """The file of tokens is readable by others than its owner."""
 
     code = "OG-CREDENTIALS"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        super().__init__(f"{path} may be read by others, so its tokens are not used")
-        self.hint = f"`chmod 600 {path}`, and replace the tokens if someone may have seen them"
+    hint = "`chmod 600 {path}`, and replace the tokens if someone may have seen them"
+    template = "{path} may be read by others, so its tokens are not used"
+    path: Path
 
 
 class WrongCredentialError(InvalidInputError):
@@ -41,6 +39,8 @@ class WrongCredentialError(InvalidInputError):
 
     code = "OG-CREDENTIAL"
     hint = "`omnigraph login NAME --token TOKEN`, or the token as one line on standard input"
+    template = "{problem}"
+    problem: str
 
 
 def credentials_path() -> Path:

@@ -11,44 +11,43 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, TypeVar, cast
 
+from omnigraph.cli.output.formats import (
+    CELL_LAYOUTS,
+    COLUMN_WIDTH_DEFAULT,
+    READ_FORMATS,
+    CellLayout,
+    ReadFormat,
+)
 from omnigraph.errors import InvalidInputError
 
 ScopeKind: TypeAlias = Literal["server", "cluster", "store"]
 SCOPE_KINDS: Final[tuple[ScopeKind, ...]] = ("server", "cluster", "store")
 
-OUTPUT_FORMS: Final = ("table", "kv", "csv", "jsonl", "json")
-CELL_LAYOUTS: Final = ("truncate", "wrap")
-COLUMN_WIDTH_DEFAULT: Final = 80
 
-_KNOWN: Final[dict[str, frozenset[str] | None]] = {
-    "operator": frozenset({"actor"}),
-    "defaults": frozenset(
-        {
-            "output",
-            "table_max_column_width",
-            "table_cell_layout",
-            "server",
-            "store",
-            "default_graph",
-        }
-    ),
-    "servers": None,
-    "clusters": None,
-    "profiles": None,
-    "aliases": None,
+_KNOWN: Final = {
+    "operator": {"actor"},
+    "defaults": {
+        "output",
+        "table_max_column_width",
+        "table_cell_layout",
+        "server",
+        "store",
+        "default_graph",
+    },
+    "servers": {"url"},
+    "clusters": {"root"},
+    "profiles": {"server", "cluster", "store", "default_graph"},
+    "aliases": {"server", "query", "graph", "args", "params", "format"},
 }
-"""The known keys of each section; None for sections whose keys are names."""
+"""The known keys of each section, or of what the keys of the section name."""
 
-_KNOWN_OF_NAMED: Final[dict[str, frozenset[str]]] = {
-    "servers": frozenset({"url"}),
-    "clusters": frozenset({"root"}),
-    "profiles": frozenset({"server", "cluster", "store", "default_graph"}),
-    "aliases": frozenset({"server", "query", "graph", "args", "params", "format"}),
-}
+_OF_NAMES: Final = ("servers", "clusters", "profiles", "aliases")
+"""Sections whose keys are names."""
 
 _Section: TypeAlias = Mapping[str, object]
+_T = TypeVar("_T", bound=str)
 
 
 class OperatorConfigError(InvalidInputError):
@@ -56,36 +55,31 @@ class OperatorConfigError(InvalidInputError):
 
     code = "OG-OPERATOR-CONFIG"
     hint = "fix the file, or name another directory with OMNIGRAPH_HOME"
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path}: {problem}")
+    template = "{path}: {problem}"
+    path: Path
+    problem: str
 
 
 class UnknownProfileError(InvalidInputError):
     """There is no profile of this name."""
 
     code = "OG-PROFILE"
+    hint = "see `omnigraph profile list`"
+    name: str
+    known: tuple[str, ...]
 
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        self.name = name
-        self.known = known
-        self.hint = "see `omnigraph profile list`"
-        shown = ", ".join(known) or "none"
-        super().__init__(f"unknown profile '{name}' (defined: {shown})")
+    def _message(self) -> str:
+        return f"unknown profile '{self.name}' (defined: {', '.join(self.known) or 'none'})"
 
 
 class InvalidProfileError(InvalidInputError):
     """A profile names no address, or more than one."""
 
     code = "OG-PROFILE"
-
-    def __init__(self, name: str, problem: str) -> None:
-        self.name = name
-        self.problem = problem
-        self.hint = "give it exactly one of server, cluster and store in config.yaml"
-        super().__init__(f"profile '{name}' is invalid: {problem}")
+    hint = "give it exactly one of server, cluster and store in config.yaml"
+    template = "profile '{name}' is invalid: {problem}"
+    name: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -104,9 +98,9 @@ class OperatorConfig:
 
     path: Path
     actor: str | None = None
-    output: str | None = None
+    output: ReadFormat | None = None
     column_width_max: int = COLUMN_WIDTH_DEFAULT
-    cell_layout: str = CELL_LAYOUTS[0]
+    cell_layout: CellLayout = CELL_LAYOUTS[0]
     default_server: str | None = None
     default_store: str | None = None
     default_graph: str | None = None
@@ -151,7 +145,7 @@ def read_operator_config(warn: Callable[[str], None]) -> OperatorConfig:
     config = OperatorConfig(
         path=path,
         actor=_text(path, operator, "operator.actor"),
-        output=_choice(path, defaults, "defaults.output", OUTPUT_FORMS),
+        output=_choice(path, defaults, "defaults.output", READ_FORMATS),
         column_width_max=_width(path, defaults),
         cell_layout=_choice(path, defaults, "defaults.table_cell_layout", CELL_LAYOUTS)
         or CELL_LAYOUTS[0],
@@ -207,14 +201,12 @@ def _unknown_in(name: str, section: _Section) -> Iterator[str]:
     if name not in _KNOWN:
         yield name
         return
-    known = _KNOWN[name]
-    if known is not None:
-        yield from (f"{name}.{key}" for key in section if key not in known)
-        return
-    for key, value in section.items():
-        if isinstance(value, dict):
-            known = _KNOWN_OF_NAMED[name]
-            yield from (f"{name}.{key}.{inner}" for inner in value if inner not in known)
+    parts: _Section = {name: section}
+    if name in _OF_NAMES:
+        parts = {f"{name}.{key}": value for key, value in section.items()}
+    for dotted, part in parts.items():
+        if isinstance(part, dict):
+            yield from (f"{dotted}.{key}" for key in part if key not in _KNOWN[name])
 
 
 def _text(path: Path, section: _Section, dotted: str) -> str | None:
@@ -224,11 +216,12 @@ def _text(path: Path, section: _Section, dotted: str) -> str | None:
     raise OperatorConfigError(path, f"{dotted} must be text")
 
 
-def _choice(path: Path, section: _Section, dotted: str, known: tuple[str, ...]) -> str | None:
+def _choice(path: Path, section: _Section, dotted: str, known: tuple[_T, ...]) -> _T | None:
     value = _text(path, section, dotted)
-    if value is not None and value not in known:
+    found = next((one for one in known if one == value), None)
+    if value is not None and found is None:
         raise OperatorConfigError(path, f"{dotted} is '{value}': expected {', '.join(known)}")
-    return value
+    return found
 
 
 def _width(path: Path, defaults: _Section) -> int:

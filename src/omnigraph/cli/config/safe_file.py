@@ -16,11 +16,9 @@ class FileBusyError(ConflictError):
 
     code = "OG-FILE-BUSY"
     hint = "wait for the other process, or write to another file"
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path} {problem}")
+    template = "{path} {problem}"
+    path: Path
+    problem: str
 
 
 def write_whole(path: Path, lines: Iterable[bytes]) -> None:

@@ -14,12 +14,10 @@ class ConsentMissingError(InvalidInputError):
     """A destructive command on remote storage was not confirmed."""
 
     code = "OG-CONSENT"
-
-    def __init__(self, command: str, uri: str) -> None:
-        self.command = command
-        self.uri = uri
-        super().__init__(f"refusing destructive `{command}` on {uri} without --yes")
-        self.hint = f"`omnigraph {command} … --yes` consents"
+    hint = "`omnigraph {command} … --yes` consents"
+    template = "refusing destructive `{command}` on {uri} without --yes"
+    command: str
+    uri: str
 
 
 def require_consent(command: str, uri: str, *, as_json: bool) -> None:

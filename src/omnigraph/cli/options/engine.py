@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import click
 
+from omnigraph.cli.options.together import Decorator, choice_option, together
 
-def engine_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+
+def engine_option(text: str) -> Decorator:
     """Add `--engine`."""
-    return click.option(
-        "--engine",
-        type=click.Choice(["auto", "local", "spark"]),
-        default="auto",
-        show_default=True,
-        help=text,
-    )
+    return choice_option("--engine", known=["auto", "local", "spark"], help=text)
 
 
-def engine_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def engine_options(text: str) -> Decorator:
     """Add `--engine`, `--spark-master` and `--spark-remote`."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (
-            click.option("--spark-remote", metavar="URL", help="Use that Spark Connect server."),
-            click.option("--spark-master", metavar="URL", help="Start Spark there."),
-            engine_option(text),
-        ):
-            command = option(command)
-        return command
-
-    return decorate
+    return together(
+        engine_option(text),
+        click.option("--spark-master", metavar="URL", help="Start Spark there."),
+        click.option("--spark-remote", metavar="URL", help="Use that Spark Connect server."),
+    )
 
 
 def wants_spark(engine: str, *, spark_master: str | None, spark_remote: str | None) -> bool:

@@ -103,8 +103,8 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
         context.exit()
 
 
-class ScopedCommand(click.Command):
-    """A command that also takes the global options, and refuses those that do not apply to it."""
+class _Scoped(click.Command):
+    """Takes the global options after its own, and lists only its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -116,6 +116,19 @@ class ScopedCommand(click.Command):
         *own, last = super().get_params(ctx)
         return [*own, *self._global_options, last]
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the command's own options; the global ones stand in the help of the root."""
+        own = (param for param in super().get_params(ctx) if isinstance(param, click.Option))
+        rows = [param.get_help_record(ctx) for param in own]
+        with formatter.section("Options"):
+            formatter.write_dl([row for row in rows if row is not None])
+        formatter.write_paragraph()
+        formatter.write_text("The global options of `omnigraph --help` apply here too.")
+
+
+class ScopedCommand(_Scoped):
+    """A command that also takes the global options, and refuses those that do not apply to it."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Check first that the given scope applies here, then everything else."""
         before = frozenset(ctx.find_root().ensure_object(GlobalFlags).scope)
@@ -123,41 +136,16 @@ class ScopedCommand(click.Command):
         require_applicable(words_of(ctx), before | scope_flags_in(args, own))
         return super().parse_args(ctx, args)
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the command's own options; the global ones stand in the help of the root."""
-        format_own_options(super().get_params(ctx), ctx, formatter)
 
-
-class ScopedGroup(click.Group):
+class ScopedGroup(_Scoped, click.Group):
     """A group whose commands take the global options, and that takes them before their names."""
 
     command_class = ScopedCommand
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._global_options = global_options()
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the group's own parameters, then the global ones."""
-        *own, last = super().get_params(ctx)
-        return [*own, *self._global_options, last]
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the group's own options and its commands."""
-        format_own_options(super().get_params(ctx), ctx, formatter)
+        super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
-
-
-def format_own_options(
-    params: Sequence[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
-    """Write the options of one command, and where the others are listed."""
-    own = (param for param in params if isinstance(param, click.Option))
-    rows = [param.get_help_record(ctx) for param in own]
-    with formatter.section("Options"):
-        formatter.write_dl([row for row in rows if row is not None])
-    formatter.write_paragraph()
-    formatter.write_text("The global options of `omnigraph --help` apply here too.")
 
 
 def scope_flags_in(args: Sequence[str], own: frozenset[str] | None = None) -> frozenset[str]:

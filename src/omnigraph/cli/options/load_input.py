@@ -3,51 +3,43 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from omnigraph.cli.options.together import together
 
 TABLE_FORMATS: Final = ("parquet", "csv", "json", "orc")
 
 LoadInput: TypeAlias = "BinaryIO | list[str] | dict[str, Any]"
 
 
-def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the ways to name the input of a load."""
-    for option in (
-        click.option(
-            "--map",
-            "mapping",
-            multiple=True,
-            metavar="PROPERTY=COLUMN",
-            help="Fill a property from a column or a Spark SQL expression; for one table.",
-        ),
-        click.option(
-            "--format",
-            "form",
-            type=click.Choice(["jsonl", *TABLE_FORMATS]),
-            help="What the files are; by default jsonl, and parquet for tables.",
-        ),
-        click.option(
-            "--edge", "edges", multiple=True, metavar="TYPE[=FILE]", help="A table of edges."
-        ),
-        click.option(
-            "--node", "nodes", multiple=True, metavar="TYPE[=FILE]", help="A table of nodes."
-        ),
-        click.option(
-            "--data",
-            multiple=True,
-            metavar="FILE",
-            help="Graph records, one JSON object per line: files, folders, globs, or - for"
-            " standard input; with --node or --edge the table of that type.",
-        ),
-    ):
-        command = option(command)
-    return command
+input_options = together(
+    click.option(
+        "--data",
+        multiple=True,
+        metavar="FILE",
+        help="Graph records, one JSON object per line: files, folders, globs, or - for"
+        " standard input; with --node or --edge the table of that type.",
+    ),
+    click.option("--node", "nodes", multiple=True, metavar="TYPE[=FILE]", help="A table of nodes."),
+    click.option("--edge", "edges", multiple=True, metavar="TYPE[=FILE]", help="A table of edges."),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["jsonl", *TABLE_FORMATS]),
+        help="What the files are; by default jsonl, and parquet for tables.",
+    ),
+    click.option(
+        "--map",
+        "mapping",
+        multiple=True,
+        metavar="PROPERTY=COLUMN",
+        help="Fill a property from a column or a Spark SQL expression; for one table.",
+    ),
+)
+"""The ways to name the input of a load."""
 
 
 def load_input(

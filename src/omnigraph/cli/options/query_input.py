@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omnigraph.cli.options.together import together
 from omnigraph.errors import InvalidInputError
 from omnigraph.texts import read_json
 
@@ -23,13 +24,9 @@ class QueryInputError(InvalidInputError):
     """The text or the parameters of a query cannot be read."""
 
     code = "OG-QUERY-INPUT"
-    hint = "fix it, then run the command again"
-
-    def __init__(self, problem: str, hint: str | None = None) -> None:
-        self.problem = problem
-        if hint is not None:
-            self.hint = hint
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
+    hint: str = "fix it, then run the command again"
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,15 @@ class QueryInput:
         return _read_params(text=self.params_text, path=self.params_path)
 
 
+_options = together(
+    click.argument("name", required=False),
+    click.option("--query", "query_path", type=_FILE, help="A file of queries (`.gq`)."),
+    click.option("-e", "--query-string", "query_text", metavar="GQ", help="The queries."),
+    click.option("--params", "params_text", metavar="JSON", help="Parameters, as an object."),
+    click.option("--params-file", "params_path", type=_FILE, help="A file with the JSON object."),
+)
+
+
 def query_input(command: Callable[..., None]) -> Callable[..., None]:
     """Add the name of a query and the ways to give its text and parameters, as `given`."""
 
@@ -67,18 +73,7 @@ def query_input(command: Callable[..., None]) -> Callable[..., None]:
         given = QueryInput(name, query_path, query_text, params_text, params_path)
         command(given=given, **options)
 
-    added: Callable[..., None] = with_input
-    for option in (
-        click.option(
-            "--params-file", "params_path", type=_FILE, help="A file with the JSON object."
-        ),
-        click.option("--params", "params_text", metavar="JSON", help="Parameters, as an object."),
-        click.option("-e", "--query-string", "query_text", metavar="GQ", help="The queries."),
-        click.option("--query", "query_path", type=_FILE, help="A file of queries (`.gq`)."),
-        click.argument("name", required=False),
-    ):
-        added = option(added)
-    return added
+    return _options(with_input)
 
 
 def _read_query(*, name: str | None, path: Path | None, text: str | None) -> SourceText:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from omnigraph.cli.options.together import together
 
 if TYPE_CHECKING:
     from omnigraph.graph import ReadTarget
 
 
-def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--branch` and `--snapshot`."""
-    for option in (
-        click.option("--snapshot", metavar="ID", help="Read the graph as this commit left it."),
-        click.option("--branch", help="Read the head of this branch (default: main)."),
-    ):
-        command = option(command)
-    return command
+target_options = together(
+    click.option("--branch", help="Read the head of this branch (default: main)."),
+    click.option("--snapshot", metavar="ID", help="Read the graph as this commit left it."),
+)
 
 
 def read_target(branch: str | None, snapshot: str | None) -> ReadTarget:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from omnigraph.cli.options.together import together
 
 if TYPE_CHECKING:
     from omnigraph.graph import Selection
@@ -20,29 +21,23 @@ page_size = click.option(
 )
 
 
-def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--kind`, `--type` and `--op`, each repeatable."""
-    for option in (
-        click.option(
-            "--op",
-            "ops",
-            multiple=True,
-            type=click.Choice(["insert", "update", "delete"]),
-            help="Only changes of this kind; repeatable.",
-        ),
-        click.option(
-            "--type", "types", multiple=True, metavar="T", help="Only this type; repeatable."
-        ),
-        click.option(
-            "--kind",
-            "kinds",
-            multiple=True,
-            type=click.Choice(["node", "edge"]),
-            help="Only nodes, or only edges.",
-        ),
-    ):
-        command = option(command)
-    return command
+selection_options = together(
+    click.option(
+        "--kind",
+        "kinds",
+        multiple=True,
+        type=click.Choice(["node", "edge"]),
+        help="Only nodes, or only edges.",
+    ),
+    click.option("--type", "types", multiple=True, metavar="T", help="Only this type; repeatable."),
+    click.option(
+        "--op",
+        "ops",
+        multiple=True,
+        type=click.Choice(["insert", "update", "delete"]),
+        help="Only changes of this kind; repeatable.",
+    ),
+)
 
 
 def selected(kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...]) -> Selection:

@@ -28,6 +28,7 @@ FileFormat: TypeAlias = Literal["arrow", "parquet"]
 CellLayout: TypeAlias = Literal["truncate", "wrap"]
 
 READ_FORMATS: Final[tuple[ReadFormat, ...]] = ("table", "kv", "csv", "jsonl", "json")
+CELL_LAYOUTS: Final[tuple[CellLayout, ...]] = ("truncate", "wrap")
 FILE_FORMATS: Final[tuple[FileFormat, ...]] = ("arrow", "parquet")
 """Forms for programs, which go to a file."""
 COLUMN_WIDTH_DEFAULT: Final = 80

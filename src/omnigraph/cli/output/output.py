@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.options.flags import flags
+from omnigraph.cli.options.flags import flags, words_of
 from omnigraph.cli.output.json_writer import json_text
 from omnigraph.cli.output.streams import say
+from omnigraph.texts import on_one_line
 from omnigraph.wire import error_json
 
 if TYPE_CHECKING:
@@ -31,6 +32,16 @@ def type_label(type_key: str) -> str:
     return f"{kind} type '{name}'" if colon else type_key
 
 
+def pair_lines(values: Mapping[str, object]) -> str:
+    r"""Return a line for each value that is known.
+
+    >>> pair_lines({"kind": "inline", "size": 3, "uri": None})
+    'kind: inline\nsize: 3'
+    """
+    known = {name: value for name, value in values.items() if value is not None}
+    return "\n".join(f"{name}: {on_one_line(str(value))}" for name, value in known.items())
+
+
 class Output:
     """Text for people, or JSON for programs."""
 
@@ -49,10 +60,11 @@ class Output:
         if text and not self._as_json:
             say(text + "\n", err=True)
 
-    def write_target(self, command: str, uri: str) -> None:
+    def write_target(self, uri: str) -> None:
         """Print on stderr what is about to be written to, unless `--quiet` is given."""
         if flags().quiet:
             return
+        command = " ".join(words_of(click.get_current_context()))
         access = (
             "direct, remote" if "://" in uri and not uri.startswith("file:") else "direct, local"
         )

@@ -37,10 +37,8 @@ class ShellCommandError(InvalidInputError):
 
     code = "OG-SHELL"
     hint = "`\\help` lists what there is"
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
 
 
 class UnfinishedStatementError(InvalidInputError):
@@ -48,10 +46,8 @@ class UnfinishedStatementError(InvalidInputError):
 
     code = "OG-SHELL-OPEN"
     hint = "close its braces"
-
-    def __init__(self, rest: str) -> None:
-        self.rest = rest
-        super().__init__(f"the last statement is not complete: {rest}")
+    template = "the last statement is not complete: {rest}"
+    rest: str
 
 
 class ShellSession:

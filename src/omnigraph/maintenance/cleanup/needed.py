@@ -51,10 +51,8 @@ class NoCleanupPolicyError(InvalidInputError):
 
     code = "OG-CLEANUP-POLICY"
     hint = f"`omnigraph cleanup --keep {KEEP_RECOMMENDED}`"
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
 
 
 @dataclass(frozen=True)

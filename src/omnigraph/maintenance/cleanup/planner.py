@@ -22,7 +22,7 @@ from omnigraph.maintenance.cleanup.needed import (
     removable_manifest_versions,
 )
 from omnigraph.manifest import Repository
-from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, TABLE_FOLDERS, Incarnation
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import TableKey
 from omnigraph.recovery import Intent, Recovery
@@ -35,7 +35,6 @@ from omnigraph.write.stage.staging_record import StagingRecords
 
 LOOKS_MAX: Final = 10
 """How often branches may come or go while they are listed, or their locks are taken."""
-_TABLE_FOLDERS: Final = ("nodes", "edges")
 
 
 class BranchesMovingError(ConflictError):
@@ -43,9 +42,7 @@ class BranchesMovingError(ConflictError):
 
     code = "OG-CLEANUP-BUSY"
     hint = "try again when fewer branches come and go"
-
-    def __init__(self) -> None:
-        super().__init__("branches come and go too quickly to look at all of them")
+    template = "branches come and go too quickly to look at all of them"
 
 
 @dataclass
@@ -239,7 +236,7 @@ def _need_intents(needs: Needs, pending: Iterable[Intent]) -> None:
 def stored_datasets(objects: ObjectStore) -> dict[str, list[ObjectInfo]]:
     """Return the files of every dataset of a node or edge type, by location."""
     found: dict[str, list[ObjectInfo]] = defaultdict(list)
-    for folder in _TABLE_FOLDERS:
+    for folder in TABLE_FOLDERS:
         for info in objects.list(folder):
             parts = info.path.split("/", 2)
             if len(parts) == 3:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
 
 from omnigraph.maintenance.cleanup.leftovers import Leftovers
 from omnigraph.maintenance.cleanup.needed import CleanupPolicy, removable
@@ -11,21 +10,13 @@ from omnigraph.maintenance.cleanup.planner import CleanupPlan, stored_datasets
 from omnigraph.maintenance.cleanup.report import TEMPORARY_FILES, DatasetCleanup, reporting
 from omnigraph.manifest import Repository
 from omnigraph.manifest.fence import advance
-from omnigraph.manifest.layout import (
-    CHECKSUMS,
-    COMMIT_ACTORS,
-    COMMITS,
-    MANIFEST,
-    RECOVERIES,
-)
+from omnigraph.manifest.layout import CHECKSUMS, DERIVED_TABLES, MANIFEST
 from omnigraph.search.topology.store import FOLDER as TOPOLOGIES
 from omnigraph.store.errors import DatasetNotFoundError, RefNotFoundError
 from omnigraph.store.lance.layout import manifest_path
 from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import CleanupRequest
 from omnigraph.write.stage.staging_record import FOLDER as STAGING
-
-_DERIVED: Final = (COMMITS, COMMIT_ACTORS, RECOVERIES)
 
 
 class Remover:
@@ -105,12 +96,20 @@ class Remover:
                     self._remove_versions_of_table(report, location)
 
     def remove_others(self) -> Iterator[DatasetCleanup]:
-        """Clean up everything else: derived tables, topologies, records, temporary files."""
-        yield from self._derived()
-        yield from self._old_checksums()
-        yield from self._topologies()
-        yield from self._records()
-        yield from self._temporary_files()
+        """Clean up everything else; only what has lost files, or failed, is reported."""
+        steps: list[tuple[str, Callable[[DatasetCleanup], None]]] = [
+            *((location, self._remove_old_versions) for location in DERIVED_TABLES),
+            (CHECKSUMS, self._remove_old_checksums),
+            (TOPOLOGIES, self._remove_topologies),
+            (STAGING, self._remove_records),
+            (TEMPORARY_FILES, self._remove_temporary_files),
+        ]
+        for name, remove in steps:
+            report = DatasetCleanup(name)
+            with reporting(report):
+                remove(report)
+            if report.files_removed or report.error:
+                yield report
 
     def _forget_checksums(self) -> None:
         """Drop the checksums of versions of `__manifest` that go: otherwise they count as lost."""
@@ -121,33 +120,17 @@ class Remover:
                 for version in versions
             )
 
-    def _old_checksums(self) -> Iterator[DatasetCleanup]:
+    def _remove_old_checksums(self, report: DatasetCleanup) -> None:
         """Remove the checksums of files that are gone."""
-        if not self._confirm:
-            return
-        report = DatasetCleanup(CHECKSUMS)
-        with reporting(report):
+        if self._confirm:
             self._checksums.record()
             self._checksums.drop_gone()
-            self._remove_old_versions(CHECKSUMS)
-        if report.error is not None:
-            yield report
+            self._remove_old_versions(report)
 
-    def _derived(self) -> Iterator[DatasetCleanup]:
-        """Remove old versions of the derived tables; they hold nothing that a snapshot needs.
-
-        Only failures are reported.
-        """
-        for location in _DERIVED:
-            report = DatasetCleanup(location)
-            with reporting(report):
-                if self._confirm:
-                    self._remove_old_versions(location)
-            if report.error is not None:
-                yield report
-
-    def _remove_old_versions(self, location: str) -> None:
-        if not self._datasets.exists(location):
+    def _remove_old_versions(self, report: DatasetCleanup) -> None:
+        """Remove old versions of a derived table; it holds nothing that a snapshot needs."""
+        location = report.type_key
+        if not self._confirm or not self._datasets.exists(location):
             return
         request = CleanupRequest(
             keep_versions=self._policy.keep_versions, older_than_s=self._policy.older_than_s
@@ -157,33 +140,23 @@ class Remover:
         if removed.versions_removed < due.versions_removed:
             self._require_changeable(location)
 
-    def _topologies(self) -> list[DatasetCleanup]:
+    def _remove_topologies(self, report: DatasetCleanup) -> None:
         """Remove topologies of old edge states; a reader of such a state builds it again."""
-        report = DatasetCleanup(TOPOLOGIES)
-        with reporting(report):
-            for info in self._plan.stale_topologies:
-                if not self._found.is_old(info.modified_us):
-                    continue
-                self._remove_file(report, info)
-        return [report] if report.files_removed or report.error else []
+        self._remove_old_files(report, self._plan.stale_topologies)
 
-    def _records(self) -> list[DatasetCleanup]:
-        """Remove the records of dead bulk jobs, after what they named; return only failures."""
-        report = DatasetCleanup(STAGING)
-        with reporting(report):
-            for path in self._plan.dead_records if self._confirm else ():
-                self._objects.delete(path)
-        return [] if report.error is None else [report]
+    def _remove_records(self, report: DatasetCleanup) -> None:  # noqa: ARG002 - they do not count
+        """Remove the records of dead bulk jobs, after what they named."""
+        for path in self._plan.dead_records if self._confirm else ():
+            self._objects.delete(path)
 
-    def _temporary_files(self) -> list[DatasetCleanup]:
+    def _remove_temporary_files(self, report: DatasetCleanup) -> None:
         """Remove what writers that died have left of small objects."""
-        report = DatasetCleanup(TEMPORARY_FILES)
-        with reporting(report):
-            for info in self._objects.leftovers():
-                if not self._found.is_old(info.modified_us):
-                    continue
+        self._remove_old_files(report, self._objects.leftovers())
+
+    def _remove_old_files(self, report: DatasetCleanup, infos: Iterable[ObjectInfo]) -> None:
+        for info in infos:
+            if self._found.is_old(info.modified_us):
                 self._remove_file(report, info)
-        return [report] if report.files_removed or report.error else []
 
     def _remove_dataset(self, report: DatasetCleanup, location: str) -> None:
         if self._confirm:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.cleanup.needed import CleanupPolicy
-from omnigraph.schema.json_form import JsonObject
+from omnigraph.records import JsonObject
 
 TEMPORARY_FILES: Final = "temporary files"
 """The name in reports for temporary files that dead writers have left, in any folder."""
@@ -30,16 +30,7 @@ class DatasetCleanup:
 
     def to_json(self) -> JsonObject:
         """Return the dataset as the command line shows it."""
-        return {
-            "type_key": self.type_key,
-            "bytes_removed": self.bytes_removed,
-            "old_versions_removed": self.old_versions_removed,
-            "forks_removed": self.forks_removed,
-            "files_removed": self.files_removed,
-            "dataset_removed": self.dataset_removed,
-            "error": self.error,
-            "error_code": self.error_code,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,9 @@ class BranchLockTimeoutError(ConflictError):
 
     code = "OG-TURN-TIMEOUT"
     hint = "try again; `omnigraph recovery status` shows who is writing"
-
-    def __init__(self, branch: str, waited_s: float) -> None:
-        self.branch = branch
-        self.waited_s = waited_s
-        super().__init__(f"branch {branch!r} was busy for {waited_s:.0f} s")
+    template = "branch {branch!r} was busy for {waited_s:.0f} s"
+    branch: str
+    waited_s: float
 
 
 class BranchLockLostError(ConflictError):
@@ -48,10 +46,8 @@ class BranchLockLostError(ConflictError):
 
     code = "OG-TURN-LOST"
     hint = "try again"
-
-    def __init__(self, branch: str) -> None:
-        self.branch = branch
-        super().__init__(f"the lock on branch {branch!r} was taken over by another writer")
+    template = "the lock on branch {branch!r} was taken over by another writer"
+    branch: str
 
 
 class BranchLock(Protocol):

@@ -36,49 +36,35 @@ _POLL_S: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
 class LeaseBranchLocks:
     """Locks on an object store: a lease object per branch."""
 
-    def __init__(
-        self,
-        *,
-        root: str,
-        objects: ObjectStore,
-        clock: Clock,
-        owner_id: str,
-        renew_s: float = RENEW_S,
-    ) -> None:
-        self._root = root
-        self._objects = objects
-        self._clock = clock
-        self._owner_id = owner_id
-        self._renew_s = renew_s
+    takeover_s = EXPIRE_S + RENEW_S
+    """After this time the lease of a silent holder has been taken over."""
+    can_be_lost = True
+    """A lease that is not renewed expires."""
 
-    @property
-    def takeover_s(self) -> float:
-        """Return the time after which the lease of a silent holder has been taken over."""
-        return EXPIRE_S + RENEW_S
-
-    @property
-    def can_be_lost(self) -> bool:
-        """Return True: a lease that is not renewed expires."""
-        return True
+    root: str
+    objects: ObjectStore
+    clock: Clock
+    owner_id: str
+    renew_s: float = RENEW_S
 
     @contextmanager
     def take(
         self, branch: BranchName, *, operation_id: str, wait_max_s: float = WAIT_MAX_S
     ) -> Iterator[BranchLock]:
-        """Wait for the lock on a branch and hold it inside a `with` block."""
         name = str(branch)
-        with in_process(self._root, name, wait_max_s, self._clock):
+        with in_process(self.root, name, wait_max_s, self.clock):
             lease = _Lease(
                 branch=name,
                 path=f"__leases/{quote(name, safe='')}.json",
-                objects=self._objects,
-                clock=self._clock,
-                owner_id=self._owner_id,
+                objects=self.objects,
+                clock=self.clock,
+                owner_id=self.owner_id,
                 operation_id=operation_id,
-                renew_s=self._renew_s,
+                renew_s=self.renew_s,
             )
             lease.acquire(wait_max_s)
             try:

@@ -32,20 +32,15 @@ class _HeldFileLock:
 class LocalBranchLocks:
     """Locks on a local disk: an operating-system lock per branch."""
 
+    takeover_s = 0.0
+    """The operating system frees the lock of a dead holder at once."""
+    can_be_lost = False
+    """A paused process keeps its locks."""
+
     def __init__(self, *, root: str, locks: FileLocks, clock: Clock) -> None:
         self._root = root
         self._locks = locks
         self._clock = clock
-
-    @property
-    def takeover_s(self) -> float:
-        """Return 0: the operating system frees the lock of a dead holder at once."""
-        return 0.0
-
-    @property
-    def can_be_lost(self) -> bool:
-        """Return False: a paused process keeps its locks."""
-        return False
 
     @contextmanager
     def take(
@@ -55,7 +50,6 @@ class LocalBranchLocks:
         operation_id: str,  # noqa: ARG002 the protocol's signature
         wait_max_s: float = WAIT_MAX_S,
     ) -> Iterator[BranchLock]:
-        """Wait for the lock on a branch and hold it inside a `with` block."""
         name = str(branch)
         with in_process(self._root, name, wait_max_s, self._clock):
             started = self._clock.monotonic_s()

@@ -9,7 +9,7 @@ from typing import Final
 from omnigraph.query.plan.plan import Constant, ConstantValue
 from omnigraph.values import PropType, Scalar
 
-_INTEGER_RANGES: Final[dict[Scalar, tuple[int, int]]] = {
+INTEGER_RANGES: Final[dict[Scalar, tuple[int, int]]] = {
     Scalar.I32: (-(2**31), 2**31 - 1),
     Scalar.I64: (-(2**63), 2**63 - 1),
     Scalar.U32: (0, 2**32 - 1),
@@ -113,7 +113,7 @@ def _exact_integer(value: int | float, target: Scalar) -> int | None:
         if not math.isfinite(value) or not value.is_integer():
             return None
         value = int(value)
-    low, high = _INTEGER_RANGES[target]
+    low, high = INTEGER_RANGES[target]
     return value if low <= value <= high else None
 
 

@@ -7,15 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omnigraph.query.plan.plan import (
-    BoundVariable,
-    Direction,
-    OutputColumn,
-    PlanParameter,
-    Predicate,
-    Ranking,
-    SortKey,
-)
+from omnigraph.query.plan.plan import Expand, Predicate, ReadPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +20,15 @@ class CheckedBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedHop:
-    """A hop whose direction is decided: `out` follows the edge from `source` to `target`."""
-
-    source: str
-    source_type: str
-    target: str
-    target_type: str
-    edge: str
-    direction: Direction
-    min: int
-    max: int
-    edge_variable: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class CheckedBlock:
     """The clauses of one block by kind, each kind in its order in the text.
 
+    The direction of a hop is decided; where it stands and what it filters is not.
     `introduces` lists the variables that are new in this block or in an optional block of it.
     """
 
     bindings: tuple[CheckedBinding, ...]
-    hops: tuple[CheckedHop, ...]
+    hops: tuple[Expand, ...]
     filters: tuple[Predicate, ...]
     optionals: tuple[CheckedBlock, ...]
     nots: tuple[CheckedBlock, ...]
@@ -59,16 +37,7 @@ class CheckedBlock:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRead:
-    """A read without mistakes."""
+    """A read without mistakes: its plan without a pipeline, and the block to make that from."""
 
-    name: str
-    parameters: tuple[PlanParameter, ...]
+    plan: ReadPlan
     block: CheckedBlock
-    variables: tuple[BoundVariable, ...]
-    columns: tuple[OutputColumn, ...]
-    ranking: Ranking | None
-    candidates: int | None
-    distinct: bool
-    order: tuple[SortKey, ...]
-    limit: int | None
-    offset: int | None

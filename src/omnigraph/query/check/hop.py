@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omnigraph.query.check.checked import CheckedHop
 from omnigraph.query.check.scope import WILDCARD, Bound, Context, Scope, suggestion
 from omnigraph.query.language.tree import Hop, Variable
-from omnigraph.query.plan.plan import Direction
+from omnigraph.query.plan.plan import Direction, Expand
 from omnigraph.schema.catalog import EdgeType
 from omnigraph.syntax import Span
 
@@ -24,7 +23,7 @@ class HopChecker:
     scope: Scope
     hop: Hop
 
-    def check(self) -> CheckedHop | None:
+    def check(self) -> Expand | None:
         """Return the resolved hop, or None after a problem was reported."""
         bounds = self._bounds()
         edge = self._edge()
@@ -44,7 +43,7 @@ class HopChecker:
         edge_variable = self._edge_variable(edge)
         if bounds is None:
             return None
-        return CheckedHop(
+        return Expand(
             source=source,
             source_type=source_type,
             target=target,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from omnigraph.query.check.checked import CheckedBinding, CheckedBlock, CheckedHop
+from omnigraph.query.check.checked import CheckedBinding, CheckedBlock
 from omnigraph.query.check.connected import connected
 from omnigraph.query.check.expr import entity_id, filter_operand, report_bare_edge
 from omnigraph.query.check.hop import HopChecker, report_optional
@@ -34,7 +34,7 @@ from omnigraph.query.language.tree import (
 from omnigraph.query.language.tree import (
     Predicate as WrittenPredicate,
 )
-from omnigraph.query.plan.plan import Predicate, Value
+from omnigraph.query.plan.plan import Expand, Predicate, Value
 from omnigraph.schema.catalog import NodeType
 
 
@@ -57,7 +57,7 @@ class _BlockChecker:
     outer: frozenset[str]
     own_names: frozenset[str]
     bindings: list[CheckedBinding] = field(default_factory=list)
-    hops: list[CheckedHop] = field(default_factory=list)
+    hops: list[Expand] = field(default_factory=list)
     filters: list[Predicate] = field(default_factory=list)
     optionals: list[CheckedBlock] = field(default_factory=list)
     nots: list[CheckedBlock] = field(default_factory=list)

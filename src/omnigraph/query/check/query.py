@@ -6,8 +6,6 @@ what uses it is not reported again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.query.check.checked import CheckedRead
 from omnigraph.query.check.columns import CheckedColumn, check_columns
 from omnigraph.query.check.match import check_block
@@ -22,6 +20,7 @@ from omnigraph.query.plan.plan import (
     OutputColumn,
     PlanParameter,
     Ranking,
+    ReadPlan,
     Score,
 )
 from omnigraph.schema.catalog import Catalog
@@ -31,16 +30,13 @@ CheckedQuery = CheckedRead | MutationPlan
 """A mutation needs no lowering: its checked form is its plan."""
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """The typed query, or what is wrong with it."""
+def check_query(
+    query: QueryDecl, catalog: Catalog, source: SourceText
+) -> tuple[CheckedQuery | None, tuple[Diagnostic, ...]]:
+    """Return the typed query, or None and what is wrong with it. Never raises.
 
-    query: CheckedQuery | None
-    diagnostics: tuple[Diagnostic, ...]
-
-
-def check_query(query: QueryDecl, catalog: Catalog, source: SourceText) -> CheckResult:
-    """Check one query; `source` is the text that it was parsed from. Never raises."""
+    `source` is the text that the query was parsed from.
+    """
     context = Context(
         catalog,
         {parameter.name: parameter for parameter in query.parameters},
@@ -53,7 +49,7 @@ def check_query(query: QueryDecl, catalog: Catalog, source: SourceText) -> Check
     else:
         checked = _check_mutation(context, query.name, parameters, query.body)
     found = tuple(context.report.found)
-    return CheckResult(None if found else checked, found)
+    return (None if found else checked), found
 
 
 def _check_mutation(
@@ -73,10 +69,10 @@ def _check_read(
     block = check_block(context, scope, body.clauses)
     columns = check_columns(context, scope, body.columns, has_limit=body.limit is not None)
     order = OrderChecker(context, scope, body, columns).check()
-    return CheckedRead(
+    plan = ReadPlan(
         name=name,
         parameters=parameters,
-        block=block,
+        pipeline=(),
         variables=_variables(scope),
         columns=_output_columns(columns, order.ranking),
         ranking=order.ranking,
@@ -86,6 +82,7 @@ def _check_read(
         limit=body.limit,
         offset=body.offset,
     )
+    return CheckedRead(plan, block)
 
 
 def _variables(scope: Scope) -> tuple[BoundVariable, ...]:

@@ -34,10 +34,21 @@ from omnigraph.values import PropType, Scalar
 
 Direction = Literal["out", "in", "both"]
 """How an edge is followed from the source of an `Expand`: `out` along, `in` against, or both."""
+REVERSED: Final[dict[Direction, Direction]] = {"out": "in", "in": "out", "both": "both"}
 
 Metric = Literal["cosine", "l2", "dot"]
 EntityKind = Literal["node", "edge"]
 End = Literal["from", "to"]
+
+MIRRORED: Final[dict[Comparator, Comparator]] = {
+    "=": "=",
+    "!=": "!=",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
+"""The comparison that holds when its two operands are exchanged."""
 
 ConstantValue = str | int | float | bool | tuple["ConstantValue", ...]
 

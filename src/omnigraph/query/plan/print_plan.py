@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import singledispatch
 
 import pyarrow as pa
 
@@ -202,68 +201,33 @@ def _assignments(assignments: tuple[AssignedValue, ...]) -> str:
 # -- predicates and values ----------------------------------------------------------------------
 
 
-@singledispatch
-def predicate_text(predicate: Predicate) -> str:
+def predicate_text(predicate: Predicate) -> str:  # noqa: PLR0911 - one case per kind
     """Return a predicate on one line."""
-    raise TypeError(type(predicate).__name__)
-
-
-@predicate_text.register
-def _(predicate: AllOf) -> str:
-    return " and ".join(_operand(operand) for operand in predicate.operands)
-
-
-@predicate_text.register
-def _(predicate: AnyOf) -> str:
-    return " or ".join(_operand(operand) for operand in predicate.operands)
-
-
-@predicate_text.register
-def _(predicate: Not) -> str:
-    return f"not ({predicate_text(predicate.operand)})"
-
-
-@predicate_text.register
-def _(predicate: SameId) -> str:
-    return f"{predicate.left}.id = {predicate.right}.id"
-
-
-@predicate_text.register
-def _(predicate: TextMatch) -> str:
-    edits = f", {value_text(predicate.edits)}" if predicate.edits is not None else ""
-    arguments = f"{value_text(predicate.field)}, {value_text(predicate.query)}{edits}"
-    return f"{predicate.function}({arguments})"
-
-
-@predicate_text.register
-def _(predicate: IsNull) -> str:
-    return f"{value_text(predicate.operand)} is {'not ' if predicate.negated else ''}null"
-
-
-@predicate_text.register
-def _(predicate: InList) -> str:
-    word = "not in" if predicate.negated else "in"
-    return f"{value_text(predicate.operand)} {word} {value_text(predicate.choices)}"
-
-
-@predicate_text.register
-def _(predicate: Compare) -> str:
-    return f"{value_text(predicate.left)} {predicate.operator} {value_text(predicate.right)}"
-
-
-@predicate_text.register
-def _(predicate: ListContains) -> str:
-    return f"{value_text(predicate.items)} has {value_text(predicate.item)}"
-
-
-@predicate_text.register
-def _(predicate: Substring) -> str:
-    return f"{value_text(predicate.text)} contains {value_text(predicate.part)}"
-
-
-@predicate_text.register
-def _(predicate: Prefix) -> str:
-    return f"{value_text(predicate.text)} starts_with {value_text(predicate.prefix)}"
+    match predicate:
+        case AllOf(operands):
+            return " and ".join(_operand(operand) for operand in operands)
+        case AnyOf(operands):
+            return " or ".join(_operand(operand) for operand in operands)
+        case Not(operand):
+            return f"not ({predicate_text(operand)})"
+        case SameId(left_name, right_name):
+            return f"{left_name}.id = {right_name}.id"
+        case TextMatch(function, field, query, edits):
+            arguments = [field, query] if edits is None else [field, query, edits]
+            return f"{function}({', '.join(map(value_text, arguments))})"
+        case IsNull(tested, negated):
+            return f"{value_text(tested)} is {'not ' if negated else ''}null"
+        case InList(tested, choices, negated):
+            word = "not in" if negated else "in"
+            return f"{value_text(tested)} {word} {value_text(choices)}"
+        case Compare(left, operator, right):
+            return f"{value_text(left)} {operator} {value_text(right)}"
+        case ListContains(items, item):
+            return f"{value_text(items)} has {value_text(item)}"
+        case Substring(text, part):
+            return f"{value_text(text)} contains {value_text(part)}"
+        case Prefix(text, prefix):
+            return f"{value_text(text)} starts_with {value_text(prefix)}"
 
 
 def _operand(predicate: Predicate) -> str:
@@ -271,61 +235,36 @@ def _operand(predicate: Predicate) -> str:
     return f"({text})" if isinstance(predicate, AllOf | AnyOf) else text
 
 
-@singledispatch
-def value_text(value: Value) -> str:
+def value_text(value: Value) -> str:  # noqa: PLR0911 - one case per kind
     """Return a value on one line."""
-    raise TypeError(type(value).__name__)
+    match value:
+        case Constant():
+            return _constant_text(value)
+        case ParameterValue(name):
+            return f"${name}"
+        case CurrentTime():
+            return "now()"
+        case PropertyValue(variable, name):
+            return f"{variable}.{name}" if variable else name
+        case EndpointValue(end):
+            return f"{end} id"
+        case EntityId(variable):
+            return f"{variable}.id"
+        case Score(ranking):
+            return ranking_text(ranking)
+        case AggregateValue(function, argument, distinct):
+            return f"{function}({'distinct ' if distinct else ''}{value_text(argument)})"
+        case ResultColumn(_, header):
+            return f"column {json.dumps(header, ensure_ascii=False)}"
 
 
-@value_text.register
-def _(value: Constant) -> str:
-    prop_type = value.prop_type
-    if isinstance(value.value, tuple):
-        items = ", ".join(_scalar_text(item, prop_type.scalar) for item in value.value)
+def _constant_text(constant: Constant) -> str:
+    value, prop_type = constant.value, constant.prop_type
+    if isinstance(value, tuple):
+        items = ", ".join(_scalar_text(item, prop_type.scalar) for item in value)
         return f"{prop_type}({items})"
-    text = _scalar_text(value.value, prop_type.scalar)
+    text = _scalar_text(value, prop_type.scalar)
     return f"{prop_type.scalar}({text})" if prop_type.scalar.is_numeric else text
-
-
-@value_text.register
-def _(value: ParameterValue) -> str:
-    return f"${value.name}"
-
-
-@value_text.register
-def _(_value: CurrentTime) -> str:
-    return "now()"
-
-
-@value_text.register
-def _(value: PropertyValue) -> str:
-    return f"{value.variable}.{value.property}" if value.variable else value.property
-
-
-@value_text.register
-def _(value: EndpointValue) -> str:
-    return f"{value.end} id"
-
-
-@value_text.register
-def _(value: EntityId) -> str:
-    return f"{value.variable}.id"
-
-
-@value_text.register
-def _(value: Score) -> str:
-    return ranking_text(value.ranking)
-
-
-@value_text.register
-def _(value: AggregateValue) -> str:
-    distinct = "distinct " if value.distinct else ""
-    return f"{value.function}({distinct}{value_text(value.argument)})"
-
-
-@value_text.register
-def _(value: ResultColumn) -> str:
-    return f"column {json.dumps(value.header, ensure_ascii=False)}"
 
 
 def ranking_text(ranking: Ranking) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from omnigraph.query.plan.plan import (
@@ -22,7 +21,7 @@ from omnigraph.query.plan.plan import (
     Score,
     Value,
 )
-from omnigraph.query.plan.walk import predicate_values, predicate_variables, walk_operators
+from omnigraph.query.plan.walk import predicate_values, walk_operators
 
 _Needs = defaultdict[str, set[str]]
 
@@ -34,25 +33,6 @@ def prune_read(plan: ReadPlan) -> ReadPlan:
     _add_values(needs, (column.expression for column in plan.columns), plan)
     _add_values(needs, (key.expression for key in plan.order), plan)
     return replace(plan, pipeline=_filled(plan.pipeline, needs))
-
-
-def outer_variables(pipeline: tuple[Operator, ...], known: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the variables of the rows around that an inner pipeline mentions, sorted."""
-    found: set[str] = set()
-    for operator in walk_operators(pipeline):
-        match operator:
-            case Expand():
-                found.add(operator.source)
-                for predicate in operator.target_filters:
-                    found |= predicate_variables(predicate)
-            case Filter(predicate):
-                found |= predicate_variables(predicate)
-            case NodeScan():
-                for predicate in operator.filters:
-                    found |= predicate_variables(predicate)
-            case _:
-                pass
-    return tuple(sorted(found & known))
 
 
 def _add_pipeline(needs: _Needs, pipeline: tuple[Operator, ...]) -> None:

@@ -11,9 +11,12 @@ from omnigraph.query.plan.plan import (
     AnyOf,
     Compare,
     EntityId,
+    Expand,
+    Filter,
     InList,
     IsNull,
     ListContains,
+    NodeScan,
     Not,
     Operator,
     OptionalMatch,
@@ -75,6 +78,22 @@ def predicate_variables(predicate: Predicate) -> frozenset[str]:
     return frozenset(
         name for value in predicate_values(predicate) for name in value_variables(value)
     )
+
+
+def needed_variables(operator: Operator) -> Iterator[str]:
+    """Yield the variables of the rows before an operator that it looks at.
+
+    The filters of a scan or hop mention only the variable that it introduces.
+    """
+    match operator:
+        case Expand():
+            yield operator.source
+        case Filter(predicate):
+            yield from predicate_variables(predicate)
+        case AntiJoin() | OptionalMatch():
+            yield from operator.outer
+        case NodeScan():
+            pass
 
 
 def walk_operators(pipeline: tuple[Operator, ...]) -> Iterator[Operator]:

@@ -8,8 +8,9 @@ storage can answer from an index. What is true of a predicate is said once, in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
+from typing import Literal as OneOfWords
 
 from omnigraph.names import nearest_name
 from omnigraph.query.check.cast import choices_cast_to, constant_cast_to
@@ -17,6 +18,7 @@ from omnigraph.query.date_literals import parse_date, parse_datetime
 from omnigraph.query.language.tree import Comparator
 from omnigraph.query.plan.plan import (
     ID_TYPE,
+    MIRRORED,
     AllOf,
     AnyOf,
     Compare,
@@ -32,10 +34,11 @@ from omnigraph.query.plan.plan import (
     PropertyValue,
     Substring,
 )
-from omnigraph.query.row_filter import codes, tree
+from omnigraph.query.row_filter import codes
 from omnigraph.query.row_filter.parse import parse_row_filter
 from omnigraph.schema.catalog import EdgeType, EntityType
 from omnigraph.syntax import Diagnostic, Phase, SourceError, SourceText, Span
+from omnigraph.syntax.grammar import Token, TreeWalker, span_of
 from omnigraph.values import PropType, Scalar
 
 _I64_MAX: Final = 2**63 - 1
@@ -44,6 +47,7 @@ _U64_MAX: Final = 2**64 - 1
 _DAY_MS: Final = 86_400_000
 _NOTHING: Final = AnyOf(())
 _LISTED_MAX: Final = 12
+_DIGITS_MAX: Final = 400
 
 Stored = PropertyValue | EntityId | EndpointValue
 
@@ -60,58 +64,136 @@ def compile_row_filter(text: str, entity_type: EntityType) -> Predicate:
     """
     source = SourceText(text, "<filter>")
     check = _Check(entity_type, source)
-    predicate = check.of(parse_row_filter(source))
+    predicate = check.transform(parse_row_filter(source))
     if check.problems:
         raise SourceError(check.problems)
     return predicate
 
 
-@dataclass
-class _Check:
-    """One walk over a tree; problems are collected, and the predicate is used if there are none."""
+_OPERATORS: Final[dict[str, Comparator]] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
 
-    entity_type: EntityType
-    source: SourceText
-    problems: list[Diagnostic] = field(default_factory=list)
+LiteralKind = OneOfWords["text", "integer", "float", "boolean", "null", "date", "timestamp"]
 
-    def of(self, node: tree.Node) -> Predicate:  # noqa: PLR0911 - one line per kind
-        match node:
-            case tree.AllOf(parts):
-                return AllOf(tuple(self.of(part) for part in parts))
-            case tree.AnyOf(parts):
-                return AnyOf(tuple(self.of(part) for part in parts))
-            case tree.Negation(part):
-                return Not(self.of(part))
-            case tree.NullTest(column, negated):
-                stored = self._stored(column)
-                return _NOTHING if stored is None else IsNull(stored, negated)
-            case tree.Truth(column):
-                truth = tree.Literal("boolean", True, column.span)
-                return self._compare(column, "=", truth)
-            case tree.Comparison():
-                return self._comparison(node)
-            case tree.Between(column, low, high, negated):
-                both = AllOf((self._compare(column, ">=", low), self._compare(column, "<=", high)))
-                return Not(both) if negated else both
-            case tree.OneOf(column, literals, negated):
-                return self._one_of(column, literals, negated=negated)
-            case tree.Like(column, pattern, negated):
-                found = self._like(column, pattern)
-                return Not(found) if negated else found
+
+@dataclass(frozen=True)
+class _Column:
+    """A column by name."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class _Literal:
+    """A value; `value` of dates and timestamps is their text."""
+
+    kind: LiteralKind
+    value: str | int | float | bool | None
+    span: Span
+
+
+class _Check(TreeWalker[Token, Predicate]):
+    """Builds the predicate, one method per rule of the grammar.
+
+    Problems are collected, and the predicate is used if there are none.
+    """
+
+    def __init__(self, entity_type: EntityType, source: SourceText) -> None:
+        super().__init__()
+        self.problems: list[Diagnostic] = []
+        self._entity_type = entity_type
+        self._source = source
+
+    # -- rules of the grammar ---------------------------------------------------------------------
+
+    def any_of(self, parts: list[Any]) -> Predicate:
+        return AnyOf(_predicates(parts))
+
+    def all_of(self, parts: list[Any]) -> Predicate:
+        return AllOf(_predicates(parts))
+
+    def negated(self, parts: list[Any]) -> Predicate:
+        return Not(parts[-1])
+
+    def comparison(self, parts: list[Any]) -> Predicate:
+        column, operator, literal = parts
+        return self._comparison(column, operator, literal, is_mirrored=False)
+
+    def mirrored(self, parts: list[Any]) -> Predicate:
+        literal, operator, column = parts
+        return self._comparison(column, operator, literal, is_mirrored=True)
+
+    def one_of(self, parts: list[Any]) -> Predicate:
+        literals = [part for part in parts if isinstance(part, _Literal)]
+        return self._one_of(parts[0], literals, negated=_is_negated(parts))
+
+    def between(self, parts: list[Any]) -> Predicate:
+        low, high = (part for part in parts if isinstance(part, _Literal))
+        both = AllOf((self._compare(parts[0], ">=", low), self._compare(parts[0], "<=", high)))
+        return Not(both) if _is_negated(parts) else both
+
+    def like(self, parts: list[Any]) -> Predicate:
+        found = self._like(parts[0], parts[-1])
+        return Not(found) if _is_negated(parts) else found
+
+    def null_test(self, parts: list[Any]) -> Predicate:
+        stored = self._stored(parts[0])
+        return _NOTHING if stored is None else IsNull(stored, _is_negated(parts))
+
+    def truth(self, parts: list[Any]) -> Predicate:
+        return self._compare(parts[0], "=", _Literal("boolean", True, parts[0].span))
+
+    def column(self, parts: list[Any]) -> _Column:
+        token: Token = parts[0]
+        name = token[1:-1].replace("``", "`") if token.type == "QUOTED_NAME" else str(token)
+        return _Column(name, span_of(token))
+
+    def text(self, parts: list[Any]) -> _Literal:
+        return _Literal("text", _unquoted(parts[0]), span_of(parts[0]))
+
+    def integer(self, parts: list[Any]) -> _Literal:
+        return _Literal("integer", _integer(parts[0]), span_of(parts[0]))
+
+    def float(self, parts: list[Any]) -> _Literal:
+        return _Literal("float", float(parts[0]), span_of(parts[0]))
+
+    def true(self, parts: list[Any]) -> _Literal:
+        return _Literal("boolean", True, span_of(parts[0]))
+
+    def false(self, parts: list[Any]) -> _Literal:
+        return _Literal("boolean", False, span_of(parts[0]))
+
+    def null(self, parts: list[Any]) -> _Literal:
+        return _Literal("null", None, span_of(parts[0]))
+
+    def date(self, parts: list[Any]) -> _Literal:
+        return _Literal("date", _unquoted(parts[1]), _both(*parts))
+
+    def timestamp(self, parts: list[Any]) -> _Literal:
+        return _Literal("timestamp", _unquoted(parts[1]), _both(*parts))
 
     # -- predicates -------------------------------------------------------------------------------
 
-    def _comparison(self, node: tree.Comparison) -> Predicate:
-        if node.is_null_safe:
-            self._report(
-                codes.NULL_SAFE, node.span, "`<=>` is not supported", "write `=` and `IS NULL`"
-            )
-            return _NOTHING
-        return self._compare(node.column, node.operator, node.literal)
-
-    def _compare(
-        self, column: tree.Column, operator: Comparator, literal: tree.Literal
+    def _comparison(
+        self, column: _Column, written: Token, literal: _Literal, *, is_mirrored: bool
     ) -> Predicate:
+        if written == "<=>":
+            hint = "write `=` and `IS NULL`"
+            self._report(codes.NULL_SAFE, span_of(written), "`<=>` is not supported", hint)
+            return _NOTHING
+        operator = _OPERATORS[written]
+        return self._compare(column, MIRRORED[operator] if is_mirrored else operator, literal)
+
+    def _compare(self, column: _Column, operator: Comparator, literal: _Literal) -> Predicate:
         stored = self._comparable(column)
         if stored is None:
             return _NOTHING
@@ -120,9 +202,7 @@ class _Check:
             return _NOTHING
         return Compare(stored, operator, constant_cast_to(constant, stored.prop_type))
 
-    def _one_of(
-        self, column: tree.Column, literals: tuple[tree.Literal, ...], *, negated: bool
-    ) -> Predicate:
+    def _one_of(self, column: _Column, literals: list[_Literal], *, negated: bool) -> Predicate:
         stored = self._comparable(column)
         if stored is None:
             return _NOTHING
@@ -131,7 +211,7 @@ class _Check:
         listed = Constant(values, PropType(stored.prop_type.scalar, is_list=True))
         return InList(stored, choices_cast_to(listed, stored.prop_type), negated)
 
-    def _like(self, column: tree.Column, pattern: tree.Literal) -> Predicate:
+    def _like(self, column: _Column, pattern: Token) -> Predicate:
         stored = self._comparable(column)
         if stored is None:
             return _NOTHING
@@ -139,12 +219,12 @@ class _Check:
             message = f"`LIKE` needs a String, `{column.name}` is {stored.prop_type}"
             self._report(codes.LITERAL_KIND, column.span, message)
             return _NOTHING
-        text = str(pattern.value)
+        text = _unquoted(pattern)
         part = text.strip("%")
         if any(mark in part for mark in "%_\\") or (text.startswith("%") and text[-1:] != "%"):
             message = f"the pattern '{text}' is neither 'text%' nor '%text%'"
             hint = "filter the rows with Spark for anything else"
-            self._report(codes.PATTERN, pattern.span, message, hint)
+            self._report(codes.PATTERN, span_of(pattern), message, hint)
             return _NOTHING
         constant = Constant(part, ID_TYPE)
         if text.startswith("%"):
@@ -153,25 +233,25 @@ class _Check:
 
     # -- columns ----------------------------------------------------------------------------------
 
-    def _stored(self, column: tree.Column) -> Stored | None:
+    def _stored(self, column: _Column) -> Stored | None:
         name = column.name
         if name == "id":
             return EntityId("")
-        if isinstance(self.entity_type, EdgeType) and name in ("src", "dst"):
+        if isinstance(self._entity_type, EdgeType) and name in ("src", "dst"):
             return EndpointValue("from" if name == "src" else "to")
-        prop = self.entity_type.properties.get(name)
+        prop = self._entity_type.properties.get(name)
         if prop is not None:
             return PropertyValue("", name, prop.prop_type)
-        known = list(self.entity_type.arrow_schema.names)
+        known = list(self._entity_type.arrow_schema.names)
         near = nearest_name(name, known)
         listed = ", ".join(f"`{one}`" for one in known[:_LISTED_MAX])
         more = ", …" if len(known) > _LISTED_MAX else ""
-        message = f"`{self.entity_type.name}` has no column `{name}` among {listed}{more}"
+        message = f"`{self._entity_type.name}` has no column `{name}` among {listed}{more}"
         hint = f"did you mean `{near}`?" if near else None
         self._report(codes.COLUMN_UNKNOWN, column.span, message, hint)
         return None
 
-    def _comparable(self, column: tree.Column) -> Stored | None:
+    def _comparable(self, column: _Column) -> Stored | None:
         stored = self._stored(column)
         if stored is None or stored.prop_type.is_plain_scalar:
             return stored
@@ -182,7 +262,7 @@ class _Check:
     # -- literals ---------------------------------------------------------------------------------
 
     def _constant(
-        self, literal: tree.Literal, column: tree.Column, wanted: PropType, operator: Comparator
+        self, literal: _Literal, column: _Column, wanted: PropType, operator: Comparator
     ) -> Constant | None:
         if literal.kind == "null":
             message = f"`{column.name}` is compared with NULL, which is never true"
@@ -205,9 +285,7 @@ class _Check:
             return None
         return Constant(literal.value, PropType(expected))
 
-    def _number(
-        self, literal: tree.Literal, column: tree.Column, wanted: PropType
-    ) -> Constant | None:
+    def _number(self, literal: _Literal, column: _Column, wanted: PropType) -> Constant | None:
         value = literal.value
         if not wanted.scalar.is_numeric or not isinstance(value, int | float):
             self._misfit(literal, column, wanted)
@@ -216,16 +294,14 @@ class _Check:
             math.isinf(value) if isinstance(value, float) else not _I64_MIN <= value <= _U64_MAX
         )
         if is_too_large:
-            message = f"{self.source.text[literal.span.start : literal.span.end]} does not fit"
+            message = f"{self._source.text[literal.span.start : literal.span.end]} does not fit"
             self._report(codes.NUMBER_TOO_LARGE, literal.span, f"{message} 64 bits")
             return None
         if isinstance(value, float):
             return Constant(value, PropType(Scalar.F64))
         return Constant(value, PropType(Scalar.I64 if value <= _I64_MAX else Scalar.U64))
 
-    def _moment(
-        self, literal: tree.Literal, column: tree.Column, wanted: Scalar
-    ) -> Constant | None:
+    def _moment(self, literal: _Literal, column: _Column, wanted: Scalar) -> Constant | None:
         text = str(literal.value)
         if literal.kind == "timestamp" and wanted is Scalar.DATE:
             self._misfit(literal, column, PropType(wanted))
@@ -244,11 +320,32 @@ class _Check:
             return None
         return Constant(value, PropType(wanted))
 
-    def _misfit(self, literal: tree.Literal, column: tree.Column, wanted: PropType) -> None:
-        written = self.source.text[literal.span.start : literal.span.end]
+    def _misfit(self, literal: _Literal, column: _Column, wanted: PropType) -> None:
+        written = self._source.text[literal.span.start : literal.span.end]
         message = f"`{column.name}` is {wanted} and cannot be compared with {written}"
         self._report(codes.LITERAL_KIND, literal.span, message)
 
     def _report(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
         phase = Phase.TYPE
-        self.problems.append(Diagnostic(code, phase, message, self.source, span, hint=hint))
+        self.problems.append(Diagnostic(code, phase, message, self._source, span, hint=hint))
+
+
+def _predicates(parts: list[Any]) -> tuple[Predicate, ...]:
+    return tuple(part for part in parts if not isinstance(part, Token))
+
+
+def _is_negated(parts: list[Any]) -> bool:
+    return any(isinstance(part, Token) and part.type == "NOT" for part in parts)
+
+
+def _both(word: Token, text: Token) -> Span:
+    return span_of(word).to(span_of(text))
+
+
+def _integer(token: Token) -> int:
+    # Reading a very long number takes quadratic time, and it is too large for every column.
+    return int(token) if len(token) <= _DIGITS_MAX else 10**_DIGITS_MAX
+
+
+def _unquoted(token: Token) -> str:
+    return token[1:-1].replace("''", "'")

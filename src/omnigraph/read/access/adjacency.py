@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,49 +49,6 @@ class EdgeSteps:
     edges: RowIds
 
 
-class Hops(Protocol):
-    """The edges of one type in one direction."""
-
-    @property
-    def path(self) -> AccessPath:
-        """Which access path this is."""
-        ...
-
-    def reach(self, nodes: RowIds, *, min_hops: int, max_hops: int, loop_end: LoopEnd) -> Pairs:
-        """Return the distinct nodes at the wanted distances of each start."""
-        ...
-
-    def reach_set(
-        self, nodes: RowIds, *, min_hops: int, max_hops: int, loop_end: LoopEnd
-    ) -> RowIds:
-        """Return the distinct nodes that any start reaches, ascending."""
-        ...
-
-    def steps(self, nodes: RowIds) -> EdgeSteps:
-        """Return every edge record of each start; by start, then edge."""
-        ...
-
-    def has_neighbour(self, nodes: RowIds) -> Mask:
-        """Return for each start whether it has any edge."""
-        ...
-
-    def leads(self, nodes: RowIds, others: RowIds) -> Mask:
-        """Return for each pair whether an edge leads from the first to the second."""
-        ...
-
-
-class AdjacencySource(Protocol):
-    """Chooses the access path of each expansion."""
-
-    def path(self, expand: Expand, frontier: int) -> AccessPath:
-        """Return which access path an expansion from `frontier` rows would take."""
-        ...
-
-    def hops(self, expand: Expand, frontier: int) -> Hops:
-        """Return the edges that an expansion from `frontier` rows follows."""
-        ...
-
-
 # -- views --------------------------------------------------------------------------------------
 
 
@@ -105,10 +62,14 @@ class View:
     records: Numbering
 
 
-class ViewHops(ABC):
-    """Hops over adjacency in memory, which each class below gets in its own way."""
+class Hops(ABC):
+    """The edges of one type in one direction, over an adjacency in memory.
+
+    Each class below gets that adjacency in its own way.
+    """
 
     guard: Guard
+    path: AccessPath
 
     @abstractmethod
     def view(self, nodes: RowIds, depth: int, *, with_records: bool = False) -> View:
@@ -147,7 +108,7 @@ class ViewHops(ABC):
         return _row_ids(view.targets, found)
 
     def steps(self, nodes: RowIds) -> EdgeSteps:
-        """Return every edge record of each start."""
+        """Return every edge record of each start; by start, then edge."""
         view = self.view(nodes, 1, with_records=True)
         found = traverse.steps(view.adjacency, view.sources.positions(nodes), guard=self.guard)
         return EdgeSteps(
@@ -179,7 +140,7 @@ def _row_ids(numbering: Numbering, dense: npt.NDArray[np.signedinteger]) -> RowI
 
 
 @dataclass(frozen=True, eq=False)
-class TopologyHops(ViewHops):
+class TopologyHops(Hops):
     """Hops over a topology."""
 
     topology: Topology
@@ -248,7 +209,7 @@ class TopologyHops(ViewHops):
 
 
 @dataclass(frozen=True, eq=False)
-class IndexedHops(ViewHops):
+class IndexedHops(Hops):
     """Hops over the edges that the index on `src` or `dst` names for some nodes."""
 
     probes: Probes

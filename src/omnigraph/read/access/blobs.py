@@ -64,25 +64,24 @@ class BlobSelectorError(InvalidInputError):
     """A selector names a type or a property that the schema does not declare as such."""
 
     code = "OG-BLOB-SELECTOR"
-
-    def __init__(self, problem: str, hint: str) -> None:
-        self.problem = problem
-        self.hint = hint
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
+    hint: str
 
 
 class BlobNotFoundError(NotFoundError):
     """There is no such entity, or its property is null."""
 
     code = "OG-BLOB-NOT-FOUND"
+    hint = "`omnigraph export --type {selector.type_name}` shows ids and values"
+    selector: BlobSelector
+    is_null: bool
 
-    def __init__(self, selector: BlobSelector, *, is_null: bool) -> None:
-        self.selector = selector
-        self.is_null = is_null
-        what = f"the {selector.entity} {selector.type_name} '{selector.entity_id}'"
-        null = f"has no {selector.property_name}: it is null"
-        super().__init__(f"{what} {null if is_null else 'was not found'}")
-        self.hint = f"`omnigraph export --type {selector.type_name}` shows ids and values"
+    def _message(self) -> str:
+        cell = self.selector
+        null = f"has no {cell.property_name}: it is null"
+        problem = null if self.is_null else "was not found"
+        return f"the {cell.entity} {cell.type_name} '{cell.entity_id}' {problem}"
 
 
 class BlobRangeError(InvalidInputError):
@@ -92,14 +91,14 @@ class BlobRangeError(InvalidInputError):
     """
 
     code = "OG-BLOB-RANGE"
+    template = "{problem}"
+    start: int
+    end: int | None
+    length: int | None
+    problem: str
 
-    def __init__(self, *, start: int, end: int | None, length: int | None, problem: str) -> None:
-        self.start = start
-        self.end = end
-        self.length = length
-        self.problem = problem
-        super().__init__(problem)
-        self.hint = _satisfiable(length)
+    def _hint(self) -> str:
+        return _satisfiable(self.length)
 
     @property
     def details(self) -> dict[str, object]:
@@ -120,11 +119,9 @@ class ExternalBlobError(InvalidInputError):
 
     code = "OG-BLOB-EXTERNAL"
     hint = "`omnigraph blob stat` shows the address; fetch it with a client of that place"
-
-    def __init__(self, selector: BlobSelector, uri: str) -> None:
-        self.selector = selector
-        self.uri = uri
-        super().__init__(f"{selector} is external and never fetched from here: {uri}")
+    template = "{selector} is external and never fetched from here: {uri}"
+    selector: BlobSelector
+    uri: str
 
 
 class RangedExternalBlobError(CorruptError):
@@ -132,11 +129,9 @@ class RangedExternalBlobError(CorruptError):
 
     code = "OG-BLOB-RANGED"
     hint = "load the entity again with a whole object, or with its bytes"
-
-    def __init__(self, selector: BlobSelector, uri: str) -> None:
-        self.selector = selector
-        self.uri = uri
-        super().__init__(f"{selector} is a part of the external object {uri}")
+    template = "{selector} is a part of the external object {uri}"
+    selector: BlobSelector
+    uri: str
 
 
 # -- ranges ---------------------------------------------------------------------------------------

@@ -47,10 +47,8 @@ class ReadMemoryError(InvalidInputError):
 
     code = "OG-READ-MEMORY"
     hint = "unset it, or give a number such as 1024"
-
-    def __init__(self, value: str) -> None:
-        self.value = value
-        super().__init__(f"{MEMORY_MIB} must be a whole number of MiB, and is '{value}'")
+    template = f"{MEMORY_MIB} must be a whole number of MiB, and is '{{value}}'"
+    value: str
 
 
 def column_memory(environment: Mapping[str, str] = os.environ) -> int:

@@ -12,7 +12,7 @@ The first comparison assumes coverage and costs no I/O; coverage is read only wh
 win.
 
 Repeated probes cost in the end what building the topology costs once. The cost of the indexed
-expansions of one edge version is therefore added up (`Spent`) and subtracted from the cost of
+expansions of one edge version is therefore added up (`spent`) and subtracted from the cost of
 building: a topology is built at the latest when it would have paid for itself.
 """
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -48,7 +48,7 @@ _BUILD_FACTOR: Final = 1.5
 _EXTEND_FACTOR: Final = 0.15
 PROBE_COST: Final = 5_000
 """The fixed cost of one probe, in edges that building handles in the same time."""
-_STATES_MAX: Final = 256
+STATES_MAX: Final = 256
 _MODES: Final[dict[str, AccessPath]] = {
     "indexed": "indexed",
     "csr": "topology",
@@ -64,12 +64,10 @@ class TraversalSettingError(InvalidInputError):
 
     code = "OG-TRAVERSAL-SETTING"
     hint = "unset it, or give such a value"
-
-    def __init__(self, *, name: str, value: str, expected: str) -> None:
-        self.name = name
-        self.value = value
-        self.expected = expected
-        super().__init__(f"{name} must be {expected}, and is '{value}'")
+    template = "{name} must be {expected}, and is '{value}'"
+    name: str
+    value: str
+    expected: str
 
 
 @dataclass(frozen=True)
@@ -125,6 +123,16 @@ class ExpandFacts:
     spent: float = 0.0
     """What indexed expansions of these edges have cost so far."""
 
+    @property
+    def looked_up(self) -> float:
+        """How many edges indexed hops are expected to look up."""
+        return self.hops * self.frontier * self.edges / max(self.nodes, 1)
+
+    @property
+    def probe_cost(self) -> float:
+        """What an indexed expansion costs: the edges that it looks up, and the fixed cost."""
+        return self.looked_up + PROBE_COST
+
 
 def choose_path(
     settings: TraversalSettings, facts: ExpandFacts, is_covered: Callable[[], bool]
@@ -136,28 +144,11 @@ def choose_path(
         return "topology"
     factor = _EXTEND_FACTOR if facts.is_extendable else _BUILD_FACTOR
     build = 0.0 if facts.is_warm else factor * facts.edges - facts.spent
-    probes = facts.hops * facts.frontier * facts.edges / max(facts.nodes, 1)
-    if probes >= build:
+    if facts.looked_up >= build:
         return "topology"
     if is_covered() or facts.hops * facts.edges < build:
         return "indexed"
     return "topology"
-
-
-class Spent:
-    """What indexed expansions have cost, by state of the edges. Safe to share between threads."""
-
-    def __init__(self) -> None:
-        self._costs = BoundedCounter(_STATES_MAX)
-
-    def of(self, version: DatasetVersion) -> float:
-        """Return what the expansions of one edge version have cost so far."""
-        return self._costs.of(version)
-
-    def add(self, version: DatasetVersion, facts: ExpandFacts) -> None:
-        """Count one expansion: the edges that it looks up, and the fixed cost."""
-        looked_up = facts.hops * facts.frontier * facts.edges / max(facts.nodes, 1)
-        self._costs.add(version, looked_up + PROBE_COST)
 
 
 @dataclass(eq=False)
@@ -171,7 +162,8 @@ class PathChooser:
     """None reads the environment, once per query that has a hop."""
     guard: Guard
     profile: Profile
-    spent: Spent = field(default_factory=Spent)
+    spent: BoundedCounter
+    """What indexed expansions have cost, by version of the edges."""
 
     @cached_property
     def settings(self) -> TraversalSettings:
@@ -187,7 +179,7 @@ class PathChooser:
         if path == "topology":
             topology = self.topologies.get(self.tables.snapshot, edge, guard=self.guard)
             return TopologyHops(topology, expand.direction, self.guard)
-        self.spent.add(self._version(edge), facts)
+        self.spent.add(self._version(edge), facts.probe_cost)
         probes = Probes(
             self.tables,
             self.guard,
@@ -223,9 +215,9 @@ class PathChooser:
     def _is_covered(self, expand: Expand) -> bool:
         indexes = self.indexes.of(self.tables.snapshot, TableKey.edge(expand.edge))
         columns = probed_columns(expand.direction)
-        gaps = [gap for gap in map(indexes.btree, columns) if not gap.is_indexed]
+        gaps = [gap for gap in map(indexes.btree_gap, columns) if gap is not None]
         for gap in gaps:
-            _LOG.warning("edge type '%s': %s", expand.edge, gap.reason)
+            _LOG.warning("edge type '%s': %s", expand.edge, gap)
         return not gaps
 
 

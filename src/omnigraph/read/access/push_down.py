@@ -22,9 +22,10 @@ from typing import Final, TypeGuard
 import pyarrow as pa
 
 from omnigraph.query.bindings import Bindings, Bound
-from omnigraph.query.check.cast import choices_cast_to, constant_cast_to
+from omnigraph.query.check.cast import INTEGER_RANGES, choices_cast_to, constant_cast_to
 from omnigraph.query.language.tree import Comparator
 from omnigraph.query.plan.plan import (
+    MIRRORED,
     AllOf,
     AnyOf,
     Compare,
@@ -47,21 +48,7 @@ from omnigraph.read.column_names import StoredValue, stored_column
 from omnigraph.store import filters
 from omnigraph.values import PropType, Scalar
 
-_MIRRORED: Final[dict[Comparator, Comparator]] = {
-    "=": "=",
-    "!=": "!=",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-}
 _NOTHING: Final = filters.AnyOf(())
-_RANGES: Final[dict[Scalar, tuple[int, int]]] = {
-    Scalar.I32: (-(2**31), 2**31 - 1),
-    Scalar.I64: (-(2**63), 2**63 - 1),
-    Scalar.U32: (0, 2**32 - 1),
-    Scalar.U64: (0, 2**64 - 1),
-}
 
 
 def push_down(predicate: Predicate, bindings: Bindings) -> filters.Filter | None:
@@ -125,7 +112,7 @@ class _PushDown:
             case Compare(left, operator, right) if _is_stored(left):
                 return self._comparison(left, operator, right)
             case Compare(left, operator, right) if _is_stored(right):
-                return self._comparison(right, _MIRRORED[operator], left)
+                return self._comparison(right, MIRRORED[operator], left)
             case InList(operand, choices, negated) if _is_stored(operand):
                 return self._one_of(operand, choices, negated=negated)
             case ListContains(Constant() | ParameterValue() as items, item) if _is_stored(item):
@@ -226,9 +213,9 @@ def _beside_integers(
     column: str, scalar: Scalar, operator: Comparator, value: object
 ) -> filters.Filter | None:
     """Compare a whole-number column with a number that its type cannot hold."""
-    if scalar not in _RANGES or not isinstance(value, int | float) or math.isnan(value):
+    if scalar not in INTEGER_RANGES or not isinstance(value, int | float) or math.isnan(value):
         return None
-    low, high = _RANGES[scalar]
+    low, high = INTEGER_RANGES[scalar]
     # True for every value and unknown for null; `IS NOT NULL` would be false for null.
     always = filters.Comparison(column, ">=", _literal(low, PropType(scalar)))
     if operator in ("=", "!="):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -48,32 +48,14 @@ class TextQueryError(InvalidInputError):
     """A full-text query has too many words."""
 
     code = "OG-QUERY-TEXT"
-
-    def __init__(self, *, terms: int, terms_max: int) -> None:
-        self.terms = terms
-        self.terms_max = terms_max
-        super().__init__(
-            f"a fuzzy query may have {terms_max} different words, and this one has {terms}"
-        )
-        self.hint = "use search or match_text for long texts"
-
-
-class TextMatcher(Protocol):
-    """Answers full-text predicates of one query."""
-
-    def matches(self, table_key: str, predicate: TextMatch, bindings: Bindings) -> RowIds | None:
-        """Return the row ids that match, ascending; None when the predicate is unknown."""
-        ...
-
-    def ranked(
-        self, table_key: str, search: TextSearch, row_filter: Filter | None, among: RowIds | None
-    ) -> Scored:
-        """Return the row ids that match, with their relevance, in any order."""
-        ...
+    hint = "use search or match_text for long texts"
+    template = "a fuzzy query may have {terms_max} different words, and this one has {terms}"
+    terms: int
+    terms_max: int
 
 
 @dataclass(eq=False)
-class StoreTextMatcher:
+class TextMatcher:
     """Searches the store for rows that an index covers, and an index in memory for the others.
 
     Equal predicates are evaluated once per query.

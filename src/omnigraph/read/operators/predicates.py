@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.query.bindings import Bindings, BoundValue
+from omnigraph.query.bindings import Bindings
 from omnigraph.query.check.cast import choices_cast_to, constant_cast_to
+from omnigraph.query.params import BoundValue
 from omnigraph.query.plan.plan import (
     AllOf,
     AnyOf,

@@ -56,12 +56,10 @@ class QueryVectorError(InvalidInputError):
 
     code = "OG-QUERY-VECTOR"
     hint = "give a list of that many numbers, or a text where a provider is configured"
-
-    def __init__(self, *, property_name: str, expected: str, found: str) -> None:
-        self.property_name = property_name
-        self.expected = expected
-        self.found = found
-        super().__init__(f"nearest on '{property_name}' needs {expected}, and got {found}")
+    template = "nearest on '{property_name}' needs {expected}, and got {found}"
+    property_name: str
+    expected: str
+    found: str
 
 
 class FusionConstantError(InvalidInputError):
@@ -69,10 +67,8 @@ class FusionConstantError(InvalidInputError):
 
     code = "OG-QUERY-RRF-K"
     hint = "leave k away, or give a number such as 60"
-
-    def __init__(self, value: int | None) -> None:
-        self.value = value
-        super().__init__(f"k of rrf must be a positive integer, and is {value}")
+    template = "k of rrf must be a positive integer, and is {value}"
+    value: int | None
 
 
 class FusionWeightError(InvalidInputError):
@@ -80,13 +76,11 @@ class FusionWeightError(InvalidInputError):
 
     code = "OG-QUERY-RRF-WEIGHT"
     hint = "give two weights such as 1 and 0.5"
+    weights: tuple[float | None, ...]
 
-    def __init__(self, weights: tuple[float | None, ...]) -> None:
-        self.weights = weights
-        shown = ", ".join("null" if weight is None else f"{weight:g}" for weight in weights)
-        super().__init__(
-            f"weights of rrf must be finite, not negative and not both zero, and are {shown}"
-        )
+    def _message(self) -> str:
+        shown = ", ".join("null" if weight is None else f"{weight:g}" for weight in self.weights)
+        return f"weights of rrf must be finite, not negative and not both zero, and are {shown}"
 
 
 class EmbeddingMissingError(UnavailableError):
@@ -97,13 +91,11 @@ class EmbeddingMissingError(UnavailableError):
         "give a vector, or set OMNIGRAPH_EMBED_PROVIDER (openai-compatible, openai, gemini,"
         " local or mock) and its key"
     )
-
-    def __init__(self, property_name: str) -> None:
-        self.property_name = property_name
-        super().__init__(
-            f"nearest on '{property_name}' with a text needs an embedding provider, and none is"
-            " configured"
-        )
+    template = (
+        "nearest on '{property_name}' with a text needs an embedding provider, and none is"
+        " configured"
+    )
+    property_name: str
 
 
 def candidates_needed(plan: ReadPlan) -> int | None:

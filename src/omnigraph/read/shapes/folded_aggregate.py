@@ -30,9 +30,9 @@ from omnigraph.query.plan.plan import (
     ReadPlan,
     Value,
 )
+from omnigraph.query.plan.print_plan import operator_line
 from omnigraph.query.plan.walk import value_variables
 from omnigraph.read.context import Context
-from omnigraph.read.explain import describe
 from omnigraph.read.liveness import ignores_repeats, result_variables
 from omnigraph.read.operators.aggregate import GroupedResult
 from omnigraph.read.operators.counted_hop import count_hop
@@ -69,7 +69,7 @@ class FoldedAggregate:
         wanted = result_variables(plan)
         pipeline = RowPipeline(context, plan, is_set=False)
         rows = pipeline.rows(plan.pipeline[:-1], ONE_ROW, wanted | {hop.source})
-        shown = describe(hop) if context.profile.is_on else ""
+        shown = operator_line(hop) if context.profile.is_on else ""
         with context.profile.operator(shown) as trace:
             counted = count_hop(context, rows, plan, hop)
             trace.rows = rows.count if counted is None else int(counted[1].counts.sum())

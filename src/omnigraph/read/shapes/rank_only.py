@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import NearestRanking, NodeScan, Ranking, ReadPlan, RrfRanking, Score
+from omnigraph.query.plan.print_plan import operator_line
 from omnigraph.read.context import Context
-from omnigraph.read.explain import describe
 from omnigraph.read.operators.project import project
 from omnigraph.read.operators.rank import candidates_needed, fuse, ranked_scan
 from omnigraph.read.row_table import Entities, RowTable
@@ -43,7 +43,7 @@ class RankOnly:
         """Return the columns of the best nodes."""
         context, plan = self.context, self.plan
         context.guard.check()
-        shown = describe(self.scan) if context.profile.is_on else ""
+        shown = operator_line(self.scan) if context.profile.is_on else ""
         with context.profile.operator(shown) as trace:
             found = ranked_scan(context, self.scan, self.ranking, candidates_needed(plan))
             if isinstance(self.ranking, RrfRanking):

@@ -22,9 +22,9 @@ from omnigraph.query.plan.plan import (
     RrfRanking,
     SameId,
 )
+from omnigraph.query.plan.print_plan import operator_line
 from omnigraph.read.column_names import ID
 from omnigraph.read.context import Context
-from omnigraph.read.explain import describe
 from omnigraph.read.liveness import ignores_repeats, live_after, result_variables
 from omnigraph.read.operators.aggregate import GroupedResult, distinct_result
 from omnigraph.read.operators.anti_join import anti_join
@@ -106,7 +106,7 @@ class RowPipeline:
             operator = pipeline[position]
             closed = _closed_variable(pipeline, position)
             self.context.guard.check()
-            shown = describe(operator) if self.context.profile.is_on else ""
+            shown = operator_line(operator) if self.context.profile.is_on else ""
             with self.context.profile.operator(shown) as trace:
                 if isinstance(operator, Expand) and closed is not None:
                     rows = close_cycle(self.context, rows, operator, closed)

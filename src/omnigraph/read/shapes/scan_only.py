@@ -8,9 +8,9 @@ from typing import Self
 import pyarrow as pa
 
 from omnigraph.query.plan.plan import EntityId, NodeScan, PropertyValue, ReadPlan
+from omnigraph.query.plan.print_plan import operator_line
 from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
-from omnigraph.read.explain import describe
 from omnigraph.read.operators.scan import scan_columns
 
 
@@ -47,7 +47,7 @@ class ScanOnly:
         """Return the columns of the scan."""
         context = self.context
         context.guard.check()
-        shown = describe(self.scan) if context.profile.is_on else ""
+        shown = operator_line(self.scan) if context.profile.is_on else ""
         with context.profile.operator(shown) as trace:
             found = scan_columns(context, self.scan, self.names)
             trace.rows = len(found[0])

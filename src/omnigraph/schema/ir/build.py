@@ -21,8 +21,6 @@ from omnigraph.schema.ir.model import (
     SchemaIR,
     SystemRole,
 )
-from omnigraph.schema.json_form import sorted_annotations
-from omnigraph.schema.language.canonical import canonical_constraints
 from omnigraph.schema.language.shape import (
     Bound,
     SchemaShape,
@@ -91,12 +89,12 @@ class _Builder:
 
     def _node(self, node: ShapeNode) -> IrNode:
         key = TypeKey("node", node.name)
-        links = [self._type_ref(TypeKey("interface", name)) for name in set(node.implements)]
+        links = [self._type_ref(TypeKey("interface", name)) for name in node.implements]
         return IrNode(
             name=node.name,
             type_id=self.numbers.types[key],
             table_incarnation_id=self.numbers.incarnations[key],
-            annotations=sorted_annotations(node.annotations),
+            annotations=node.annotations,
             implements=tuple(sorted(links, key=lambda ref: ref.type_id)),
             properties=self._properties(key, node.properties),
             constraints=self._constraints(key, node.constraints),
@@ -111,7 +109,7 @@ class _Builder:
             from_type=self._type_ref(TypeKey("node", edge.from_type)),
             to_type=self._type_ref(TypeKey("node", edge.to_type)),
             cardinality=edge.cardinality,
-            annotations=sorted_annotations(edge.annotations),
+            annotations=edge.annotations,
             properties=self._properties(key, edge.properties),
             constraints=self._constraints(key, edge.constraints),
         )
@@ -124,14 +122,14 @@ class _Builder:
     def _property(self, type_key: TypeKey, prop: ShapeProperty) -> IrProperty:
         fulfilled = [
             self._property_ref(TypeKey("interface", interface), name)
-            for interface, name in set(prop.satisfies)
+            for interface, name in prop.satisfies
         ]
         return IrProperty(
             name=prop.name,
             property_id=self.numbers.properties[type_key, prop.name],
             prop_type=prop.prop_type,
-            annotations=sorted_annotations(prop.annotations) if prop.annotations else (),
-            property_constraints=tuple(sorted(set(prop.property_constraints))),
+            annotations=prop.annotations,
+            property_constraints=prop.property_constraints,
             embed_source=IrEmbed(self._property_ref(type_key, prop.embed.source), prop.embed.model)
             if prop.embed
             else None,
@@ -152,7 +150,7 @@ class _Builder:
                 max=Bound.of(c.max),
                 pattern=c.pattern,
             )
-            for c in canonical_constraints(constraints)
+            for c in constraints
         )
 
     def _field(self, type_key: TypeKey, name: str) -> IrField:

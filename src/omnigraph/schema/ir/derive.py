@@ -8,7 +8,6 @@ from omnigraph.schema.catalog import (
     Catalog,
     CheckRule,
     EdgeType,
-    EmbedSource,
     InterfaceType,
     NodeType,
     Property,
@@ -24,8 +23,7 @@ from omnigraph.schema.ir.model import (
     IrTable,
     SchemaIR,
 )
-from omnigraph.schema.language.shape import Bound
-from omnigraph.schema.language.tree import Number, RuleKind
+from omnigraph.schema.language.tree import RuleKind
 
 Members = tuple[str, ...]
 
@@ -60,11 +58,7 @@ def _node(node: IrNode) -> NodeType:
         indices=_distinct([*indices, tuple(sorted(key))]) if key else indices,
         range_constraints=tuple(_range(c) for c in node.constraints if c.kind == "range"),
         check_constraints=tuple(_check(c) for c in node.constraints if c.kind == "check"),
-        embed_sources={
-            p.name: EmbedSource(p.embed_source.source.property_name, p.embed_source.model)
-            for p in node.properties
-            if p.embed_source
-        },
+        embed_sources={p.name: p.embed_source.by_name for p in node.properties if p.embed_source},
         annotations=node.annotations,
         type_id=node.type_id,
         table_incarnation_id=node.table_incarnation_id,
@@ -127,15 +121,10 @@ def _distinct(tuples: Iterable[Members]) -> tuple[Members, ...]:
 
 
 def _range(constraint: IrConstraint) -> RangeRule:
-    return RangeRule(
-        constraint.fields[0].name, min=_number_of(constraint.min), max=_number_of(constraint.max)
-    )
+    named = constraint.by_name
+    return RangeRule(named.fields[0], min=named.min, max=named.max)
 
 
 def _check(constraint: IrConstraint) -> CheckRule:
     # The kind guarantees a pattern: the compiler and the reader of stored schemas both demand it.
     return CheckRule(constraint.fields[0].name, constraint.pattern or "")
-
-
-def _number_of(bound: Bound | None) -> Number | None:
-    return None if bound is None else bound.value

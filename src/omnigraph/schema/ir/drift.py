@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import islice
-from typing import ClassVar, Final
+from typing import Final
 
 from omnigraph.errors import ConflictError
+from omnigraph.records import JsonObject
 from omnigraph.schema.ir.model import SchemaIR, TableIdentity
 from omnigraph.schema.ir.read import MalformedSchemaError, read_ir
 from omnigraph.schema.ir.state import SchemaState, read_state
 from omnigraph.schema.ir.to_shape import shape_of
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.language.canonical import shape_hash
 
 SCHEMA_FILE: Final = "_schema.pg"
@@ -38,7 +38,7 @@ class DriftFinding:
 class SchemaDriftError(ConflictError):
     """The accepted schema and the manifest disagree; nothing was changed."""
 
-    code: ClassVar[str] = "OG-SCHEMA-DRIFT"
+    code = "OG-SCHEMA-DRIFT"
     hint = "open the graph again; if this stays, keep the files and restore the manifest"
 
     def __init__(self, findings: Iterable[DriftFinding]) -> None:

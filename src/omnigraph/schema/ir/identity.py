@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from typing import ClassVar, Final
+from typing import Final
 
 from omnigraph.names import TYPE_KINDS, TypeKind, nearest_name
 from omnigraph.schema.ir.build import Numbers, TypeKey, build_ir
@@ -38,7 +38,7 @@ _CLAIMED_TWICE: Final = "keep one @rename_from, and drop the old name where the 
 class IdentityResolutionError(SourceError):
     """Rename hints do not fit the accepted schema; nothing was planned."""
 
-    code: ClassVar[str] = "OG-SCHEMA-IDENTITY"
+    code = "OG-SCHEMA-IDENTITY"
 
 
 def resolve_identities(

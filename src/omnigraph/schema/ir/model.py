@@ -11,27 +11,27 @@ Facts that hold for every `SchemaIR` (`invariants.py` checks them on stored ones
 4. `key`, `unique`, `index` annotations are in `property_constraints`, `embed` is in `embed_source`,
    and `rename_from` is nowhere.
 
-`to_json` has exactly the members, in exactly the order, that the stored form has; the hash depends
-on both.
+The fields are exactly the members of the stored form, in exactly its order (`omnigraph.records`);
+the hash depends on both. A reader that stands in an annotation also refuses what is no legal value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, cast
 
-from omnigraph.names import TableKey, TypeKind
-from omnigraph.schema.catalog import Annotation, Cardinality
+from omnigraph.names import PROPERTY_NAME, TYPE_NAME, TableKey, TypeKind
+from omnigraph.records import Json, JsonObject, Stored, to_json
+from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource
 from omnigraph.schema.json_form import (
-    JsonObject,
-    annotations_json,
-    cardinality_json,
     digest,
-    prop_type_json,
+    read_annotation,
+    read_cardinality,
+    read_prop_type,
 )
-from omnigraph.schema.language.shape import Bound
+from omnigraph.schema.language.shape import Bound, ShapeConstraint, constraint_json, read_bound
 from omnigraph.schema.language.tree import RuleKind
 from omnigraph.values import PropType
 
@@ -41,17 +41,47 @@ UNLIMITED: Final = Cardinality()
 
 SystemRole = Literal["id", "src", "dst"]
 
+_LIST_RULES: Final = ("key", "unique", "index")
+
+
+def _read_identity(at: Stored) -> int:
+    return at.integer(1)
+
+
+def _read_type_name(at: Stored) -> str:
+    if not TYPE_NAME.fullmatch(at.text()):
+        raise at.fail("a type name")
+    return at.text()
+
+
+def _read_property_name(at: Stored) -> str:
+    if not PROPERTY_NAME.fullmatch(at.text()):
+        raise at.fail("a property name")
+    return at.text()
+
+
+def _read_list_rule(at: Stored) -> RuleKind:
+    return cast("RuleKind", at.one_of(_LIST_RULES))
+
+
+def _read_version(at: Stored) -> int:
+    if at.integer() != IR_VERSION:
+        raise at.fail(f"{IR_VERSION}, found {at.value}")
+    return IR_VERSION
+
+
+_Identity = Annotated[int, _read_identity]
+_TypeName = Annotated[str, _read_type_name]
+_PropertyName = Annotated[str, _read_property_name]
+_Annotations = tuple[Annotated[Annotation, read_annotation], ...]
+
 
 @dataclass(frozen=True)
 class IrTypeRef:
     """A type, by number and name."""
 
-    type_id: int
-    type_name: str
-
-    def to_json(self) -> JsonObject:
-        """Spell the reference."""
-        return {"type_id": self.type_id, "type_name": self.type_name}
+    type_id: _Identity
+    type_name: _TypeName
 
 
 @dataclass(frozen=True)
@@ -62,10 +92,10 @@ class IrPropertyRef:
     not declare itself: which property it means is decided in each implementing node.
     """
 
-    owner_type_id: int
-    owner_type_name: str
-    property_id: int | None
-    property_name: str
+    owner_type_id: _Identity
+    owner_type_name: _TypeName
+    property_id: _Identity | None
+    property_name: _PropertyName
 
     @property
     def name(self) -> str:
@@ -77,23 +107,14 @@ class IrPropertyRef:
         """What stays when the property is renamed."""
         return self.property_name if self.property_id is None else self.property_id
 
-    def to_json(self) -> JsonObject:
-        """Spell the reference."""
-        return {
-            "owner_type_id": self.owner_type_id,
-            "owner_type_name": self.owner_type_name,
-            "property_id": self.property_id,
-            "property_name": self.property_name,
-        }
-
 
 @dataclass(frozen=True)
 class IrSystemField:
     """A structural column (`src`, `dst`, `id`) as a member of a constraint."""
 
-    stable_table_id: int
-    table_type_name: str
-    table_incarnation_id: int
+    stable_table_id: _Identity
+    table_type_name: _TypeName
+    table_incarnation_id: _Identity
     role: SystemRole
 
     @property
@@ -105,15 +126,6 @@ class IrSystemField:
     def identity(self) -> int | str:
         """What stays when the type is renamed."""
         return self.role
-
-    def to_json(self) -> JsonObject:
-        """Spell the reference."""
-        return {
-            "stable_table_id": self.stable_table_id,
-            "table_type_name": self.table_type_name,
-            "table_incarnation_id": self.table_incarnation_id,
-            "role": self.role,
-        }
 
 
 IrField = IrPropertyRef | IrSystemField
@@ -152,22 +164,55 @@ class IrConstraint:
         rest = f"{self.min}{self.max}{self.pattern}"
         return self.kind, tuple(field.name for field in self.fields), rest
 
-    def to_json(self) -> JsonObject:
-        """Spell the constraint."""
-        if self.kind == "range":
-            return {
-                "kind": self.kind,
-                "field": _field_json(self.fields[0]),
-                "min": self.min.to_json() if self.min else None,
-                "max": self.max.to_json() if self.max else None,
-            }
-        if self.kind == "check":
-            return {
-                "kind": self.kind,
-                "field": _field_json(self.fields[0]),
-                "pattern": self.pattern,
-            }
-        return {"kind": self.kind, "fields": [_field_json(field) for field in self.fields]}
+    @property
+    def by_name(self) -> ShapeConstraint:
+        """The constraint without numbers."""
+        return ShapeConstraint(
+            kind=self.kind,
+            fields=tuple(field.name for field in self.fields),
+            min=self.min.value if self.min else None,
+            max=self.max.value if self.max else None,
+            pattern=self.pattern,
+        )
+
+
+def _read_constraint(at: Stored) -> IrConstraint:
+    kind = at.value.get("kind") if isinstance(at.value, dict) else None
+    if kind == "range":
+        members = at.members("kind", "field", "min", "max")
+        low, high = members["min"].optional(read_bound), members["max"].optional(read_bound)
+        return IrConstraint("range", (_read_field(members["field"]),), min=low, max=high)
+    if kind == "check":
+        members = at.members("kind", "field", "pattern")
+        pattern = members["pattern"].text()
+        return IrConstraint("check", (_read_field(members["field"]),), pattern=pattern)
+    members = at.members("kind", "fields")
+    found = IrConstraint(_read_list_rule(members["kind"]), members["fields"].items(_read_field))
+    if not found.fields:
+        raise members["fields"].fail("at least one member")
+    return found
+
+
+def _read_field(at: Stored) -> IrField:
+    is_system = isinstance(at.value, dict) and at.value.get("kind") == "system"
+    form: type[IrField] = IrSystemField if is_system else IrPropertyRef
+    at.members("kind", *(each.name for each in fields(form)))["kind"].one_of(("property", "system"))
+    others = {name: value for name, value in at.value.items() if name != "kind"}
+    return replace(at, value=others).record(form)
+
+
+@to_json.register(IrConstraint)
+def _constraint_json(rule: IrConstraint) -> JsonObject:
+    members: list[Json] = [_field_json(field) for field in rule.fields]
+    return constraint_json(rule.kind, members, low=rule.min, high=rule.max, pattern=rule.pattern)
+
+
+def _field_json(field: IrField) -> JsonObject:
+    kind = "property" if isinstance(field, IrPropertyRef) else "system"
+    return {"kind": kind, **to_json(field)}
+
+
+_Constraints = tuple[Annotated[IrConstraint, _read_constraint], ...]
 
 
 @dataclass(frozen=True)
@@ -177,117 +222,69 @@ class IrEmbed:
     source: IrPropertyRef
     model: str | None
 
-    def to_json(self) -> JsonObject:
-        """Spell the source and the model."""
-        return {"source": self.source.to_json(), "model": self.model}
+    @property
+    def by_name(self) -> EmbedSource:
+        """The same without numbers."""
+        return EmbedSource(self.source.property_name, self.model)
 
 
 @dataclass(frozen=True)
 class IrProperty:
     """An effective property of a type."""
 
-    name: str
-    property_id: int
-    prop_type: PropType
-    annotations: tuple[Annotation, ...] = ()
-    property_constraints: tuple[RuleKind, ...] = ()
+    name: _PropertyName
+    property_id: _Identity
+    prop_type: Annotated[PropType, read_prop_type]
+    annotations: _Annotations = ()
+    property_constraints: tuple[Annotated[RuleKind, _read_list_rule], ...] = ()
     embed_source: IrEmbed | None = None
     declared_directly: bool = True
     satisfies_interface_properties: tuple[IrPropertyRef, ...] = ()
-
-    def to_json(self) -> JsonObject:
-        """Spell the property."""
-        return {
-            "name": self.name,
-            "property_id": self.property_id,
-            "prop_type": prop_type_json(self.prop_type),
-            "annotations": annotations_json(self.annotations),
-            "property_constraints": [*self.property_constraints],
-            "embed_source": self.embed_source.to_json() if self.embed_source else None,
-            "declared_directly": self.declared_directly,
-            "satisfies_interface_properties": [
-                ref.to_json() for ref in self.satisfies_interface_properties
-            ],
-        }
 
 
 @dataclass(frozen=True)
 class IrInterface:
     """An interface; it has neither a dataset nor annotations or rules of its own."""
 
-    name: str
-    type_id: int
+    name: _TypeName
+    type_id: _Identity
     properties: tuple[IrProperty, ...] = ()
 
     kind: ClassVar[TypeKind] = "interface"
     annotations: ClassVar[tuple[Annotation, ...]] = ()
     constraints: ClassVar[tuple[IrConstraint, ...]] = ()
 
-    def to_json(self) -> JsonObject:
-        """Spell the interface."""
-        return {
-            "name": self.name,
-            "type_id": self.type_id,
-            "properties": [p.to_json() for p in self.properties],
-        }
-
 
 @dataclass(frozen=True)
 class IrNode:
     """A node type with the properties of its interfaces included."""
 
-    name: str
-    type_id: int
-    table_incarnation_id: int
-    annotations: tuple[Annotation, ...] = ()
+    name: _TypeName
+    type_id: _Identity
+    table_incarnation_id: _Identity
+    annotations: _Annotations = ()
     implements: tuple[IrTypeRef, ...] = ()
     properties: tuple[IrProperty, ...] = ()
-    constraints: tuple[IrConstraint, ...] = ()
+    constraints: _Constraints = ()
 
     kind: ClassVar[TypeKind] = "node"
-
-    def to_json(self) -> JsonObject:
-        """Spell the node type."""
-        return {
-            "name": self.name,
-            "type_id": self.type_id,
-            "table_incarnation_id": self.table_incarnation_id,
-            "annotations": annotations_json(self.annotations),
-            "implements": [ref.to_json() for ref in self.implements],
-            "properties": [p.to_json() for p in self.properties],
-            "constraints": [c.to_json() for c in self.constraints],
-        }
 
 
 @dataclass(frozen=True)
 class IrEdge:
     """An edge type."""
 
-    name: str
-    type_id: int
-    table_incarnation_id: int
+    name: _TypeName
+    type_id: _Identity
+    table_incarnation_id: _Identity
     from_type: IrTypeRef
     to_type: IrTypeRef
-    cardinality: Cardinality = UNLIMITED
-    annotations: tuple[Annotation, ...] = ()
+    cardinality: Annotated[Cardinality, read_cardinality] = UNLIMITED
+    annotations: _Annotations = ()
     properties: tuple[IrProperty, ...] = ()
-    constraints: tuple[IrConstraint, ...] = ()
+    constraints: _Constraints = ()
 
     kind: ClassVar[TypeKind] = "edge"
-
-    def to_json(self) -> JsonObject:
-        """Spell the edge type."""
-        return {
-            "name": self.name,
-            "type_id": self.type_id,
-            "table_incarnation_id": self.table_incarnation_id,
-            "from_type": self.from_type.to_json(),
-            "to_type": self.to_type.to_json(),
-            "cardinality": cardinality_json(self.cardinality),
-            "annotations": annotations_json(self.annotations),
-            "properties": [p.to_json() for p in self.properties],
-            "constraints": [c.to_json() for c in self.constraints],
-        }
 
 
 IrType = IrInterface | IrNode | IrEdge
@@ -303,26 +300,21 @@ class TableIdentity:
     table_incarnation_id: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SchemaIR:
     """A whole compiled schema. Equal values have equal hashes and the other way round."""
 
+    ir_version: Annotated[int, _read_version] = IR_VERSION
     schema_identity_domain: str
-    next_identity_id: int
+    next_identity_id: _Identity
     interfaces: tuple[IrInterface, ...] = ()
     nodes: tuple[IrNode, ...] = ()
     edges: tuple[IrEdge, ...] = ()
 
     def to_json(self) -> JsonObject:
         """Return the stored form (`_schema.ir.json`)."""
-        return {
-            "ir_version": IR_VERSION,
-            "schema_identity_domain": self.schema_identity_domain,
-            "next_identity_id": self.next_identity_id,
-            "interfaces": [t.to_json() for t in self.interfaces],
-            "nodes": [t.to_json() for t in self.nodes],
-            "edges": [t.to_json() for t in self.edges],
-        }
+        form: JsonObject = to_json(self)
+        return form
 
     @cached_property
     def ir_hash(self) -> str:
@@ -353,8 +345,3 @@ class SchemaIR:
         if kind == "interface":
             return self.interfaces
         return self.nodes if kind == "node" else self.edges
-
-
-def _field_json(field: IrField) -> JsonObject:
-    kind = "property" if isinstance(field, IrPropertyRef) else "system"
-    return {"kind": kind, **field.to_json()}

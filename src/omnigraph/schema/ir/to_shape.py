@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from omnigraph.schema.catalog import EmbedSource
-from omnigraph.schema.ir.model import IrConstraint, IrProperty, SchemaIR
+from omnigraph.schema.ir.model import IrProperty, SchemaIR
 from omnigraph.schema.language.shape import (
     SchemaShape,
-    ShapeConstraint,
     ShapeEdge,
     ShapeInterface,
     ShapeNode,
     ShapeProperty,
+    ShapePropertyRef,
 )
 
 
@@ -26,7 +25,7 @@ def shape_of(ir: SchemaIR) -> SchemaShape:
                 annotations=t.annotations,
                 implements=tuple(sorted(ref.type_name for ref in t.implements)),
                 properties=_shapes(t.properties),
-                constraints=tuple(_shape_constraint(c) for c in t.constraints),
+                constraints=tuple(c.by_name for c in t.constraints),
             )
             for t in ir.nodes
         ),
@@ -38,7 +37,7 @@ def shape_of(ir: SchemaIR) -> SchemaShape:
                 cardinality=t.cardinality,
                 annotations=t.annotations,
                 properties=_shapes(t.properties),
-                constraints=tuple(_shape_constraint(c) for c in t.constraints),
+                constraints=tuple(c.by_name for c in t.constraints),
             )
             for t in ir.edges
         ),
@@ -50,28 +49,17 @@ def _shapes(properties: Iterable[IrProperty]) -> tuple[ShapeProperty, ...]:
 
 
 def _shape_property(prop: IrProperty) -> ShapeProperty:
-    embed = prop.embed_source
     return ShapeProperty(
         name=prop.name,
         prop_type=prop.prop_type,
         annotations=prop.annotations,
         property_constraints=prop.property_constraints,
-        embed=EmbedSource(embed.source.property_name, embed.model) if embed else None,
+        embed=prop.embed_source.by_name if prop.embed_source else None,
         declared_directly=prop.declared_directly,
         satisfies=tuple(
             sorted(
-                (ref.owner_type_name, ref.property_name)
+                ShapePropertyRef(ref.owner_type_name, ref.property_name)
                 for ref in prop.satisfies_interface_properties
             )
         ),
-    )
-
-
-def _shape_constraint(constraint: IrConstraint) -> ShapeConstraint:
-    return ShapeConstraint(
-        kind=constraint.kind,
-        fields=tuple(field.name for field in constraint.fields),
-        min=constraint.min.value if constraint.min else None,
-        max=constraint.max.value if constraint.max else None,
-        pattern=constraint.pattern,
     )

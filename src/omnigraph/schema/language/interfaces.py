@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from omnigraph.names import RESERVED_NODE_PROPERTIES
 from omnigraph.schema.language import codes
 from omnigraph.schema.language.problems import Problem, Suggester
-from omnigraph.schema.language.shape import ShapeInterface, ShapeProperty
+from omnigraph.schema.language.shape import ShapeInterface, ShapeProperty, ShapePropertyRef
 from omnigraph.schema.language.tree import TypeRef
 from omnigraph.syntax import Span
 
@@ -132,9 +132,9 @@ def expand(
 
 
 def _link(
-    links: tuple[tuple[str, str], ...], implementation: Implementation, offered: ShapeProperty
-) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((*links, (implementation.interface.name, offered.name))))
+    links: tuple[ShapePropertyRef, ...], implementation: Implementation, offered: ShapeProperty
+) -> tuple[ShapePropertyRef, ...]:
+    return tuple(sorted((*links, ShapePropertyRef(implementation.interface.name, offered.name))))
 
 
 def _means_the_same(one: ShapeProperty, other: ShapeProperty) -> bool:

@@ -102,12 +102,6 @@ class _TypeText:
 
 
 @dataclass(frozen=True, slots=True)
-class _Card:
-    bounds: tuple[int, int | None]
-    problems: tuple[Problem, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Value:
     text: str
     span: Span
@@ -118,12 +112,6 @@ class _Keyword:
     name: str
     value: str
     span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    min: Token | None
-    max: Token | None
 
 
 class _SchemaBuilder(TreeBuilder[Token, Any]):
@@ -160,7 +148,7 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
             name=str(name),
             from_type=_type_ref(source),
             to_type=_type_ref(target),
-            cardinality=card.bounds if card else None,
+            cardinality=card.part if card else None,
             annotations=annotations,
             properties=_parts_of(members, PropertyDecl),
             rules=_parts_of(members, RuleDecl),
@@ -168,7 +156,7 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
         )
         return _Read(declaration, (*(card.problems if card else ()), *_problems_of(members)))
 
-    def card(self, parts: Parts) -> _Card:
+    def card(self, parts: Parts) -> _Read:
         _, low_token, high_token = parts
         low, low_problems = _card_bound(low_token)
         high, high_problems = _card_bound(high_token) if high_token is not None else (None, ())
@@ -176,7 +164,7 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
         if high is not None and low > high and not problems:
             message = f"@card minimum {low} exceeds max {high}"
             problems = (Problem(codes.CARD_MIN_EXCEEDS_MAX, message, span_of(low_token)),)
-        return _Card((low, high), problems)
+        return _Read((low, high), problems)
 
     # -- properties -------------------------------------------------------------------------------
 
@@ -234,9 +222,9 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
         return _Read(_rule(word, members))
 
     def range_rule(self, parts: Parts) -> _Read:
-        word, member, bounds = parts
-        low, low_problems = _range_bound(bounds.min)
-        high, high_problems = _range_bound(bounds.max)
+        word, member, (low_token, high_token) = parts
+        low, low_problems = _range_bound(low_token)
+        high, high_problems = _range_bound(high_token)
         rule = replace(_rule(word, [member]), min=low, max=high)
         return _Read(rule, low_problems + high_problems)
 
@@ -247,11 +235,11 @@ class _SchemaBuilder(TreeBuilder[Token, Any]):
         )
         return _Read(rule)
 
-    def bounds_from(self, parts: Parts) -> _Bounds:
-        return _Bounds(parts[0], parts[1])
+    def bounds_from(self, parts: Parts) -> tuple[Token, Token | None]:
+        return parts[0], parts[1]
 
-    def bounds_to(self, parts: Parts) -> _Bounds:
-        return _Bounds(None, parts[0])
+    def bounds_to(self, parts: Parts) -> tuple[None, Token]:
+        return None, parts[0]
 
     # -- annotations -------------------------------------------------------------------------------
 

@@ -2,16 +2,18 @@
 
 Two texts that differ only in comments, order or rename hints have equal shapes. Types, properties,
 enum values and the members of key, unique and index lists are sorted by name and free of
-duplicates; constraints are sorted by kind, then members.
+duplicates; constraints are sorted by kind, then members; annotations by their JSON.
+
+The JSON form of a shape, from which its hash is taken, consists of the fields that compare.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from omnigraph.records import Json, JsonObject, Stored, member, to_json
 from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource, Number
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.language.tree import RuleKind
 from omnigraph.syntax import Span
 from omnigraph.values import PropType
@@ -34,9 +36,37 @@ class Bound:
         # Adding zero turns -0.0 into 0.0, which would compare equal and hash differently.
         return cls("Float", value + 0.0)
 
-    def to_json(self) -> JsonObject:
-        """Spell the bound."""
-        return {self.kind: self.value}
+
+def read_bound(at: Stored) -> Bound:
+    """Take the end of a range."""
+    is_float = isinstance(at.value, dict) and "Float" in at.value
+    kind: Literal["Integer", "Float"] = "Float" if is_float else "Integer"
+    number = at.members(kind)[kind]
+    # The values are those of a JSON reader: true and false are the only integers of another type.
+    if type(number.value) is not (float if is_float else int):
+        raise number.fail("a float" if is_float else "an integer")
+    return Bound(kind, number.value)
+
+
+@to_json.register(Bound)
+def _bound_json(bound: Bound) -> JsonObject:
+    return {bound.kind: bound.value}
+
+
+def constraint_json(
+    kind: RuleKind,
+    members: list[Json],
+    *,
+    low: Bound | None = None,
+    high: Bound | None = None,
+    pattern: str | None = None,
+) -> JsonObject:
+    """Spell a constraint, whatever its members look like."""
+    if kind == "range":
+        return {"kind": kind, "field": members[0], "min": to_json(low), "max": to_json(high)}
+    if kind == "check":
+        return {"kind": kind, "field": members[0], "pattern": pattern}
+    return {"kind": kind, "fields": members}
 
 
 @dataclass(frozen=True, order=True)
@@ -54,13 +84,31 @@ class ShapeConstraint:
     pattern: str | None = None
 
 
+@to_json.register(ShapeConstraint)
+def _constraint_json(rule: ShapeConstraint) -> JsonObject:
+    low, high = Bound.of(rule.min), Bound.of(rule.max)
+    return constraint_json(rule.kind, [*rule.fields], low=low, high=high, pattern=rule.pattern)
+
+
+class ShapePropertyRef(NamedTuple):
+    """A property of an interface."""
+
+    owner_type_name: str
+    property_name: str
+
+
+@to_json.register(ShapePropertyRef)
+def _property_ref_json(ref: ShapePropertyRef) -> JsonObject:
+    return {**ref._asdict()}
+
+
 @dataclass(frozen=True)
 class ShapeProperty:
     """An effective property of a type.
 
     `property_constraints` holds the annotation forms (`key`, `unique`, `index`), sorted.
     `annotations` holds every other annotation except `rename_from` and `embed`. `satisfies` lists
-    the interface properties that this one fulfils as (interface, property) pairs, sorted;
+    the interface properties that this one fulfils, sorted;
     `declared_directly` is false where an interface injected it. `rename_from` is a hint for
     planning, not part of the meaning.
     """
@@ -69,9 +117,11 @@ class ShapeProperty:
     prop_type: PropType
     annotations: tuple[Annotation, ...] = ()
     property_constraints: tuple[RuleKind, ...] = ()
-    embed: EmbedSource | None = None
+    embed: EmbedSource | None = field(default=None, metadata=member("embed_source"))
     declared_directly: bool = True
-    satisfies: tuple[tuple[str, str], ...] = ()
+    satisfies: tuple[ShapePropertyRef, ...] = field(
+        default=(), metadata=member("satisfies_interface_properties")
+    )
     rename_from: str | None = field(default=None, compare=False)
     span: Span = field(default=Span(0, 0), compare=False)
 

@@ -128,19 +128,12 @@ def _in_order(
 
 def _named(rule: IrConstraint, current: Mapping[int, str]) -> ShapeConstraint:
     """Spell a constraint with the names that its members have after the plan's renames."""
-    constraint = ShapeConstraint(
-        kind=rule.kind,
-        fields=tuple(field.name for field in rule.fields),
-        min=rule.min.value if rule.min else None,
-        max=rule.max.value if rule.max else None,
-        pattern=rule.pattern,
-    )
     if not current:
-        return constraint
+        return rule.by_name
     names = [
         current.get(field.property_id or 0, field.name)
         if isinstance(field, IrPropertyRef)
         else field.name
         for field in rule.fields
     ]
-    return replace(constraint, fields=tuple(sorted(names)))
+    return replace(rule.by_name, fields=tuple(sorted(names)))

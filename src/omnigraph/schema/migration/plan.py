@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TYPE_KINDS, TableKey, TypeKind
+from omnigraph.records import JsonObject
 from omnigraph.schema.ir.model import IrEdge, IrNode, IrType, SchemaIR
-from omnigraph.schema.json_form import JsonObject
 from omnigraph.schema.migration.constraints import constraint_steps
 from omnigraph.schema.migration.cost import TIERS, Price, Tier, is_loosened
 from omnigraph.schema.migration.properties import PropertyPlanner
@@ -34,12 +33,10 @@ from omnigraph.schema.migration.steps import (
 class UnsupportedMigrationError(InvalidInputError):
     """The plan contains a change that cannot be applied; names the first one."""
 
-    code: ClassVar[str] = "OG-SCHEMA-UNSUPPORTED"
+    code = "OG-SCHEMA-UNSUPPORTED"
     hint = "`omnigraph schema plan --schema FILE` shows every step; take this one out of the file"
-
-    def __init__(self, change: UnsupportedChange) -> None:
-        self.change = change
-        super().__init__(change.message)
+    template = "{change.message}"
+    change: UnsupportedChange
 
 
 @dataclass(frozen=True)

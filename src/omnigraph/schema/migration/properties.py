@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from omnigraph.schema.catalog import EmbedSource
 from omnigraph.schema.defaults import DefaultValue, default_text, read_default
 from omnigraph.schema.ir.model import IrEmbed, IrProperty, IrType
 from omnigraph.schema.migration.constraints import Pricing, key_members
@@ -179,7 +178,7 @@ class PropertyPlanner:
             self.new.kind,
             self.new.name,
             prop.name,
-            EmbedSource(embed.source.property_name, embed.model) if embed else None,
+            embed.by_name if embed else None,
             embed is not None and self.new.kind != "interface",
             embed,
         )
@@ -202,12 +201,4 @@ def _embed_identity(embed: IrEmbed | None) -> tuple[int | str, str | None] | Non
 
 def _without_annotation_constraints(prop: IrProperty) -> IrProperty:
     """Constraints are steps of their own, also where the property is new."""
-    return IrProperty(
-        name=prop.name,
-        property_id=prop.property_id,
-        prop_type=prop.prop_type,
-        annotations=prop.annotations,
-        embed_source=prop.embed_source,
-        declared_directly=prop.declared_directly,
-        satisfies_interface_properties=prop.satisfies_interface_properties,
-    )
+    return replace(prop, property_constraints=())

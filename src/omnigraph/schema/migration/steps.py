@@ -2,19 +2,19 @@
 
 Each class is one `kind`. Its public fields are the members of the step's JSON, in that order,
 followed by the price: `tier`, and where they are known `table_key` and `row_count`. Members that
-are `None` and marked *optional* are left out. Hidden fields carry the declarations and numbers with
+are `None` and marked *optional* are left out. `text` is the line for people, with the fields and
+the `step` itself to fill in. Hidden fields carry the declarations and numbers with
 which a step can be applied: the tests apply every plan to the accepted schema, and compare the
 result with the desired one.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from omnigraph.names import TypeKind
+from omnigraph.records import HIDDEN, OPTIONAL, JsonObject, member, to_json
 from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource
 from omnigraph.schema.defaults import DefaultValue
 from omnigraph.schema.ir.model import (
@@ -25,13 +25,6 @@ from omnigraph.schema.ir.model import (
     IrType,
     IrTypeRef,
 )
-from omnigraph.schema.json_form import (
-    Json,
-    JsonObject,
-    annotation_json,
-    cardinality_json,
-    prop_type_json,
-)
 from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.shape import Bound, ShapeConstraint
 from omnigraph.schema.migration.cost import Price, Tier
@@ -40,23 +33,20 @@ from omnigraph.values import PropType
 DropMode = Literal["soft", "hard"]
 Form = Literal["note", "rule"]
 
-_HIDDEN: Final = {"hidden": True}
-_OPTIONAL: Final = {"optional": True}
-_FROM: Final = {"member": "from"}
-_TO: Final = {"member": "to"}
-
 
 @dataclass(frozen=True)
-class Step(ABC):
+class Step:
     """One change of a schema; the subclasses are the kinds."""
 
-    price: Price = field(metadata=_HIDDEN)
+    price: Price = field(metadata=HIDDEN)
 
     kind: ClassVar[str]
+    text: ClassVar[str]
 
-    def __init_subclass__(cls, kind: str = "") -> None:
+    def __init_subclass__(cls, kind: str = "", text: str = "") -> None:
         super().__init_subclass__()
         cls.kind = kind
+        cls.text = text
 
     @property
     def tier(self) -> Tier:
@@ -75,12 +65,7 @@ class Step(ABC):
 
     def to_json(self) -> JsonObject:
         """Return the step as plans show it."""
-        form: JsonObject = {"kind": self.kind}
-        for found in fields(self):
-            value = getattr(self, found.name)
-            if found.metadata.get("hidden") or (found.metadata.get("optional") and value is None):
-                continue
-            form[found.metadata.get("member", found.name)] = _json(value)
+        form: JsonObject = {"kind": self.kind, **to_json(self)}
         form["tier"] = self.tier
         if self.table_key is not None:
             form["table_key"] = self.table_key
@@ -104,100 +89,96 @@ class Step(ABC):
             costs.append("1 row" if self.row_count == 1 else f"{self.row_count} rows")
         return costs
 
-    @abstractmethod
-    def _text(self) -> str: ...
+    def _text(self) -> str:
+        shown = {name: _shown(value) for name, value in vars(self).items()}
+        return self.text.format(step=self, **shown)
 
 
 # -- types ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class AddType(Step, kind="add_type"):
+class AddType(Step, kind="add_type", text="add {type_kind} type {name}"):
     """A new declaration: an empty dataset, or nothing for an interface."""
 
     type_kind: TypeKind
     name: str
-    declaration: IrType = field(metadata=_HIDDEN)
-
-    def _text(self) -> str:
-        return f"add {self.type_kind} type {self.name}"
+    declaration: IrType = field(metadata=HIDDEN)
 
 
 @dataclass(frozen=True)
-class RenameType(Step, kind="rename_type"):
+class RenameType(Step, kind="rename_type", text="rename {type_kind} type {from_name} to {to_name}"):
     """A type keeps its dataset, versions and history under another name."""
 
     type_kind: TypeKind
-    from_name: str = field(metadata=_FROM)
-    to_name: str = field(metadata=_TO)
-
-    def _text(self) -> str:
-        return f"rename {self.type_kind} type {self.from_name} to {self.to_name}"
+    from_name: str = field(metadata=member("from"))
+    to_name: str = field(metadata=member("to"))
 
 
 @dataclass(frozen=True)
-class DropType(Step, kind="drop_type"):
+class DropType(Step, kind="drop_type", text="drop {type_kind} type {name} ({mode})"):
     """A type is gone; older snapshots keep its rows unless the mode is hard."""
 
     type_kind: TypeKind
     name: str
     mode: DropMode
 
-    def _text(self) -> str:
-        return f"drop {self.type_kind} type {self.name} ({self.mode})"
-
 
 @dataclass(frozen=True)
-class UpdateTypeMetadata(Step, kind="update_type_metadata"):
+class UpdateTypeMetadata(
+    Step, kind="update_type_metadata", text="set notes of {type_kind}:{name} to {annotations}"
+):
     """The annotations of a type change; `annotations` is the whole new list."""
 
     type_kind: TypeKind
     name: str
     annotations: tuple[Annotation, ...]
 
-    def _text(self) -> str:
-        return f"set notes of {self.type_kind}:{self.name} to {_annotations_text(self.annotations)}"
-
 
 @dataclass(frozen=True)
-class UpdateImplements(Step, kind="update_implements"):
-    """A node implements other interfaces; `implements` is the whole new list."""
+class TypeStep(Step):
+    """A change of one type; `type_name` is its name after all renames."""
 
     type_kind: TypeKind
     type_name: str
+
+    @property
+    def entity(self) -> str:
+        """The type as messages name it."""
+        return f"{self.type_kind}:{self.type_name}"
+
+
+@dataclass(frozen=True)
+class UpdateImplements(TypeStep, kind="update_implements"):
+    """A node implements other interfaces; `implements` is the whole new list."""
+
     implements: tuple[str, ...]
-    interfaces: tuple[IrTypeRef, ...] = field(metadata=_HIDDEN)
+    interfaces: tuple[IrTypeRef, ...] = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         names = ", ".join(self.implements) or "no interface"
-        return f"{self.type_kind}:{self.type_name} now implements {names}"
+        return f"{self.entity} now implements {names}"
 
 
 @dataclass(frozen=True)
-class UpdateCardinality(Step, kind="update_cardinality"):
+class UpdateCardinality(
+    TypeStep,
+    kind="update_cardinality",
+    text="change @card of {step.entity} from {previous} to {cardinality}",
+):
     """Other numbers of edges per source node are legal."""
 
-    type_kind: TypeKind
-    type_name: str
     previous: Cardinality
     cardinality: Cardinality
-
-    def _text(self) -> str:
-        return (
-            f"change @card of {self.type_kind}:{self.type_name} "
-            f"from {_card_text(self.previous)} to {_card_text(self.cardinality)}"
-        )
 
 
 # -- properties ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PropertyStep(Step):
+class PropertyStep(TypeStep):
     """A change of one property; `property_name` is its name after all renames."""
 
-    type_kind: TypeKind
-    type_name: str
     property_name: str
 
     @property
@@ -211,8 +192,8 @@ class AddProperty(PropertyStep, kind="add_property"):
     """A new property: all null, or `default` in every row where it is required."""
 
     property_type: PropType
-    default: DefaultValue | None = field(metadata=_OPTIONAL)
-    declaration: IrProperty = field(metadata=_HIDDEN)
+    default: DefaultValue | None = field(metadata=OPTIONAL)
+    declaration: IrProperty = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         filled = "" if self.default is None else f", filled with {_literal(self.default)}"
@@ -220,104 +201,91 @@ class AddProperty(PropertyStep, kind="add_property"):
 
 
 @dataclass(frozen=True)
-class RenameProperty(Step, kind="rename_property"):
+class RenameProperty(
+    TypeStep, kind="rename_property", text="rename property {step.entity}.{from_name} to {to_name}"
+):
     """A property keeps its values under another name."""
 
-    type_kind: TypeKind
-    type_name: str
-    from_name: str = field(metadata=_FROM)
-    to_name: str = field(metadata=_TO)
-
-    def _text(self) -> str:
-        renamed = f"{self.type_kind}:{self.type_name}.{self.from_name}"
-        return f"rename property {renamed} to {self.to_name}"
+    from_name: str = field(metadata=member("from"))
+    to_name: str = field(metadata=member("to"))
 
 
 @dataclass(frozen=True)
-class DropProperty(PropertyStep, kind="drop_property"):
+class DropProperty(PropertyStep, kind="drop_property", text="drop property {step.entity} ({mode})"):
     """A property is gone; older snapshots keep its values unless the mode is hard."""
 
     mode: DropMode
 
-    def _text(self) -> str:
-        return f"drop property {self.entity} ({self.mode})"
-
 
 @dataclass(frozen=True)
-class ExtendEnum(PropertyStep, kind="extend_enum"):
+class ExtendEnum(
+    PropertyStep, kind="extend_enum", text="extend enum {step.entity} by {added_values}"
+):
     """More values are legal, at once."""
 
     added_values: tuple[str, ...]
 
-    def _text(self) -> str:
-        return f"extend enum {self.entity} by {', '.join(self.added_values)}"
-
 
 @dataclass(frozen=True)
-class NarrowEnum(PropertyStep, kind="narrow_enum"):
+class NarrowEnum(
+    PropertyStep, kind="narrow_enum", text="narrow enum {step.entity} by {removed_values}"
+):
     """Fewer values are legal; no stored row may hold one of the removed ones."""
 
     removed_values: tuple[str, ...]
 
-    def _text(self) -> str:
-        return f"narrow enum {self.entity} by {', '.join(self.removed_values)}"
-
 
 @dataclass(frozen=True)
-class OpenEnum(PropertyStep, kind="open_enum"):
+class OpenEnum(PropertyStep, kind="open_enum", text="open enum {step.entity} to String"):
     """An enum becomes a String."""
 
-    def _text(self) -> str:
-        return f"open enum {self.entity} to String"
-
 
 @dataclass(frozen=True)
-class RequireEnum(PropertyStep, kind="require_enum"):
+class RequireEnum(
+    PropertyStep, kind="require_enum", text="restrict {step.entity} to enum({enum_values})"
+):
     """A String becomes an enum; every stored value must be one of the listed ones."""
 
     enum_values: tuple[str, ...]
 
-    def _text(self) -> str:
-        return f"restrict {self.entity} to enum({', '.join(self.enum_values)})"
-
 
 @dataclass(frozen=True)
-class WidenProperty(PropertyStep, kind="widen_property"):
+class WidenProperty(
+    PropertyStep,
+    kind="widen_property",
+    text="widen property {step.entity} from {previous_type} to {property_type}",
+):
     """Values move to a wider type, each exactly."""
 
     previous_type: PropType
     property_type: PropType
 
-    def _text(self) -> str:
-        return f"widen property {self.entity} from {self.previous_type} to {self.property_type}"
-
 
 @dataclass(frozen=True)
-class RelaxProperty(PropertyStep, kind="relax_property"):
+class RelaxProperty(
+    PropertyStep, kind="relax_property", text="make property {step.entity} nullable"
+):
     """A required property becomes nullable."""
 
-    def _text(self) -> str:
-        return f"make property {self.entity} nullable"
-
 
 @dataclass(frozen=True)
-class RequireProperty(PropertyStep, kind="require_property"):
+class RequireProperty(
+    PropertyStep, kind="require_property", text="make property {step.entity} required"
+):
     """A nullable property becomes required; `code` is what apply reports for stored nulls."""
 
-    code: str | None = field(metadata=_OPTIONAL)
-
-    def _text(self) -> str:
-        return f"make property {self.entity} required"
+    code: str | None = field(metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
-class UpdatePropertyMetadata(PropertyStep, kind="update_property_metadata"):
+class UpdatePropertyMetadata(
+    PropertyStep,
+    kind="update_property_metadata",
+    text="set notes of {step.entity} to {annotations}",
+):
     """The annotations of a property change; `annotations` is the whole new list."""
 
     annotations: tuple[Annotation, ...]
-
-    def _text(self) -> str:
-        return f"set notes of {self.entity} to {_annotations_text(self.annotations)}"
 
 
 @dataclass(frozen=True)
@@ -326,7 +294,7 @@ class UpdateEmbed(PropertyStep, kind="update_embed"):
 
     embed_source: EmbedSource | None
     pending: bool
-    embed: IrEmbed | None = field(metadata=_HIDDEN)
+    embed: IrEmbed | None = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         if self.embed_source is None:
@@ -351,35 +319,31 @@ class MoveProperty(PropertyStep, kind="move_property"):
 
 
 @dataclass(frozen=True)
-class ConstraintStep(Step):
+class ConstraintStep(TypeStep):
     """A change of one constraint."""
 
-    type_kind: TypeKind
-    type_name: str
     constraint: ShapeConstraint
 
-    @property
-    def entity(self) -> str:
-        """The type as messages name it."""
-        return f"{self.type_kind}:{self.type_name}"
+    def to_json(self) -> JsonObject:
+        """Return the step as plans show it."""
+        return super().to_json() | {"constraint": _constraint_json(self.constraint)}
 
 
 @dataclass(frozen=True)
-class AddConstraint(ConstraintStep, kind="add_constraint"):
+class AddConstraint(
+    ConstraintStep, kind="add_constraint", text="add {constraint} to {step.entity}"
+):
     """A new constraint, as annotation, as rule, or as both."""
 
     forms: tuple[Form, ...]
-    rule: IrConstraint = field(metadata=_HIDDEN)
-
-    def _text(self) -> str:
-        return f"add {constraint_text(self.constraint)} to {self.entity}"
+    rule: IrConstraint = field(metadata=HIDDEN)
 
 
 @dataclass(frozen=True)
 class DropConstraint(ConstraintStep, kind="drop_constraint"):
     """A constraint is gone."""
 
-    identity: ConstraintIdentity = field(metadata=_HIDDEN)
+    identity: ConstraintIdentity = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         # Ids of stored rows could not be derived again, so a key never comes back.
@@ -391,9 +355,9 @@ class DropConstraint(ConstraintStep, kind="drop_constraint"):
 class UpdateConstraintForm(ConstraintStep, kind="update_constraint_form"):
     """A constraint moves between annotation form and rule form; its meaning stays."""
 
-    from_forms: tuple[Form, ...] = field(metadata=_FROM)
-    to_forms: tuple[Form, ...] = field(metadata=_TO)
-    rule: IrConstraint = field(metadata=_HIDDEN)
+    from_forms: tuple[Form, ...] = field(metadata=member("from"))
+    to_forms: tuple[Form, ...] = field(metadata=member("to"))
+    rule: IrConstraint = field(metadata=HIDDEN)
 
     def _text(self) -> str:
         return (
@@ -406,48 +370,19 @@ class UpdateConstraintForm(ConstraintStep, kind="update_constraint_form"):
 
 
 @dataclass(frozen=True)
-class UnsupportedChange(Step, kind="unsupported_change"):
+class UnsupportedChange(
+    Step, kind="unsupported_change", text="unsupported change of {entity}: {step.message}"
+):
     """A change that no apply can make; one of them makes the whole plan unsupported."""
 
     entity: str
     reason: str
-    code: str | None = field(default=None, metadata=_OPTIONAL)
+    code: str | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def message(self) -> str:
         """The reason with its code in front, as apply reports it."""
         return f"[{self.code}] {self.reason}" if self.code else self.reason
-
-    def _text(self) -> str:
-        return f"unsupported change of {self.entity}: {self.message}"
-
-
-STEP_KINDS: Final[tuple[type[Step], ...]] = (
-    AddType,
-    RenameType,
-    DropType,
-    UpdateTypeMetadata,
-    UpdateImplements,
-    UpdateCardinality,
-    AddProperty,
-    RenameProperty,
-    DropProperty,
-    ExtendEnum,
-    NarrowEnum,
-    OpenEnum,
-    RequireEnum,
-    WidenProperty,
-    RelaxProperty,
-    RequireProperty,
-    UpdatePropertyMetadata,
-    UpdateEmbed,
-    MoveProperty,
-    AddConstraint,
-    DropConstraint,
-    UpdateConstraintForm,
-    UnsupportedChange,
-)
-"""Every kind, for documentation and tests."""
 
 
 # -- spelling ------------------------------------------------------------------------------------
@@ -468,22 +403,14 @@ def constraint_text(constraint: ShapeConstraint) -> str:
     return f"@{constraint.kind}({', '.join(constraint.fields)})"
 
 
-def _json(value: Any) -> Json:
-    if isinstance(value, tuple):
-        return [_json(item) for item in value]
-    spell = _SPELLINGS.get(type(value))
-    plain: Json = value if spell is None else spell(value)
-    return plain
-
-
 def _constraint_json(constraint: ShapeConstraint) -> JsonObject:
     if constraint.kind == "range":
         low, high = Bound.of(constraint.min), Bound.of(constraint.max)
         return {
             "Range": {
                 "property": constraint.fields[0],
-                "min": low.to_json() if low else None,
-                "max": high.to_json() if high else None,
+                "min": to_json(low),
+                "max": to_json(high),
             }
         }
     if constraint.kind == "check":
@@ -491,8 +418,15 @@ def _constraint_json(constraint: ShapeConstraint) -> JsonObject:
     return {constraint.kind.capitalize(): [*constraint.fields]}
 
 
-def _annotations_text(annotations: tuple[Annotation, ...]) -> str:
-    return " ".join(_annotation_text(annotation) for annotation in annotations) or "none"
+def _shown(value: object) -> str:
+    if isinstance(value, ShapeConstraint):
+        return constraint_text(value)
+    if isinstance(value, Cardinality):
+        return f"{value.min}..{'' if value.max is None else value.max}"
+    if isinstance(value, tuple):
+        notes = [_annotation_text(each) for each in value if isinstance(each, Annotation)]
+        return " ".join(notes) or ", ".join(map(str, value)) or "none"
+    return str(value)
 
 
 def _annotation_text(annotation: Annotation) -> str:
@@ -509,20 +443,3 @@ def _literal(value: DefaultValue) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return quote(value) if isinstance(value, str) else str(value)
-
-
-def _card_text(cardinality: Cardinality) -> str:
-    return f"{cardinality.min}..{'' if cardinality.max is None else cardinality.max}"
-
-
-def _embed_json(embed: EmbedSource) -> JsonObject:
-    return {"source": embed.source, "model": embed.model}
-
-
-_SPELLINGS: Final[dict[type, Callable[[Any], JsonObject]]] = {
-    PropType: prop_type_json,
-    Annotation: annotation_json,
-    Cardinality: cardinality_json,
-    EmbedSource: _embed_json,
-    ShapeConstraint: _constraint_json,
-}

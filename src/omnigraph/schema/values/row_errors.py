@@ -6,18 +6,15 @@ its column and, row by row, a message and a code or null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.schema.values.codes import VALUE_CODES
 from omnigraph.texts import without_depths
 
 Mask = npt.NDArray[np.bool_]
@@ -26,15 +23,7 @@ Rows = npt.NDArray[np.int64]
 QUOTED_LENGTH_MAX: Final = 120
 """Longer values are cut where a message quotes them: an error must not carry a whole blob."""
 
-_CODES: Final = tuple(VALUE_CODES)
-_CODE_NUMBERS: Final = {code: number for number, code in enumerate(_CODES)}
 _NO_CODE: Final = -1
-
-
-@cache
-def _code_column() -> pa.Array:
-    # Built on first use: `pa.array` loads pandas where it is installed, and importing must not.
-    return pa.array(_CODES, pa.utf8())
 
 
 @dataclass(frozen=True)
@@ -60,6 +49,7 @@ class ErrorLog:
 
     def __init__(self, row_count: int) -> None:
         self._row_count = row_count
+        self._code_numbers: dict[str, int] = {}
         self._messages: npt.NDArray[np.object_] | None = None
         self._codes: npt.NDArray[np.int8] | None = None
 
@@ -69,7 +59,7 @@ class ErrorLog:
             return
         messages, codes = self._open()
         fresh = rows[codes[rows] == _NO_CODE]
-        codes[fresh] = _CODE_NUMBERS[code]
+        codes[fresh] = self._number_of(code)
         if isinstance(message, str):
             messages[fresh] = message
         else:
@@ -87,7 +77,9 @@ class ErrorLog:
         messages, codes = self._open()
         fresh = codes[target_rows] == _NO_CODE
         messages[target_rows[fresh]] = source._messages[source_rows[fresh]]
-        codes[target_rows[fresh]] = source._codes[source_rows[fresh]]
+        # The last number stands for -1, no code.
+        numbers = [*map(self._number_of, source._code_numbers), _NO_CODE]
+        codes[target_rows[fresh]] = np.array(numbers, np.int8)[source._codes[source_rows[fresh]]]
 
     def __len__(self) -> int:
         return self._row_count
@@ -110,8 +102,12 @@ class ErrorLog:
         if self._messages is None or self._codes is None:
             return no_errors(self._row_count)
         numbers = pa.array(self._codes, mask=self._codes == _NO_CODE)
-        codes = pa.DictionaryArray.from_arrays(numbers, _code_column())
+        names = pa.array(list(self._code_numbers), pa.utf8())
+        codes = pa.DictionaryArray.from_arrays(numbers, names)
         return RowErrors(pa.array(self._messages.tolist(), pa.utf8()), codes)
+
+    def _number_of(self, code: str) -> int:
+        return self._code_numbers.setdefault(code, len(self._code_numbers))
 
     def _open(self) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int8]]:
         if self._messages is None or self._codes is None:
@@ -122,25 +118,8 @@ class ErrorLog:
 
 def no_errors(row_count: int) -> RowErrors:
     """Return the errors of a batch without any."""
-    numbers = pa.nulls(row_count, pa.int8())
-    codes = pa.DictionaryArray.from_arrays(numbers, _code_column())
+    codes = pa.nulls(row_count, pa.dictionary(pa.int8(), pa.utf8()))
     return RowErrors(pa.nulls(row_count, pa.utf8()), codes)
-
-
-def first_errors(parts: Iterable[RowErrors], *, row_count: int) -> RowErrors:
-    """Combine the errors of several steps over the same rows; the earlier step wins."""
-    merged = no_errors(row_count)
-    for part in parts:
-        if merged.is_clean:
-            merged = part
-        elif not part.is_clean:
-            take_new = merged.messages.is_null()
-            numbers = pc.if_else(take_new, part.codes.indices, merged.codes.indices)
-            merged = RowErrors(
-                pc.coalesce(merged.messages, part.messages),
-                pa.DictionaryArray.from_arrays(numbers, merged.codes.dictionary),
-            )
-    return merged
 
 
 def json_text(value: object) -> str:

@@ -100,13 +100,12 @@ class EmbeddingClient:
 
     def embed_query(self, text: str, *, dimension: int) -> Vectors:
         """Return the vector of one query text; the last few are cached."""
-        return self._queries.get_or_compute(
-            (text, dimension), 1, lambda: self._query_vector(text, dimension)
-        )
-
-    def _query_vector(self, text: str, dimension: int) -> Vectors:
+        known = self._queries.get((text, dimension))
+        if known is not None:
+            return known
         vector: Vectors = self.embed([text], dimension=dimension, role="query")[0]
         vector.flags.writeable = False
+        self._queries.put((text, dimension), vector, 1)
         return vector
 
 

@@ -9,42 +9,39 @@ class UnknownEmbeddingProviderError(InvalidInputError):
     """There is no embedding provider of this name."""
 
     code = "OG-EMBED-PROVIDER"
+    hint = "set OMNIGRAPH_EMBED_PROVIDER to one of them"
+    provider: str
+    known: tuple[str, ...]
 
-    def __init__(self, provider: str, known: tuple[str, ...]) -> None:
-        self.provider = provider
-        self.known = known
-        super().__init__(f"unknown embedding provider '{provider}' (expected {'|'.join(known)})")
-        self.hint = "set OMNIGRAPH_EMBED_PROVIDER to one of them"
+    def _message(self) -> str:
+        return f"unknown embedding provider '{self.provider}' (expected {'|'.join(self.known)})"
 
 
 class EmbeddingKeyMissingError(InvalidInputError):
     """A provider needs a key and there is none."""
 
     code = "OG-EMBED-KEY"
+    hint = "set it, or OMNIGRAPH_EMBEDDINGS_MOCK=1 for made-up vectors"
+    provider: str
+    variables: tuple[str, ...]
 
-    def __init__(self, provider: str, variables: tuple[str, ...]) -> None:
-        self.provider = provider
-        self.variables = variables
-        super().__init__(
-            f"{' or '.join(variables)} is required for the {provider} embedding provider"
-        )
-        self.hint = "set it, or OMNIGRAPH_EMBEDDINGS_MOCK=1 for made-up vectors"
+    def _message(self) -> str:
+        names = " or ".join(self.variables)
+        return f"{names} is required for the {self.provider} embedding provider"
 
 
 class EmbeddingModelMismatchError(InvalidInputError):
     """A text cannot be compared with vectors that another model has made."""
 
     code = "OG-EMBED-MODEL"
-
-    def __init__(self, property_name: str, *, recorded: str, resolved: str) -> None:
-        self.property_name = property_name
-        self.recorded = recorded
-        self.resolved = resolved
-        super().__init__(
-            f"the vectors of `{property_name}` come from the model '{recorded}', and texts would be"
-            f" embedded with '{resolved}'"
-        )
-        self.hint = f"set OMNIGRAPH_EMBED_MODEL to '{recorded}', or embed the property again"
+    hint = "set OMNIGRAPH_EMBED_MODEL to '{recorded}', or embed the property again"
+    template = (
+        "the vectors of `{property_name}` come from the model '{recorded}', and texts would be"
+        " embedded with '{resolved}'"
+    )
+    property_name: str
+    recorded: str
+    resolved: str
 
 
 class EmbeddingRequestError(UnavailableError):
@@ -52,39 +49,32 @@ class EmbeddingRequestError(UnavailableError):
 
     code = "OG-EMBED-REQUEST"
     hint = "check the key, OMNIGRAPH_EMBED_MODEL and OMNIGRAPH_EMBED_BASE_URL"
-
-    def __init__(self, status: int, message: str) -> None:
-        self.status = status
-        self.message = message
-        super().__init__(f"embedding request failed with status {status}: {message}")
+    template = "embedding request failed with status {status}: {message}"
+    status: int
+    message: str
 
 
 class EmbeddingUnreachableError(UnavailableError):
     """The provider did not answer."""
 
     code = "OG-EMBED-UNREACHABLE"
-
-    def __init__(self, url: str, reason: str) -> None:
-        self.url = url
-        self.reason = reason
-        super().__init__(f"embedding request to {url} failed: {reason}")
-        self.hint = "check OMNIGRAPH_EMBED_BASE_URL and the network"
+    hint = "check OMNIGRAPH_EMBED_BASE_URL and the network"
+    template = "embedding request to {url} failed: {reason}"
+    url: str
+    reason: str
 
 
 class EmbeddingDeadlineError(UnavailableError):
     """The call exceeded its deadline."""
 
     code = "OG-EMBED-DEADLINE"
-
-    def __init__(self, deadline_ms: int, *, provider: str, model: str) -> None:
-        self.deadline_ms = deadline_ms
-        self.provider = provider
-        self.model = model
-        super().__init__(
-            f"embedding deadline exceeded after {deadline_ms} ms"
-            f" (provider={provider}, model={model})"
-        )
-        self.hint = "raise OMNIGRAPH_EMBED_DEADLINE_MS (0 is no deadline)"
+    hint = "raise OMNIGRAPH_EMBED_DEADLINE_MS (0 is no deadline)"
+    template = (
+        "embedding deadline exceeded after {deadline_ms} ms (provider={provider}, model={model})"
+    )
+    deadline_ms: int
+    provider: str
+    model: str
 
 
 class EmbeddingResponseError(UnavailableError):
@@ -92,30 +82,24 @@ class EmbeddingResponseError(UnavailableError):
 
     code = "OG-EMBED-RESPONSE"
     hint = "check OMNIGRAPH_EMBED_PROVIDER and OMNIGRAPH_EMBED_BASE_URL"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+    template = "{reason}"
+    reason: str
 
 
 class EmbeddingVectorError(UnavailableError):
     """The provider's vector cannot be used."""
 
     code = "OG-EMBED-VECTOR"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
-        self.hint = "check that the model makes vectors of the property's length"
+    hint = "check that the model makes vectors of the property's length"
+    template = "{reason}"
+    reason: str
 
 
 class LocalModelError(UnavailableError):
     """The local provider cannot load its model."""
 
     code = "OG-EMBED-LOCAL"
-
-    def __init__(self, model: str, reason: str) -> None:
-        self.model = model
-        self.reason = reason
-        super().__init__(f"the local embedding model '{model}' cannot be loaded: {reason}")
-        self.hint = "pip install sentence-transformers, and fetch the model once while online"
+    hint = "pip install sentence-transformers, and fetch the model once while online"
+    template = "the local embedding model '{model}' cannot be loaded: {reason}"
+    model: str
+    reason: str

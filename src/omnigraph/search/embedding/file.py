@@ -47,13 +47,9 @@ class EmbedFileError(InvalidInputError):
     """A file of records, a spec or a selector cannot be used."""
 
     code = "OG-EMBED-FILE"
-    hint = "correct the file, then run the command again"
-
-    def __init__(self, problem: str, hint: str | None = None) -> None:
-        self.problem = problem
-        if hint is not None:
-            self.hint = hint
-        super().__init__(problem)
+    template = "{problem}"
+    problem: str
+    hint: str = "correct the file, then run the command again"
 
 
 @dataclass(frozen=True)

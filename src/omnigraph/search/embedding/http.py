@@ -66,7 +66,7 @@ def post(url: str, *, headers: Mapping[str, str], body: bytes, limit_s: float) -
         raise NoAnswerError(f"expected a URL that starts with http:// or https://, got {url}",
                             timed_out=False)  # fmt: skip
     connections = _Connections()
-    opener = urllib.request.build_opener(_Plain(connections), _Secure(connections), _NoRedirect())
+    opener = urllib.request.build_opener(_Handler(connections), _NoRedirect())
     request = urllib.request.Request(  # noqa: S310 - the scheme has been checked
         url, data=body, headers=dict(headers), method="POST"
     )
@@ -109,36 +109,34 @@ def _seconds(text: str | None) -> float:
     return float(text) if text and text.isascii() and text.isdecimal() else 0.0
 
 
-class _Plain(urllib.request.HTTPHandler):
+class _Handler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """Opens connections and notes their sockets."""
+
     def __init__(self, connections: _Connections) -> None:
         super().__init__()
         self._connections = connections
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        connections = self._connections
-
-        class Connection(http.client.HTTPConnection):
-            def connect(self) -> None:
-                super().connect()
-                connections.sockets.append(self.sock)
-
-        return self.do_open(Connection, req)
-
-
-class _Secure(urllib.request.HTTPSHandler):
-    def __init__(self, connections: _Connections) -> None:
-        super().__init__()
-        self._connections = connections
+        return self._open(http.client.HTTPConnection, req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        connections = self._connections
+        return self._open(http.client.HTTPSConnection, req)
 
-        class Connection(http.client.HTTPSConnection):
-            def connect(self) -> None:
-                super().connect()
-                connections.sockets.append(self.sock)
+    def _open(
+        self, kind: type[http.client.HTTPConnection], req: urllib.request.Request
+    ) -> http.client.HTTPResponse:
+        def made(host: str, **options: Any) -> http.client.HTTPConnection:
+            connection = kind(host, **options)
+            connect = connection.connect
 
-        return self.do_open(Connection, req)
+            def noted() -> None:
+                connect()
+                self._connections.sockets.append(connection.sock)
+
+            connection.connect = noted  # type: ignore[method-assign]  # for one connection only
+            return connection
+
+        return self.do_open(made, req)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-DEFAULT_K: Final = 60.0
 
 Entities = NDArray[np.int64]
 
@@ -33,22 +30,15 @@ def distinct_in_order(entities: Entities) -> Entities:
     return entities[np.sort(first)]
 
 
-def fuse(
-    arms: Sequence[Entities],
-    *,
-    k: float = DEFAULT_K,
-    weights: Sequence[float] | None = None,
-    limit: int | None = None,
-) -> Fused:
+def fuse(arms: Sequence[Entities], *, k: float, weights: Sequence[float]) -> Fused:
     """Fuse rankings; an entity that an arm repeats counts where it comes first."""
     ranked = [distinct_in_order(np.asarray(arm)) for arm in arms]
-    shares = [1.0] * len(ranked) if weights is None else list(weights)
     entities = distinct_in_order(np.concatenate(ranked))
     # `entities` is in order of first appearance; `order` sorts it for the look-up of each arm.
     order = np.argsort(entities, kind="stable")
     scores = np.zeros(len(entities), dtype=np.float64)
-    for arm, weight in zip(ranked, shares, strict=True):
+    for arm, weight in zip(ranked, weights, strict=True):
         positions = order[np.searchsorted(entities, arm, sorter=order)]
         scores[positions] += weight / (k + np.arange(1, len(arm) + 1))
-    best = np.argsort(-scores, kind="stable")[:limit]
+    best = np.argsort(-scores, kind="stable")
     return Fused(entities[best], scores[best])

@@ -205,7 +205,8 @@ def steps(adjacency: Adjacency, nodes: Ints, *, guard: Guard = UNGUARDED) -> Ste
     guard.check()
     guard.expect(int(degrees(adjacency, nodes).sum()))
     taken = [
-        _part_steps(part, nodes, skip_loops=number > 0) for number, part in _numbered(adjacency)
+        _part_steps(part, nodes, skip_loops=number > 0)
+        for number, part in enumerate(adjacency.parts)
     ]
     rows, ends, edges = (np.concatenate(arrays) for arrays in zip(*taken, strict=True))
     order = _row_order(rows, edges, edge_count=adjacency.edge_count)
@@ -251,10 +252,6 @@ def has_edge(adjacency: Adjacency, sources: Ints, targets: Ints) -> Mask:
         low, high = pair_range(part, sources, targets)
         found |= high > low
     return found
-
-
-def _numbered(adjacency: Adjacency) -> Iterator[tuple[int, Csr]]:
-    return enumerate(adjacency.parts)
 
 
 def _part_steps(part: Csr, nodes: Ints, *, skip_loops: bool) -> tuple[Ints, Ints, Ints]:
@@ -384,7 +381,9 @@ def reach_set(
     """Return the distinct nodes that `reach` finds from any of the start nodes, ascending."""
     if len(nodes) == 1 and adjacency.same_type and max_hops > 1:
         levels = reach_levels(adjacency, nodes, max_hops=max_hops, guard=guard)
-        return _level_union(adjacency, levels, nodes[0], min_hops, loop_end)
+        kept = _kept_levels(adjacency, levels, nodes[0], min_hops, loop_end)
+        none = np.empty(0, id_type(adjacency.target_count))
+        return _ascending_union([none, *kept], adjacency.target_count)
     found = reach(
         adjacency, nodes, min_hops=min_hops, max_hops=max_hops, loop_end=loop_end, guard=guard
     )
@@ -402,26 +401,18 @@ def reach_count(
 ) -> int:
     """Count the nodes that `reach` finds from one node of a type that leads to itself."""
     levels = reach_levels(adjacency, np.array([start]), max_hops=max_hops, guard=guard)
-    total = 0
-    for distance, level in enumerate(levels):
-        if distance >= min_hops:
-            total += len(level)
-        elif distance == min_hops - 1:
-            starts = np.full(len(level), start)
-            total += len(_looped(adjacency, level, level, starts, loop_end))
-    return total
+    return sum(map(len, _kept_levels(adjacency, levels, start, min_hops, loop_end)))
 
 
-def _level_union(
+def _kept_levels(
     adjacency: Adjacency, levels: Iterator[Ints], start: int, min_hops: int, loop_end: LoopEnd
-) -> Ints:
-    kept = [np.empty(0, id_type(adjacency.target_count))]
+) -> Iterator[Ints]:
+    """Yield the levels from `min_hops` on, and before them what a self-loop adds."""
     for distance, level in enumerate(levels):
         if distance >= min_hops:
-            kept.append(level)
+            yield level
         elif distance == min_hops - 1:
-            kept.append(_looped(adjacency, level, level, np.full(len(level), start), loop_end))
-    return _ascending_union(kept, adjacency.target_count)
+            yield _looped(adjacency, level, level, np.full(len(level), start), loop_end)
 
 
 def _ascending_union(parts: list[Ints], bound: int) -> Ints:

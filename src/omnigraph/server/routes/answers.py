@@ -14,6 +14,7 @@ from starlette.responses import Response
 from omnigraph.graph import QueryResult
 from omnigraph.server.call import JSON
 from omnigraph.server.streams import ARROW
+from omnigraph.values import PropType
 
 CSV: Final = "text/csv"
 PARQUET: Final = "application/vnd.apache.parquet"
@@ -45,6 +46,8 @@ def read_shape(result: QueryResult) -> dict[str, object]:
     shape = result.envelope()
     if not shape["columns"]:
         del shape["columns"]
+    if result.estimates:
+        shape |= result.explanation()
     return shape
 
 
@@ -54,13 +57,24 @@ def arrow_bytes(result: QueryResult) -> bytes:
         "query_name": result.query_name,
         "target": result.target.as_json(),
         "graph_commit_id": result.graph_commit_id,
-        "types": [str(column.prop_type) for column in result.columns],
+        "types": [_type_shape(column.prop_type) for column in result.columns],
+        **(result.explanation() if result.estimates else {}),
     }
     table = result.to_arrow().replace_schema_metadata({ENVELOPE: orjson.dumps(envelope)})
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+def _type_shape(prop_type: PropType) -> dict[str, object]:
+    return {
+        "scalar": str(prop_type.scalar),
+        "nullable": prop_type.nullable,
+        "is_list": prop_type.is_list,
+        "enum": prop_type.enum_values,
+        "dimension": prop_type.dimension,
+    }
 
 
 def csv_bytes(result: QueryResult) -> bytes:

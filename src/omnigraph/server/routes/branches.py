@@ -13,7 +13,7 @@ from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
 from omnigraph.wire.requests import BranchCreateRequest, BranchMergeRequest
 
-_BYTES: Final = 256
+BYTES: Final = 256
 """What a change of branches counts for in admission."""
 
 
@@ -31,7 +31,7 @@ async def create(call: Call) -> Response:
     call.authorize("branch_create", branch=source, target_branch=name)
     graph = call.served.graph
     call.served.require_no_export()
-    with call.admitted(_BYTES):
+    with call.admitted(BYTES):
         await call.run(lambda: graph.branch_create_from(source, name, actor_id=call.actor))
     shape = {"uri": graph.uri, "from": source, "name": name, "actor_id": call.actor}
     return json_answer(shape)
@@ -49,7 +49,7 @@ async def delete(call: Call) -> Response:
 async def _delete(call: Call, name: str) -> None:
     graph = call.served.graph
     call.served.require_no_export()
-    with call.admitted(_BYTES):
+    with call.admitted(BYTES):
         await call.run(lambda: graph.branch_delete(name, actor_id=call.actor))
 
 
@@ -62,7 +62,7 @@ async def merge(call: Call) -> Response:
         call.authorize("read", branch=target)
     else:
         call.authorize("branch_merge", branch=source, target_branch=target)
-    with call.admitted(_BYTES):
+    with call.admitted(BYTES):
         result = await call.run(lambda: _merge(call, request, source, target))
     shape: dict[str, Any] = result.to_json()
     if result.commit is not None:

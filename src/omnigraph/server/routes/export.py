@@ -37,6 +37,6 @@ async def open_stream(
 ) -> Response:
     """Answer with a stream that holds the export slot of the graph to its end."""
     slot = call.served.export_slot
-    if not slot.acquire(blocking=False):
+    if not slot.acquire():
         raise StreamBusyError("stream_export_slots", 1, 2)
     return await streamed(call.serving.pool, make, media_type=media_type, on_end=slot.release)

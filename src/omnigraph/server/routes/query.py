@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -33,10 +34,16 @@ class WrongRouteError(QueryKindError):
 async def query(call: Call) -> Response:
     """Run a read query of a text."""
     request = await call.body(QueryRequest)
-    target, branch = await call.read_target(request.branch, request.snapshot)
+    target, branch = await call.read_target(request.branch, request.snapshot, request.tag)
     call.authorize("read", branch=branch)
+    options = ReadOptions(
+        request.explain,
+        request.profile,
+        None if request.timeout_ms is None else request.timeout_ms / 1000,
+        request.max_rows,
+    )
     params = checked_params(request.params)
-    return await read(call, request.query, request.name, params, target)
+    return await read(call, request.query, request.name, params, target, options=options)
 
 
 async def legacy_read(call: Call) -> Response:
@@ -56,14 +63,41 @@ async def legacy_read(call: Call) -> Response:
     return json_answer(await call.run_cancellable(run))
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a read is to be answered, and its limits."""
+
+    explain: bool = False
+    profile: bool = False
+    timeout_s: float | None = None
+    rows_max: int | None = None
+
+
 async def read(
-    call: Call, text: str, name: str | None, params: dict[str, Any], target: ReadTarget
+    call: Call,
+    text: str,
+    name: str | None,
+    params: dict[str, Any],
+    target: ReadTarget,
+    *,
+    options: ReadOptions | None = None,
 ) -> Response:
     """Run a read and answer in the form that the request accepts."""
+    chosen = options or ReadOptions()
 
     def run(cancelled: threading.Event) -> Response:
         try:
-            result = call.served.graph.query(text, name, params, target=target, cancelled=cancelled)
+            result = call.served.graph.query(
+                text,
+                name,
+                params,
+                target=target,
+                explain=chosen.explain,
+                profile=chosen.profile,
+                timeout_s=chosen.timeout_s,
+                rows_max=chosen.rows_max,
+                cancelled=cancelled,
+            )
         except QueryKindError as error:
             raise WrongRouteError(error.name, is_mutation=True) from error
         return read_answer(result, call.request.headers.get("accept", ""))

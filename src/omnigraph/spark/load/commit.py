@@ -30,9 +30,9 @@ from omnigraph.spark.load.stored_tasks import (
     remove_orphans,
     rewrite_staged,
 )
-from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.stage.delta import WriteMode
+from omnigraph.write.stage.stage_rows import stage_all_rows, stage_rows
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
 if TYPE_CHECKING:
@@ -108,11 +108,9 @@ class TableStage:
             base = self._bases[key]
             rows = base.entry.row_count
             found = self._run.calls("removing edges", remove_orphans, tasks, rows=rows)
-            deletions = [part for removal in found for part in removal.deletions]
-            removed = sum(removal.rows for removal in found)
-            update = self._datasets.stage_update(base.base, fragments=(), deletions=deletions)
-            write = TableWrite(key, (update,), rows - removed, base)
-            staged[key] = StagedTable(write, removed=removed)
+            deletions = [part for parts in found for part in parts]
+            write = stage_rows(key, base, self._datasets, fragments=(), deletions=deletions)
+            staged[key] = StagedTable(write, removed=rows - write.row_count)
         return staged
 
     # -- merge ------------------------------------------------------------------------------------
@@ -162,21 +160,14 @@ class TableStage:
         inserted = sum(fragment.rows for fragment in fragments)
         if self._mode is WriteMode.OVERWRITE:
             schema = staged.entity_type.arrow_schema
-            over = self._datasets.stage_overwrite(base.base, schema, fragments=fragments)
-            return StagedTable(TableWrite(key, (over,), inserted, base), inserted)
+            over = stage_all_rows(key, base, self._datasets, schema, fragments=fragments)
+            return StagedTable(over, inserted)
         if not inserted and not matched.updated:
             return StagedTable(None, unchanged=matched.unchanged)
-        count = base.entry.row_count + inserted
-        if not matched.updated:
-            added = self._datasets.stage_append(base.base, fragments=fragments)
-            write = TableWrite(key, (added,), count, base)
-            return StagedTable(write, inserted, unchanged=matched.unchanged)
         rewritten = [part for outcome in matched.outcomes for part in outcome.fragments]
         deletions = [part for outcome in matched.outcomes for part in outcome.deletions]
-        update = self._datasets.stage_update(
-            base.base, fragments=[*rewritten, *fragments], deletions=deletions
-        )
-        write = TableWrite(key, (update,), count, base)
+        fragments = [*rewritten, *fragments]
+        write = stage_rows(key, base, self._datasets, fragments=fragments, deletions=deletions)
         return StagedTable(write, inserted, matched.updated, matched.unchanged)
 
     def _new_fragments(self, staged: StagedType, leaving: Sequence[str]) -> list[WrittenFragment]:

@@ -47,11 +47,9 @@ class SourceSpecError(InvalidInputError):
 
     code = "OG-SOURCE-SPEC"
     hint = "the guide 'Load data' lists what a source may be"
-
-    def __init__(self, source: str, problem: str) -> None:
-        self.source = source
-        self.problem = problem
-        super().__init__(f"source of {source}: {problem}")
+    template = "source of {source}: {problem}"
+    source: str
+    problem: str
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.names import TableKey
-from omnigraph.schema import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.load.key_set import KeySet
 from omnigraph.spark.load.side_files import SideFiles
@@ -96,16 +96,8 @@ class LoadContext:
 
 def unique_runs(entity_type: EntityType) -> dict[str, tuple[str, ...]]:
     """Name the tuples that rows must not share, without the key, whose tuple is the id."""
-    key = entity_type.key if isinstance(entity_type, NodeType) else ()
-    others = [members for members in unique_tuples(entity_type) if members != key]
-    return {f"unique-{number}": members for number, members in enumerate(others)}
-
-
-def has_cardinality(entity_type: EntityType) -> bool:
-    """Whether edges of a type are counted."""
-    if not isinstance(entity_type, EdgeType):
-        return False
-    return entity_type.cardinality.min > 0 or entity_type.cardinality.max is not None
+    tuples = unique_tuples(entity_type)
+    return {f"unique-{number}": members for number, members in enumerate(tuples)}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@
 | overwritten nodes leave no edge behind | ends of stored edges are in the set of the new nodes |
 
 A proof is exact. A rule that it cannot prove is *unproven*, not broken: two texts may share a hash.
-Then the rules themselves are run.
+Then the rules themselves are run. So it is with a rule that has no proof at all.
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.spark.load.hash_runs import common, counted, hash_ranges, repeated
 from omnigraph.spark.load.key_set import KeySet, sorted_run
-from omnigraph.spark.load.plan import CARDINALITY, ID, has_cardinality, unique_runs
+from omnigraph.spark.load.plan import CARDINALITY, ID, unique_runs
 from omnigraph.spark.load.run import LoadRun, StagedLoad, stored_slices
 from omnigraph.spark.load.stored_tasks import EndsTask, FoundTask, count_found, count_missing_ends
 from omnigraph.write.load.check.hashing import is_among
-from omnigraph.write.rules.endpoints import edge_ends
+from omnigraph.write.rules.cardinality import check_cardinality, has_cardinality, is_outside
+from omnigraph.write.rules.check import Rule
+from omnigraph.write.rules.endpoints import check_endpoints, edge_ends
+from omnigraph.write.rules.ids import check_repeated_ids, check_stored_ids
+from omnigraph.write.rules.orphans import check_orphans
+from omnigraph.write.rules.unique import check_unique
+from omnigraph.write.rules.validate import RULES
+from omnigraph.write.rules.values import check_values
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
@@ -41,6 +48,17 @@ if TYPE_CHECKING:
 
 
 _PREFILTERED_ROWS_PER_ROW: Final = 8
+_PROVABLE: Final[frozenset[Rule]] = frozenset(
+    {
+        check_repeated_ids,
+        check_stored_ids,
+        check_unique,
+        check_endpoints,
+        check_orphans,
+        check_cardinality,
+    }
+)
+_CHECKED_BY_TASKS: Final[frozenset[Rule]] = frozenset({check_values})
 
 
 @dataclass(frozen=True)
@@ -81,12 +99,18 @@ class Proofs:
 
     def unproven(self) -> list[Unproven]:
         """Return everything that is not proven."""
-        found = [*self._repeated(), *self._ends(), *self._orphans()]
+        found = [*self._without_proof(), *self._repeated(), *self._ends(), *self._orphans()]
         if self._mode is not WriteMode.OVERWRITE:
             found += self._against_stored()
         else:
             found += self._cardinalities({})
         return found
+
+    def _without_proof(self) -> Iterator[Unproven]:
+        """Return the rules that have no proof, for every staged type."""
+        for rule in (rule for rules in RULES for rule in rules):
+            if rule not in _PROVABLE | _CHECKED_BY_TASKS:
+                yield from (Unproven(key, rule.__name__) for key in self._types)
 
     # -- among the staged rows --------------------------------------------------------------------
 
@@ -295,10 +319,7 @@ class Proofs:
                 sources = np.union1d(sources, before[former > 0])
                 counts = _spread(sources, counted(runs, within))
                 counts += _spread(sources, (before, there))
-            is_fine = counts >= limits.min
-            if limits.max is not None:
-                is_fine &= counts <= limits.max
-            if not is_fine.all():
+            if is_outside(counts, limits).any():
                 return False
         return True
 

@@ -17,7 +17,8 @@ from omnigraph.schema import EdgeType
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.row_parts import Destination, RowPart, TableBases
-from omnigraph.write.load.rows.types import LoadedType, tuple_members
+from omnigraph.write.load.rows.types import LoadedType
+from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.rules.violations import ViolationLog
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> Non
     """Read the columns that rules look at; all rows are staged in one way."""
     entity_type = staged.entity_type
     ends = ("src", "dst") if isinstance(entity_type, EdgeType) else ()
-    members = (name for members in tuple_members(entity_type) for name in members)
+    members = (name for members in unique_tuples(entity_type) for name in members)
     columns = tuple(dict.fromkeys(("id", *ends, *members)))
     start = 0
     for batch in loaded.fresh.batches(columns):

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from omnigraph.names import TableKey
 from omnigraph.store.errors import CorruptObjectError
 from omnigraph.write.load.rows.quarantine import json_record
 from omnigraph.write.rules.violations import Violation
@@ -30,8 +31,9 @@ def decode_rejected(path: str, content: bytes) -> Iterator[Rejected]:
     """Read the content of a file; `path` names it in an error."""
     try:
         for form in orjson.loads(content):
-            violations = [Violation(**violation) for violation in form["violations"]]
-            yield form["table"], _record(form), violations
+            key = None if form["table"] is None else TableKey(form["table"])
+            violations = [Violation(**found, table_key=key) for found in form["violations"]]
+            yield key, _record(form), violations
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorruptObjectError(
             path=path, reason=f"it is no file of rejected records ({error!r})"

@@ -197,15 +197,9 @@ def count_missing_ends(context: LoadContext, task: EndsTask, number: int) -> int
     return missing
 
 
-@dataclass(frozen=True)
-class Removal:
-    """Stored rows that a task has taken out of their fragments."""
-
-    deletions: tuple[WrittenDeletion, ...]
-    rows: int
-
-
-def remove_orphans(context: LoadContext, task: EndsTask, number: int) -> Removal:
+def remove_orphans(
+    context: LoadContext, task: EndsTask, number: int
+) -> tuple[WrittenDeletion, ...]:
     """Remove the edges one of whose ends is in no set."""
     del number
     gone: list[np.ndarray] = []
@@ -216,10 +210,10 @@ def remove_orphans(context: LoadContext, task: EndsTask, number: int) -> Removal
         gone.append(flat(slab[ROW_ADDRESS]).to_numpy()[is_orphan])
     addresses = pa.array(np.concatenate([np.zeros(0, np.uint64), *gone]))
     if not len(addresses):
-        return Removal((), 0)
+        return ()
     datasets = task_store(context.files).datasets
     base = context.bases[task.rows.table_key]
-    return Removal(datasets.write_deletions(base, addresses), len(addresses))
+    return datasets.write_deletions(base, addresses)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ from omnigraph.spark.load.plan import (
     Split,
     StagedPart,
     TaskOutcome,
-    has_cardinality,
     runs_of,
     unique_runs,
 )
@@ -49,7 +48,8 @@ from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.source import read_compatibly
 from omnigraph.write.load.input.tables import column_batch
 from omnigraph.write.load.rows.check_rows import CheckedRows, ColumnBatch, RowRules, check_rows
-from omnigraph.write.rules.endpoints import edge_ends, missing_end
+from omnigraph.write.rules.cardinality import has_cardinality
+from omnigraph.write.rules.endpoints import ENDPOINT_RULE, edge_ends, missing_end
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, ViolationLog, position_in
 from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.external_blobs import ExternalBlobs
@@ -429,7 +429,7 @@ class TypeStage:
             for row in shown:
                 position = positions[row].as_py()
                 self._missing.add(missing_end(edge, end, rows[end][row].as_py(), position))
-            self._missing.count("endpoint", len(missing) - len(shown))
+            self._missing.count(ENDPOINT_RULE, len(missing) - len(shown))
 
     def _side_files(self) -> dict[str, str]:
         files = self._context.files

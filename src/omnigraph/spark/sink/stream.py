@@ -46,15 +46,13 @@ class StreamRestartedError(InvalidInputError):
 
     code = "OG-STREAM-ID"
     hint = "continue with the old checkpoint, or give the new stream an id of its own (`txnAppId`)"
-
-    def __init__(self, app_id: str, batch_id: int, last: LastBatch) -> None:
-        self.app_id = app_id
-        self.batch_id = batch_id
-        self.last = last
-        super().__init__(
-            f"stream '{app_id}' writes batch {batch_id} from a new checkpoint, and its batch"
-            f" {last.batch_id} is in the graph already; nothing was written"
-        )
+    template = (
+        "stream '{app_id}' writes batch {batch_id} from a new checkpoint, and its batch"
+        " {last.batch_id} is in the graph already; nothing was written"
+    )
+    app_id: str
+    batch_id: int
+    last: LastBatch
 
 
 @dataclass(frozen=True)

@@ -67,14 +67,12 @@ class SinkTooLargeError(InvalidInputError):
     """A write is too large to be checked in one process."""
 
     code = "OG-SPARK-SINK"
-    hint = "use `graph.load({type: frame}, mode=…)`, which checks on Spark and has no bound"
-
-    def __init__(self, staged_bytes: int) -> None:
-        self.staged_bytes = staged_bytes
-        super().__init__(
-            f"the rows are {staged_bytes} bytes and `df.write` checks at most {STAGED_BYTES_MAX}"
-            " in one process; nothing was written: use `graph.load({type: frame}, mode=…)`"
-        )
+    hint = "use `graph.load({{type: frame}}, mode=…)`, which checks on Spark and has no bound"
+    template = (
+        f"the rows are {{staged_bytes}} bytes and `df.write` checks at most {STAGED_BYTES_MAX}"
+        " in one process; nothing was written: use `graph.load({{type: frame}}, mode=…)`"
+    )
+    staged_bytes: int
 
 
 @dataclass(frozen=True)

@@ -50,21 +50,17 @@ class OmnigraphSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "omnigraph"
 
     def schema(self) -> StructType:
-        """Return the columns of what the options name."""
         return spark_schema(self._planned().schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of the pinned snapshot."""
         planned = self._planned()
         self._require_columns(schema, spark_schema(planned.schema))
         return planned.reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return a writer of one frame."""
         from omnigraph.spark.sink.table_sink import GraphWriter, write_target  # noqa: PLC0415 - see fact 3
 
         refuse_options(self._said, "a write of one frame", ("txnAppId",))
@@ -72,7 +68,6 @@ class OmnigraphSource(DataSource):
         return GraphWriter(target, written_schema(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Return a writer of micro-batches."""
         from omnigraph.spark.sink.stream import (  # noqa: PLC0415 - see fact 3
             GraphStreamWriter,
             stream_identity,
@@ -83,7 +78,6 @@ class OmnigraphSource(DataSource):
         return GraphStreamWriter(target, written_schema(schema), stream_identity(self._said))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return a reader of the change feed."""
         from omnigraph.spark.source.stream import plan_stream  # noqa: PLC0415 - see fact 3
 
         stream = plan_stream(self._said, self._pin)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from omnigraph.changes.commit_changes import ChangeGapError, ParentlessCommitError
-from omnigraph.changes.diff import TypePair, changed_pairs, handles_of
+from omnigraph.changes.commit_changes import ParentlessCommitError
+from omnigraph.changes.diff import ChangeGapError, TypePair, changed_pairs, handles_of
 from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.snapshot import open_entry
-from omnigraph.names import TableKey, nearest_name
+from omnigraph.names import TableKey
 from omnigraph.spark.change_rows import (
     CAUSE,
     ChangeSlice,
@@ -35,16 +35,14 @@ from omnigraph.spark.change_rows import (
 from omnigraph.spark.source.options import (
     SourceOptionError,
     SourceOptions,
-    column_names,
     feed_subject,
     refuse_options,
 )
 from omnigraph.spark.source.pin import COMMIT_ID, open_pinned, read_repository
 from omnigraph.spark.source.scan import Pin
-from omnigraph.spark.source.tables import PARTITION_ROWS, find_type, grouped_by_rows
-from omnigraph.spark.types import default_columns
+from omnigraph.spark.source.tables import PARTITION_ROWS, columns_of, find_type, grouped_by_rows
+from omnigraph.store.batching import grouped
 from omnigraph.store.errors import DatasetVersionNotFoundError
-from omnigraph.store.records import DatasetVersion
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, GraphCommit, Snapshot
@@ -87,15 +85,9 @@ def plan_feed(options: SourceOptions, pin: Pin) -> FeedScan:
 
 
 def _columns(options: SourceOptions, entity_type: EntityType) -> tuple[str, ...]:
-    columns = column_names(options) or default_columns(entity_type)
-    known = entity_type.arrow_schema.names
+    columns = columns_of(options, entity_type)
     taken = {field.name for field in CAUSE}
     for column in columns:
-        if column not in known:
-            near = nearest_name(column, known)
-            hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
-            problem = f"names no column of `{entity_type.name}`: `{column}`; {hint}"
-            raise SourceOptionError("columns", problem)
         if column in taken:
             problem = f"must leave out `{column}`: the change feed has a column of that name"
             raise SourceOptionError("columns", problem)
@@ -132,7 +124,6 @@ class FeedReader(DataSourceReader):
         return partitions_of(self._scan, changes_of(self._scan, history, chain[first:]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
         return read_slices(partition)
 
 
@@ -236,8 +227,7 @@ def _slices_of(
     if pair.after is not None and differing.are_only_added:
         yield from _inserts(commit, pair.entity_type, pair.after, differing.only_after)
         return
-    versions = (_version(pair.before), _version(pair.after))
-    yield ChangeSlice(commit, pair.entity_type, *versions, differing.rows)
+    yield ChangeSlice(commit, pair.entity_type, *pair.versions, differing.rows)
 
 
 def _inserts(
@@ -249,13 +239,7 @@ def _inserts(
     rows_of = {one.fragment_id: one.rows for one in added if one.rows}
     for group in grouped_by_rows([one for one in added if one.rows]):
         rows = sum(rows_of[fragment_id] for fragment_id in group)
-        yield ChangeSlice(commit, entity_type, None, _version(entry), rows, group)
-
-
-def _version(entry: Entry | None) -> DatasetVersion | None:
-    if entry is None:
-        return None
-    return entry.at
+        yield ChangeSlice(commit, entity_type, None, entry.at, rows, group)
 
 
 def _told(commit: GraphCommit) -> FeedCommit:
@@ -264,12 +248,5 @@ def _told(commit: GraphCommit) -> FeedCommit:
 
 def partitions_of(scan: FeedScan, slices: Iterable[ChangeSlice]) -> list[InputPartition]:
     """Group neighbouring slices until they are enough work for a task."""
-    groups: list[list[ChangeSlice]] = []
-    rows = 0
-    for one in slices:
-        if not groups or rows + one.rows > PARTITION_ROWS:
-            groups.append([])
-            rows = 0
-        groups[-1].append(one)
-        rows += one.rows
+    groups = grouped(slices, PARTITION_ROWS, lambda one: one.rows)
     return [SlicesPartition(scan.pin.settings, scan.frame, tuple(group)) for group in groups]

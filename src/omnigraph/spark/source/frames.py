@@ -28,11 +28,7 @@ class GraphFramesMissingError(UnavailableError):
 
     code = "OG-NO-GRAPHFRAMES"
     hint = "pip install graphframes-py, and put its jar on the session"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "GraphFrames is not installed: `graph.to_spark` gives the same rows as plain frames"
-        )
+    template = "GraphFrames is not installed: `graph.to_spark` gives the same rows as plain frames"
 
 
 @dataclass(frozen=True)

@@ -44,11 +44,9 @@ class SourceOptionError(InvalidInputError):
 
     code = "OG-SPARK-OPTION"
     hint = "the guide 'Read and write from Spark' lists the options"
-
-    def __init__(self, option: str, problem: str) -> None:
-        self.option = option
-        self.problem = problem
-        super().__init__(f"option `{option}` {problem}")
+    template = "option `{option}` {problem}"
+    option: str
+    problem: str
 
 
 class SystemTable(StrEnum):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
 
 from omnigraph.spark.source.feed import plan_feed_batch
 from omnigraph.spark.source.options import SourceOptions, reads_feed, subject_of
-from omnigraph.spark.source.query import QueryReader, plan_query
-from omnigraph.spark.source.scan import Pin, TypeReader
-from omnigraph.spark.source.system import SystemReader, plan_system
+from omnigraph.spark.source.query import plan_query, run_query
+from omnigraph.spark.source.scan import OneTaskReader, Pin, TypeReader
+from omnigraph.spark.source.system import plan_system, read_system
 from omnigraph.spark.source.tables import plan_table
 
 
@@ -31,9 +32,9 @@ def plan_read(options: SourceOptions, pin: Pin) -> Planned:
     kind, name = subject_of(options)
     if kind == "query":
         query = plan_query(name, pin, options)
-        return Planned(query.schema, QueryReader(query))
+        return Planned(query.schema, OneTaskReader(partial(run_query, query)))
     if kind == "system":
         system = plan_system(name, pin, options)
-        return Planned(system.schema, SystemReader(system))
+        return Planned(system.schema, OneTaskReader(partial(read_system, system)))
     table = plan_table(kind, name, pin, options)
     return Planned(table.scan.schema, TypeReader(table))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from omnigraph.graph import Graph, OpenMode, ReadTarget
 from omnigraph.query import ReadPlan, compile_query, parse_queries
@@ -63,21 +62,6 @@ def run_query(scan: QueryScan) -> Iterator[pa.RecordBatch]:
     for batch in result.batches():
         if batch.num_rows:
             yield travelling(batch, scan.schema)
-
-
-class QueryReader(DataSourceReader):
-    """Reads the result of a query in one task."""
-
-    def __init__(self, scan: QueryScan) -> None:
-        self._scan = scan
-
-    def partitions(self) -> list[InputPartition]:
-        """Return the one partition of an answer."""
-        return [InputPartition(0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is only one
-        """Yield the rows of the answer."""
-        return run_query(self._scan)
 
 
 def _schema(columns: tuple[OutputColumn, ...]) -> pa.Schema:

@@ -7,7 +7,7 @@ because it does not survive a fork.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -92,10 +92,22 @@ class TypeReader(DataSourceReader):
         return [FragmentsPartition(self._plan.scan, part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
         if not isinstance(partition, FragmentsPartition):
             raise TypeError(f"expected fragments to read, got {type(partition).__name__}")
         return read_fragments(partition.scan, partition.fragment_ids)
+
+
+class OneTaskReader(DataSourceReader):
+    """Reads in one task what `rows` returns there."""
+
+    def __init__(self, rows: Callable[[], Iterable[pa.RecordBatch]]) -> None:
+        self._rows = rows
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is only one
+        return iter(self._rows())
 
 
 def read_fragments(scan: TableScan, fragment_ids: tuple[int, ...]) -> Iterator[pa.RecordBatch]:

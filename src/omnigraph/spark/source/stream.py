@@ -101,7 +101,6 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._scan.frame.schema
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Return the offset before the first micro-batch."""
         return {_CURSOR: ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -142,7 +141,6 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partitions_of(self._scan, changes_of(self._scan, history, commits))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
         return read_slices(partition)
 
     # -- inside -----------------------------------------------------------------------------------

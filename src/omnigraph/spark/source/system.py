@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from omnigraph.names import TableKey
 from omnigraph.spark.source.options import (
@@ -92,21 +91,6 @@ def read_system(scan: SystemScan) -> Iterable[pa.RecordBatch]:
     return [pa.RecordBatch.from_arrays(columns, schema=scan.schema)] if rows else []
 
 
-class SystemReader(DataSourceReader):
-    """Reads a system table in one task."""
-
-    def __init__(self, scan: SystemScan) -> None:
-        self._scan = scan
-
-    def partitions(self) -> list[InputPartition]:
-        """Return the one partition of a small table."""
-        return [InputPartition(0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is only one
-        """Yield the rows of the table."""
-        return iter(read_system(self._scan))
-
-
 def _commits(pin: Pin) -> list[dict[str, Any]]:
     return [
         {
@@ -122,13 +106,9 @@ def _commits(pin: Pin) -> list[dict[str, Any]]:
 def _recoveries(pin: Pin) -> list[dict[str, Any]]:
     return [
         {
-            "operation_id": record.operation_id,
-            "graph_commit_id": record.graph_commit_id,
+            **vars(record),
             "recovery_kind": str(record.recovery_kind),
-            "recovery_for_actor": record.recovery_for_actor,
-            "sidecar_writer_kind": record.sidecar_writer_kind,
             "transaction_ids": list(record.transaction_ids),
-            "created_at": record.created_at,
         }
         for record in graph_of(pin).recovery_list()
     ]

@@ -31,6 +31,7 @@ from omnigraph.spark.source.pin import open_pinned
 from omnigraph.spark.source.scan import Pin, TablePlan, TableScan
 from omnigraph.spark.types import default_columns, entity_schema
 from omnigraph.store import StoreSettings
+from omnigraph.store.batching import grouped
 from omnigraph.store.filters import filter_columns
 from omnigraph.store.records import ROW_ADDRESS, FragmentInfo, ScanRequest
 from omnigraph.write.mutate.predicates import constant_condition
@@ -73,15 +74,7 @@ def table_scan(
     snapshot: Snapshot, entity_type: EntityType, settings: StoreSettings, options: SourceOptions
 ) -> TableScan:
     """Check columns and filter, and return what tasks read."""
-    columns = column_names(options) or default_columns(entity_type)
-    known = entity_type.arrow_schema.names
-    for column in columns:
-        if column not in known:
-            near = nearest_name(column, known)
-            hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
-            raise SourceOptionError(
-                "columns", f"names no column of `{entity_type.name}`: `{column}`; {hint}"
-            )
+    columns = columns_of(options, entity_type)
     text = options["filter"]
     entry = snapshot.entry(entity_type.table_key)
     scan = TableScan(
@@ -92,6 +85,20 @@ def table_scan(
         has_blobs=bool(set(columns) & set(entity_type.blob_properties)),
     )
     return scan if text is None else _filtered(scan, _predicate(text, entity_type))
+
+
+def columns_of(options: SourceOptions, entity_type: EntityType) -> tuple[str, ...]:
+    """Return the columns of a type that a read names, or those that it has by default."""
+    columns = column_names(options) or default_columns(entity_type)
+    known = entity_type.arrow_schema.names
+    for column in columns:
+        if column not in known:
+            near = nearest_name(column, known)
+            hint = f"did you mean `{near}`?" if near else f"there are {', '.join(known)}"
+            raise SourceOptionError(
+                "columns", f"names no column of `{entity_type.name}`: `{column}`; {hint}"
+            )
+    return columns
 
 
 def _filtered(scan: TableScan, predicate: Predicate) -> TableScan:
@@ -136,15 +143,8 @@ def grouped_by_rows(fragments: Sequence[FragmentInfo]) -> tuple[tuple[int, ...],
     >>> grouped_by_rows(few)
     ((0,), (1,), (2,))
     """
-    groups: list[list[int]] = []
-    rows = 0
-    for fragment in fragments:
-        if not groups or rows + fragment.rows > PARTITION_ROWS:
-            groups.append([])
-            rows = 0
-        groups[-1].append(fragment.fragment_id)
-        rows += fragment.rows
-    return tuple(tuple(group) for group in groups)
+    groups = grouped(fragments, PARTITION_ROWS, lambda fragment: fragment.rows)
+    return tuple(tuple(fragment.fragment_id for fragment in group) for group in groups)
 
 
 def _matching_fragments(handle: DatasetHandle, scan: TableScan) -> frozenset[int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import lance
@@ -43,23 +44,15 @@ library cannot rebuild all of them, and then the file is read.
 """
 
 
+@dataclass(frozen=True)
 class LanceCommitter:
     """Everything that moves the head of a lineage."""
 
-    def __init__(
-        self,
-        opener: LanceOpener,
-        objects: ObjectStore,
-        flusher: PathFlusher,
-        ledger: Ledger,
-        *,
-        is_local: bool,
-    ) -> None:
-        self._opener = opener
-        self._objects = objects
-        self._flusher = flusher
-        self._ledger = ledger
-        self._is_local = is_local
+    opener: LanceOpener
+    objects: ObjectStore
+    flusher: PathFlusher
+    ledger: Ledger
+    is_local: bool
 
     def verify_files(self, staged: StagedTransaction) -> None:
         """Check that every staged file exists with its size."""
@@ -83,7 +76,7 @@ class LanceCommitter:
             self._check_head(base)
         try:
             achieved = lance.LanceDataset.commit(
-                handle.dataset, transaction, max_retries=0, storage_options=self._opener.options
+                handle.dataset, transaction, max_retries=0, storage_options=self.opener.options
             )
         except lance_failures() as error:
             self._after_failed_commit(staged, error)
@@ -91,7 +84,7 @@ class LanceCommitter:
         committed = self._settled(staged, achieved.version, opened=achieved)
         is_extension = staged.kind is OperationKind.APPEND and achieved.version == base.version + 1
         at = DatasetVersion(base.location, base.branch, achieved.version)
-        self._opener.remember(achieved, at, extends=handle if is_extension else None)
+        self.opener.remember(achieved, at, extends=handle if is_extension else None)
         if exact and committed.version != staged.intended_version:
             raise MisplacedCommitError(
                 path=base.location,
@@ -106,18 +99,18 @@ class LanceCommitter:
         self, location: str, *, branch: str | None = None, version: int, uuid: str
     ) -> CommittedRange:
         """Append a version whose content is that of `version`."""
-        handle = self._opener.open(location, branch=branch, version=version)
-        head = self._opener.head_version(location, branch=branch)
+        handle = self.opener.open(location, branch=branch, version=version)
+        head = self.opener.head_version(location, branch=branch)
         transaction = Transaction(
             read_version=head, operation=LanceOperation.Restore(version), uuid=uuid
         )
         intended = DatasetVersion(location, branch, head + 1)
         try:
             achieved = lance.LanceDataset.commit(
-                handle.dataset, transaction, max_retries=0, storage_options=self._opener.options
+                handle.dataset, transaction, max_retries=0, storage_options=self.opener.options
             ).version
         except lance_failures() as error:
-            if self._opener.uuid_at(intended) != uuid:
+            if self.opener.uuid_at(intended) != uuid:
                 raise write_error(error, location) from error
             achieved = intended.version
         self._settle_version(
@@ -133,11 +126,11 @@ class LanceCommitter:
         base = staged.base
         try:
             detached = lance.LanceDataset.commit(
-                self._opener.at(base).dataset,
+                self.opener.at(base).dataset,
                 transaction_of(staged),
                 # Lance draws the version number and needs a second try when it is taken.
                 detached=True,
-                storage_options=self._opener.options,
+                storage_options=self.opener.options,
             )
         except lance_failures() as error:
             raise stage_error(error, base.location) from error
@@ -147,7 +140,7 @@ class LanceCommitter:
     def _base(self, base: DatasetVersion) -> LanceHandle:
         """Open the version that a commit starts from; the newest one is never removed."""
         try:
-            return self._opener.at(base)
+            return self.opener.at(base)
         except DatasetVersionNotFoundError as error:
             raise StaleBaseError(
                 path=base.location,
@@ -158,7 +151,7 @@ class LanceCommitter:
             ) from error
 
     def _check_head(self, base: DatasetVersion) -> None:
-        head = self._opener.head_version(base.location, branch=base.branch)
+        head = self.opener.head_version(base.location, branch=base.branch)
         if head != base.version:
             raise StaleBaseError(
                 path=base.location,
@@ -172,23 +165,23 @@ class LanceCommitter:
         self, staged: StagedTransaction, transaction: Transaction
     ) -> CommittedRange:
         location = staged.base.location
-        if self._opener.exists(location):
+        if self.opener.exists(location):
             raise DatasetExistsError(path=location)
         try:
             created = lance.LanceDataset.commit(
-                self._opener.uri(location, None),
+                self.opener.uri(location, None),
                 transaction,
                 max_retries=0,
-                storage_options=self._opener.options,
+                storage_options=self.opener.options,
                 enable_v2_manifest_paths=True,
                 enable_stable_row_ids=True,
             )
         except lance_failures() as error:
-            if self._opener.uuid_at(DatasetVersion(location, None, 1)) != staged.uuid:
-                if self._opener.exists(location):
+            if self.opener.uuid_at(DatasetVersion(location, None, 1)) != staged.uuid:
+                if self.opener.exists(location):
                     raise DatasetExistsError(path=location) from error
                 raise write_error(error, location) from error
-            created = self._opener.load(DatasetVersion(location, None, 1))
+            created = self.opener.load(DatasetVersion(location, None, 1))
         _check_new_dataset(created, location)
         return self._settled(staged, created.version)
 
@@ -196,7 +189,7 @@ class LanceCommitter:
         """Return if the commit has landed in spite of the error; else raise the right error."""
         base = staged.base
         intended = DatasetVersion(base.location, base.branch, staged.intended_version)
-        holder = self._opener.uuid_at(intended)
+        holder = self.opener.uuid_at(intended)
         if holder == staged.uuid:
             return
         certain = certain_error(error, base.location)
@@ -207,7 +200,7 @@ class LanceCommitter:
                 path=base.location,
                 branch=base.branch,
                 expected=base.version,
-                actual=self._opener.head_version(base.location, branch=base.branch),
+                actual=self.opener.head_version(base.location, branch=base.branch),
                 reason=reason_of(error),
             ) from error
         raise write_error(error, base.location) from error
@@ -223,7 +216,7 @@ class LanceCommitter:
             kind=staged.kind,
             opened=opened,
         )
-        self._ledger.note(staged.files)
+        self.ledger.note(staged.files)
         return CommittedRange(base.location, base.branch, base.version, version, staged.uuid)
 
     def _settle_version(
@@ -241,10 +234,10 @@ class LanceCommitter:
             files.append(
                 transaction_path(at.location, at.branch, read_version=read_version, uuid=uuid)
             )
-        self._flusher.files(files)
+        self.flusher.files(files)
         self._require_ours(at, read_version=read_version, uuid=uuid, opened=opened)
-        self._ledger.note((), files)
-        self._opener.note_head(at)
+        self.ledger.note((), files)
+        self.opener.note_head(at)
 
     def _require_ours(
         self,
@@ -254,9 +247,9 @@ class LanceCommitter:
         uuid: str,
         opened: lance.LanceDataset | None,
     ) -> None:
-        if self._opener.is_made_by(at, read_version=read_version, uuid=uuid):
+        if self.opener.is_made_by(at, read_version=read_version, uuid=uuid):
             return
-        holder = self._opener.transaction(at, opened=opened).uuid
+        holder = self.opener.transaction(at, opened=opened).uuid
         if holder != uuid:
             raise StaleBaseError(
                 path=at.location,
@@ -268,14 +261,14 @@ class LanceCommitter:
 
     def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
         """Look up sizes: one by one when they are few, by directory when they are many."""
-        if self._is_local or len(paths) <= _FILES_CHECKED_ONE_BY_ONE_MAX:
-            infos = (self._objects.head(path) for path in paths)
+        if self.is_local or len(paths) <= _FILES_CHECKED_ONE_BY_ONE_MAX:
+            infos = (self.objects.head(path) for path in paths)
             return {info.path: info.size for info in infos if info is not None}
         directories = {path.rsplit("/", 1)[0] for path in paths}
         return {
             info.path: info.size
             for directory in directories
-            for info in self._objects.list(directory)
+            for info in self.objects.list(directory)
         }
 
 

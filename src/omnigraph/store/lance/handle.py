@@ -34,7 +34,6 @@ from omnigraph.store.records import (
     IndexInfo,
     IndexSegment,
     ScanRequest,
-    ScanStatistics,
     VectorSearch,
 )
 
@@ -67,11 +66,9 @@ class _LanceBlob:
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
         return int(self._guarded(self._file.size))
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read a part that lies inside of the blob."""
         return bytes(self._guarded(lambda: self._file.read_range(offset, length)))
 
 
@@ -88,8 +85,9 @@ class LanceHandle:
         extends: LanceHandle | None = None,
     ) -> None:
         """Wrap a dataset; `extends` is the version to which this one has only added rows."""
-        self._dataset = dataset
-        self._at = at
+        self.at = at
+        self.dataset = dataset
+        """The library's object; for the other modules of the adapter only."""
         self._recent = recent or RecentRows()
         # Rows that are added change neither the fragments nor the indexes that are there.
         self._indexes: tuple[IndexInfo, ...] | None = extends._indexes if extends else None
@@ -97,42 +95,28 @@ class LanceHandle:
         # Distinguishes a version that was cleaned up under this handle from a damaged one.
         self._missing = missing
 
-    @property
-    def at(self) -> DatasetVersion:
-        """Which version this is."""
-        return self._at
-
-    @property
-    def dataset(self) -> lance.LanceDataset:
-        """The library's object; for the other modules of the adapter only."""
-        return self._dataset
-
     def private_dataset(self) -> lance.LanceDataset:
         """Return the same version as an object that is not shared; costs no request.
 
         Some calls of pylance (reading transactions, refs, building indexes) need an object for
         themselves: on a shared one they fail, or make others fail, with "already borrowed".
         """
-        return self._dataset.checkout_version(self._at.version)
+        return self.dataset.checkout_version(self.at.version)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The stored columns."""
-        return self._dataset.schema
+        return self.dataset.schema
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
-        """Stream rows."""
         return pa.RecordBatchReader.from_batches(*self.batches(request or ScanRequest()))
 
     def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Stream rows to a caller in Python."""
         scanner = self._scanner(request)
         # The reader knows its schema; asking the scanner for it would plan the scan twice.
         reader = self._guarded(scanner.to_reader)
         return reader.schema, self._batches(reader)
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
-        """Find rows by a column in which every value is once, with row ids and addresses."""
         request = ScanRequest(
             columns=(column,),
             row_filter=OneOf(column, tuple(values)),
@@ -154,36 +138,25 @@ class LanceHandle:
         more = pa.table({name: columns[name] for name in found.schema.names}, schema=found.schema)
         return pa.concat_tables([found, more])
 
-    def scan_statistics(self, request: ScanRequest) -> tuple[pa.Table, ScanStatistics]:
-        """Read rows; return them with what the scan has cost."""
-        seen: list[Any] = []
-        scanner = self._scanner(request, scan_stats_callback=seen.append)
-        table = self._guarded(scanner.to_table)
-        last = seen[-1]
-        return table, ScanStatistics(last.iops, last.bytes_read, last.indices_loaded)
-
     def count(self, row_filter: Filter | None = None) -> int:
-        """Count rows."""
         if row_filter is None:
-            return int(self._guarded(self._dataset.count_rows))
+            return int(self._guarded(self.dataset.count_rows))
         self._check_columns(filter_columns(row_filter))
         text = render_filter(row_filter)
-        return int(self._guarded(lambda: self._dataset.count_rows(filter=text)))
+        return int(self._guarded(lambda: self.dataset.count_rows(filter=text)))
 
     def take(
         self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """Fetch rows by stable id, in the order given."""
         names = self._names(columns)
         wanted = _integers(row_ids)
         if not wanted:
             return self._empty(names)
-        return self._guarded(lambda: self._dataset._take_rows(wanted, columns=names))
+        return self._guarded(lambda: self.dataset._take_rows(wanted, columns=names))
 
     def take_addresses(
         self, addresses: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """Fetch rows by address, in the order given."""
         names = self._names(columns)
         wanted = pa.array(_integers(addresses), pa.uint64())
         if not len(wanted):
@@ -202,80 +175,69 @@ class LanceHandle:
         return found.take(positions.drop_null()).select(names)
 
     def read_blobs(self, column: str, row_ids: Sequence[int]) -> tuple[bytes | None, ...]:
-        """Read blob contents by stable id, in the order given."""
         self._check_columns([column])
         if not row_ids:
             return ()
         distinct = list(dict.fromkeys(row_ids))
         found = self._guarded(
-            lambda: self._dataset.read_blobs(column, ids=distinct, preserve_order=True)
+            lambda: self.dataset.read_blobs(column, ids=distinct, preserve_order=True)
         )
         contents = dict(zip(distinct, (content for _, content in found), strict=True))
         return tuple(contents[row_id] for row_id in row_ids)
 
     def open_blob(self, column: str, row_id: int) -> BlobContent | None:
-        """Open one blob without reading it."""
         self._check_columns([column])
-        [file] = self._guarded(lambda: self._dataset.take_blobs(column, ids=[row_id]))
+        [file] = self._guarded(lambda: self.dataset.take_blobs(column, ids=[row_id]))
         return None if file is None else _LanceBlob(file, self._guarded)
 
     def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
-        """Describe the fragments, or those whose number is wanted."""
         if wanted is None:
             return self._fragments
         # Describing a fragment costs much more than naming it.
         return tuple(
-            _fragment_info(self._fragment(number).metadata)
+            _fragment_info(self.fragment(number).metadata)
             for number in self.fragment_ids()
             if wanted(number)
         )
 
     @cached_property
     def _fragments(self) -> tuple[FragmentInfo, ...]:
-        return tuple(
-            _fragment_info(fragment.metadata) for fragment in self._dataset.get_fragments()
-        )
+        return tuple(_fragment_info(fragment.metadata) for fragment in self.dataset.get_fragments())
 
     def fragment_ids(self) -> list[int]:
         """Return the numbers of the fragments; for the other modules of the adapter only."""
-        return list(self._dataset.fragment_ids())
+        return list(self.dataset.fragment_ids())
 
     def files_of(self, fragment_ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
         """Yield number, rows with deleted ones and files: less than `fragments`, for less time."""
         for number in fragment_ids:
             known = self._files.get(number)
             if known is None:
-                metadata = self._fragment(number).metadata
+                metadata = self.fragment(number).metadata
                 known = self._files[number] = metadata.physical_rows, fragment_identity(metadata)
             yield number, *known
 
     def row_ids(self, fragment_id: int) -> pa.Array:
-        """Return the stable row ids of a fragment in row order, from the manifest alone."""
-        inline = self._fragment(fragment_id).metadata.row_id_meta
+        inline = self.fragment(fragment_id).metadata.row_id_meta
         if inline is None:
             raise InvalidScanError(
-                path=self._at.location, reason=f"fragment {fragment_id} names no row ids"
+                path=self.at.location, reason=f"fragment {fragment_id} names no row ids"
             )
         return RowIdSequence.from_inline_metadata(inline).to_pyarrow()
 
     def indexes(self) -> tuple[IndexInfo, ...]:
-        """Describe the committed indexes."""
         if self._indexes is None:
-            described = self._guarded(self._dataset.describe_indices)
+            described = self._guarded(self.dataset.describe_indices)
             infos = (_index_info(index) for index in described)
             self._indexes = tuple(sorted(infos, key=lambda info: info.name))
         return self._indexes
-
-    def explain(self, request: ScanRequest) -> str:
-        """Return Lance's plan for a scan."""
-        return str(self._guarded(self._scanner(request).explain_plan))
 
     def _read(self, request: ScanRequest) -> pa.Table:
         """Read rows whole: without Python in between, for look-ups that happen all the time."""
         scanner = self._scanner(request)
         return self._guarded(scanner.to_table)
 
-    def _scanner(self, request: ScanRequest, **extra: Any) -> lance.LanceScanner:
+    def _scanner(self, request: ScanRequest) -> lance.LanceScanner:
         names = None if request.columns is None else self._names(request.columns)
         options: dict[str, Any] = {
             **_SCAN_DEFAULTS,
@@ -286,19 +248,18 @@ class LanceHandle:
             "with_row_address": request.with_row_address,
             "batch_size": request.batch_rows,
             "use_scalar_index": request.use_scalar_indexes,
-            **extra,
         }
         if request.row_filter is not None:
             self._check_columns(filter_columns(request.row_filter))
             options["filter"] = render_filter(request.row_filter)
         if request.fragment_ids is not None:
-            options["fragments"] = [self._fragment(number) for number in request.fragment_ids]
+            options["fragments"] = [self.fragment(number) for number in request.fragment_ids]
         if request.row_ids is not None:
             options["row_addr_allowlist"] = serialize_row_addrs(request.row_ids)
         if request.blobs_as_bytes:
             options["blob_handling"] = "all_binary"
         options |= self._search_options(request)
-        make = self._native_scanner if request.nearest is None else self._dataset.scanner
+        make = self._native_scanner if request.nearest is None else self.dataset.scanner
         scanner: lance.LanceScanner = self._guarded(lambda: make(**options))
         return scanner
 
@@ -309,7 +270,7 @@ class LanceHandle:
             options["full_text_query"] = text.inner
         if "fragments" in options:
             options["fragments"] = [fragment._fragment for fragment in options["fragments"]]
-        return lance.LanceScanner(self._dataset._ds.scanner(**options), self._dataset)
+        return lance.LanceScanner(self.dataset._ds.scanner(**options), self.dataset)
 
     def _search_options(self, request: ScanRequest) -> dict[str, object]:
         if request.nearest is None and request.text is None:
@@ -324,18 +285,19 @@ class LanceHandle:
             options["fast_search"] = request.text.covered_only
         return options
 
-    def _fragment(self, number: int) -> lance.LanceFragment:
-        fragment = self._dataset.get_fragment(number)
+    def fragment(self, number: int) -> lance.LanceFragment:
+        """Return the library's object; for the other modules of the adapter only."""
+        fragment = self.dataset.get_fragment(number)
         if fragment is None:
             raise InvalidScanError(
-                path=self._at.location,
-                reason=f"version {self._at.version} has no fragment {number}",
+                path=self.at.location,
+                reason=f"version {self.at.version} has no fragment {number}",
             )
         return fragment
 
     def _filtered_fragments(self, columns: list[str], wanted: pa.Array) -> pa.Table:
         numbers = pc.unique(pc.shift_right(wanted, pa.scalar(32, pa.uint64()))).to_pylist()
-        present = {fragment.fragment_id for fragment in self._dataset.get_fragments()}
+        present = {fragment.fragment_id for fragment in self.dataset.get_fragments()}
         request = ScanRequest(
             columns=tuple(columns),
             with_row_address=True,
@@ -362,7 +324,7 @@ class LanceHandle:
             near = nearest_name(name, self.schema.names)
             hint = f"; did you mean `{near}`?" if near else ""
             raise InvalidScanError(
-                path=self._at.location,
+                path=self.at.location,
                 reason=f"there is no column `{name}` among"
                 f" {', '.join(f'`{known}`' for known in self.schema.names)}{hint}",
             )
@@ -383,7 +345,7 @@ class LanceHandle:
             raise self._translated(error) from error
 
     def _translated(self, error: BaseException) -> StorageError:
-        return self._missing(self._at) or read_error(error, self._at.location)
+        return self._missing(self.at) or read_error(error, self.at.location)
 
 
 def _integers(values: Sequence[int] | pa.Array) -> list[int]:
@@ -400,8 +362,6 @@ def _nearest(search: VectorSearch) -> dict[str, object]:
         "metric": search.metric,
         "use_index": search.use_index,
     }
-    if search.probes is not None:
-        options["nprobes"] = search.probes
     if search.refine_factor is not None:
         options["refine_factor"] = search.refine_factor
     return options

@@ -169,8 +169,6 @@ def plan_compaction(
         "materialize_deletions_threshold": options.deleted_share_min,
         "data_storage_version": DATA_FORMAT,
     }
-    if options.fragments_max is not None:
-        settings["max_source_fragments"] = options.fragments_max
     plan = _COMPACTION.Compaction.plan(dataset, options=settings)
     return tuple(
         CompactionTask(

@@ -95,16 +95,6 @@ class _KnownHead:
     stamp_ns: int
 
 
-@dataclass(frozen=True)
-class IoCounts:
-    """What Lance has asked of the storage since the store was opened."""
-
-    reads: int = 0
-    bytes_read: int = 0
-    writes: int = 0
-    bytes_written: int = 0
-
-
 class LanceOpener:
     """Everything that only reads."""
 
@@ -212,16 +202,7 @@ class LanceOpener:
 
     def any_main(self, location: str) -> lance.LanceDataset:
         """Open any version of the main lineage for the caller alone: refs belong to the dataset."""
-        with self._lock:
-            cached = next(
-                (
-                    handle
-                    for at, handle in reversed(self._handles.items())
-                    if at.location == location and at.branch is None
-                ),
-                None,
-            )
-        return (cached or self.open(location)).private_dataset()
+        return (self._any_of_lineage(location, None) or self.open(location)).private_dataset()
 
     def uri(self, location: str, branch: str | None) -> str:
         """Return the name under which Lance finds a lineage."""
@@ -274,20 +255,6 @@ class LanceOpener:
             for at in [a for a in self._handles if (a.location, a.branch) == (location, branch)]:
                 del self._handles[at]
             self._known_heads.pop((location, branch), None)
-
-    def io_counts(self) -> IoCounts:
-        """Return what Lance has asked of the storage; the session counts for all its datasets."""
-        with self._lock:
-            handle = next(iter(self._handles.values()), None)
-        if handle is None:
-            return IoCounts()
-        stats = handle.dataset.io_stats_snapshot()
-        return IoCounts(
-            reads=stats.read_iops,
-            bytes_read=stats.read_bytes,
-            writes=stats.write_iops,
-            bytes_written=stats.written_bytes,
-        )
 
     def open_cold(self, at: DatasetVersion) -> LanceHandle:
         """Open a version without the cache."""
@@ -390,10 +357,10 @@ class LanceOpener:
         return os.access(f"{self._root.prefix}/{manifest_path(location, branch, version)}", os.F_OK)
 
     def _remote_head(self, location: str, branch: str | None) -> int:
-        dataset = self._any_of_lineage(location, branch)
+        handle = self._any_of_lineage(location, branch)
         try:
-            if dataset is not None:
-                return int(dataset.latest_version)
+            if handle is not None:
+                return int(handle.dataset.latest_version)
             newest = lance.dataset(
                 self.uri(location, branch),
                 storage_options=self.options,
@@ -415,11 +382,11 @@ class LanceOpener:
         names = [info.path.rsplit("/", 1)[1] for info in self._objects.list(directory)]
         return self._newest(names, location, branch)
 
-    def _any_of_lineage(self, location: str, branch: str | None) -> lance.LanceDataset | None:
+    def _any_of_lineage(self, location: str, branch: str | None) -> LanceHandle | None:
         with self._lock:
             for at, handle in reversed(self._handles.items()):
                 if (at.location, at.branch) == (location, branch):
-                    return handle.dataset
+                    return handle
         return None
 
     def _kind_from_file(self, at: DatasetVersion, dataset: lance.LanceDataset) -> OperationKind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from omnigraph.store.digests import Ledger
@@ -40,33 +41,24 @@ _ATTEMPTS_MAX: Final = 100
 """How often a listing of refs is repeated when one of them is deleted meanwhile."""
 
 
+@dataclass(frozen=True)
 class LanceRefs:
     """Creates, deletes and lists the branches and tags of datasets."""
 
-    def __init__(
-        self,
-        opener: LanceOpener,
-        objects: ObjectStore,
-        flusher: PathFlusher,
-        ledger: Ledger,
-        *,
-        is_local: bool,
-    ) -> None:
-        self._opener = opener
-        self._objects = objects
-        self._flusher = flusher
-        self._ledger = ledger
-        self._is_local = is_local
+    opener: LanceOpener
+    objects: ObjectStore
+    flusher: PathFlusher
+    ledger: Ledger
+    is_local: bool
 
     def create_branch(
         self, location: str, name: str, *, from_branch: str | None = None, from_version: int
     ) -> DatasetVersion:
-        """Cut a branch."""
-        if self._objects.head(branch_ref_path(location, checked_path(name))) is not None:
+        if self.objects.head(branch_ref_path(location, checked_path(name))) is not None:
             raise RefExistsError(path=location, kind="branch", name=name)
-        source = self._opener.open(location, branch=from_branch, version=from_version)
+        source = self.opener.open(location, branch=from_branch, version=from_version)
         reference = (from_branch, from_version)
-        options = self._opener.options
+        options = self.opener.options
         try:
             source.private_dataset().create_branch(name, reference, storage_options=options)
         except lance_failures() as error:
@@ -79,22 +71,21 @@ class LanceRefs:
                 raise _ref_error(error, location, kind="branch", name=name) from error
             # Lance makes the files first and the ref last; the process that made these died in
             # between.
-            self._objects.delete_prefix(lineage_path(location, name))
-            self._opener.forget_lineage(location, name)
+            self.objects.delete_prefix(lineage_path(location, name))
+            self.opener.forget_lineage(location, name)
             try:
                 source.private_dataset().create_branch(name, reference, storage_options=options)
             except lance_failures() as again:
                 raise _ref_error(again, location, kind="branch", name=name) from again
         ref, first = branch_ref_path(location, name), manifest_path(location, name, from_version)
-        self._flusher.files([ref, *self._files_of_branch(location, name)])
-        self._ledger.note((), [ref, first])
+        self.flusher.files([ref, *self._files_of_branch(location, name)])
+        self.ledger.note((), [ref, first])
         return DatasetVersion(location, name, from_version)
 
     def delete_branch(self, location: str, name: str) -> None:
-        """Remove a branch that nothing was cut from."""
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
-                self._opener.any_main(location).branches.delete(checked_path(name))
+                self.opener.any_main(location).branches.delete(checked_path(name))
                 break
             except lance_failures() as error:
                 if not _is_race(error) or attempt == _ATTEMPTS_MAX:
@@ -102,13 +93,12 @@ class LanceRefs:
             if not self.has_branch(location, name):
                 # The branch is deleted; Lance met the race while it removed files, so some stay.
                 break
-        self._opener.forget_lineage(location, name)
-        self._ledger.note_gone([branch_ref_path(location, name)])
-        self._flusher.directory_of(branch_ref_path(location, name))
+        self.opener.forget_lineage(location, name)
+        self.ledger.note_gone([branch_ref_path(location, name)])
+        self.flusher.directory_of(branch_ref_path(location, name))
 
     def list_branches(self, location: str) -> tuple[BranchInfo, ...]:
-        """List the dataset's branches by name."""
-        found = self._listed(location, self._opener.any_main(location).branches.list)
+        found = self._listed(location, self.opener.any_main(location).branches.list)
         return tuple(
             BranchInfo(name, entry["parent_branch"], entry["parent_version"])
             for name, entry in sorted(found.items())
@@ -116,38 +106,34 @@ class LanceRefs:
 
     def branch_names(self, location: str) -> tuple[str, ...]:
         """List the names alone; Lance reads every branch's file to list them."""
-        infos = self._objects.list(branch_refs_directory(checked_path(location)))
+        infos = self.objects.list(branch_refs_directory(checked_path(location)))
         return tuple(sorted(branch_of_ref(info.path) for info in infos))
 
     def has_branch(self, location: str, name: str) -> bool:
-        """Whether a branch exists."""
-        return self._objects.head(branch_ref_path(location, checked_path(name))) is not None
+        return self.objects.head(branch_ref_path(location, checked_path(name))) is not None
 
     def create_tag(
         self, location: str, name: str, *, branch: str | None = None, version: int
     ) -> None:
-        """Pin a version."""
-        handle = self._opener.open(location, branch=branch, version=version)
+        handle = self.opener.open(location, branch=branch, version=version)
         try:
             handle.private_dataset().tags.create(checked_path(name), (branch, version))
         except lance_failures() as error:
             self._require_version(handle.at, error)
             raise _ref_error(error, location, kind="tag", name=name) from error
-        self._flusher.files([tag_ref_path(location, name)])
-        self._ledger.note((), [tag_ref_path(location, name)])
+        self.flusher.files([tag_ref_path(location, name)])
+        self.ledger.note((), [tag_ref_path(location, name)])
 
     def delete_tag(self, location: str, name: str) -> None:
-        """Unpin a version."""
         try:
-            self._opener.any_main(location).tags.delete(checked_path(name))
+            self.opener.any_main(location).tags.delete(checked_path(name))
         except lance_failures() as error:
             raise _ref_error(error, location, kind="tag", name=name) from error
-        self._ledger.note_gone([tag_ref_path(location, name)])
-        self._flusher.directory_of(tag_ref_path(location, name))
+        self.ledger.note_gone([tag_ref_path(location, name)])
+        self.flusher.directory_of(tag_ref_path(location, name))
 
     def list_tags(self, location: str) -> tuple[TagInfo, ...]:
-        """List the dataset's tags by name."""
-        found = self._listed(location, self._opener.any_main(location).tags.list)
+        found = self._listed(location, self.opener.any_main(location).tags.list)
         return tuple(
             TagInfo(name, entry["branch"], entry["version"])
             for name, entry in sorted(found.items())
@@ -156,7 +142,7 @@ class LanceRefs:
     def torn_refs(self, location: str) -> tuple[str, ...]:
         """Return the files of refs that are empty; Lance cannot list any ref while there is one."""
         directories = (branch_refs_directory(checked_path(location)), tag_refs_directory(location))
-        infos = (info for directory in directories for info in self._objects.list(directory))
+        infos = (info for directory in directories for info in self.objects.list(directory))
         return tuple(info.path for info in infos if info.size == 0)
 
     def _listed(self, location: str, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -170,14 +156,14 @@ class LanceRefs:
 
     def _require_version(self, at: DatasetVersion, error: BaseException) -> None:
         """Return the right error when a ref cannot be made because its version was removed."""
-        missing = self._opener.missing_version(at)
+        missing = self.opener.missing_version(at)
         if missing is not None:
             raise missing from error
 
     def _files_of_branch(self, location: str, name: str) -> list[str]:
-        if not self._is_local:
+        if not self.is_local:
             return []
-        return [info.path for info in self._objects.list(lineage_path(location, name))]
+        return [info.path for info in self.objects.list(lineage_path(location, name))]
 
 
 def _is_race(error: BaseException) -> bool:

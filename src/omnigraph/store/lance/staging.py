@@ -7,7 +7,7 @@ and moves no head.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import lance
 import numpy as np
@@ -103,8 +103,6 @@ def write_rows(
     schema: pa.Schema,
     mode: Literal["create", "append", "overwrite"],
     row_id_column: str | None,
-    rows_per_fragment_max: int,
-    bytes_per_file_max: int,
     storage_options: Mapping[str, str] | None,
 ) -> tuple[WrittenFragment, ...]:
     """Write rows as uncommitted fragments."""
@@ -114,8 +112,8 @@ def write_rows(
             stream.reader(),
             target,
             mode=mode,
-            max_rows_per_file=rows_per_fragment_max,
-            max_bytes_per_file=bytes_per_file_max,
+            max_rows_per_file=ROWS_PER_FRAGMENT_MAX,
+            max_bytes_per_file=BYTES_PER_FILE_MAX,
             data_storage_version=DATA_FORMAT,
             storage_options=dict(storage_options) if storage_options else None,
             # Which references are allowed is decided by the caller; here they are only stored.
@@ -194,16 +192,12 @@ def _deletion_files(
 
 
 def write_deletions(
-    dataset: lance.LanceDataset,
-    addresses: pa.Array,
-    *,
-    base: DatasetVersion,
-    objects: ObjectStore,
+    handle: LanceHandle, addresses: pa.Array, objects: ObjectStore
 ) -> tuple[WrittenDeletion, ...]:
     """Write one deletion per touched fragment."""
     return tuple(
-        _write_deletion(dataset, number, offsets, base=base, objects=objects)
-        for number, offsets in _offsets_by_fragment(addresses, base)
+        _write_deletion(handle, number, offsets, objects)
+        for number, offsets in _offsets_by_fragment(addresses, handle.at)
     )
 
 
@@ -223,18 +217,9 @@ def _offsets_by_fragment(
 
 
 def _write_deletion(
-    dataset: lance.LanceDataset,
-    number: int,
-    offsets: list[int],
-    *,
-    base: DatasetVersion,
-    objects: ObjectStore,
+    handle: LanceHandle, number: int, offsets: list[int], objects: ObjectStore
 ) -> WrittenDeletion:
-    fragment = dataset.get_fragment(number)
-    if fragment is None:
-        raise InvalidScanError(
-            path=base.location, reason=f"version {base.version} has no fragment {number}"
-        )
+    fragment, base = handle.fragment(number), handle.at
     before = fragment.metadata
     try:
         trimmed = fragment.delete_rows(offsets)
@@ -315,16 +300,6 @@ def update_transaction(
     )
 
 
-def fragment_of(handle: LanceHandle, number: int) -> FragmentMetadata:
-    """Return the library's description of one fragment of an open version."""
-    fragment = handle.dataset.get_fragment(number)
-    if fragment is None:
-        raise InvalidScanError(
-            path=handle.at.location, reason=f"version {handle.at.version} has no fragment {number}"
-        )
-    return fragment.metadata
-
-
 def check_lineage(
     base: DatasetVersion,
     parts: Sequence[
@@ -365,48 +340,6 @@ def _check_single_deletions(base: DatasetVersion, deletions: Sequence[WrittenDel
                 reason=f"fragment {deletion.fragment_id} has two deletions; group them first",
             )
         seen.add(deletion.fragment_id)
-
-
-def upsert_transaction(
-    dataset: lance.LanceDataset,
-    rows: Rows,
-    *,
-    key: str,
-    base: DatasetVersion,
-    objects: ObjectStore,
-) -> StagedTransaction:
-    """Stage rows that replace those with the same key and join those without."""
-    stream = _RowStream(rows, None)
-    builder = dataset.merge_insert(key).when_matched_update_all().when_not_matched_insert_all()
-    try:
-        transaction, counts = builder.execute_uncommitted(stream.reader())
-    except lance_failures() as error:
-        if stream.failure is not None:
-            raise stream.failure from None
-        raise stage_error(error, base.location) from error
-    operation: Any = transaction.operation
-    blobs_in = objects if has_blob_columns(dataset.schema) else None
-    files = [
-        file
-        for fragment in operation.new_fragments
-        for file in fragment_files(fragment, base, blobs_in)
-    ] + [
-        file
-        for fragment in operation.updated_fragments
-        for file in _deletion_files(fragment, base, objects)
-    ]
-    return StagedTransaction(
-        base=base,
-        uuid=transaction.uuid,
-        kind=OperationKind.UPDATE,
-        files=tuple(files),
-        counts=RowCounts(
-            inserted=counts["num_inserted_rows"],
-            updated=counts["num_updated_rows"],
-            deleted=counts["num_deleted_rows"],
-        ),
-        payload=transaction,
-    )
 
 
 def overwrite_transaction(

@@ -28,19 +28,16 @@ from omnigraph.store.errors import CorruptObjectError, InvalidScanError
 from omnigraph.store.lance import maintenance, staging
 from omnigraph.store.lance.commit import LanceCommitter
 from omnigraph.store.lance.errors import lance_failures, read_failures, write_error
-from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.store.lance.layout import VERSIONS_DIR, is_torn, lineage_path, manifest_path
 from omnigraph.store.lance.needed_files import needed_files
-from omnigraph.store.lance.opener import HANDLES_MAX, IoCounts, LanceOpener
+from omnigraph.store.lance.opener import HANDLES_MAX, LanceOpener
 from omnigraph.store.lance.orphans import unreferenced_files
 from omnigraph.store.lance.refs import LanceRefs
 from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
 from omnigraph.store.records import (
     ROW_ID,
-    BranchInfo,
     CleanupReport,
     CleanupRequest,
-    CommittedRange,
     CompactionOptions,
     CompactionResult,
     CompactionTask,
@@ -50,7 +47,6 @@ from omnigraph.store.records import (
     Rows,
     StagedFile,
     StagedTransaction,
-    TagInfo,
     TornHead,
     TransactionInfo,
     VersionInfo,
@@ -84,33 +80,35 @@ class LanceStore:
         self._opener = LanceOpener(
             root, objects, storage_options=storage_options, handles_max=handles_max
         )
-        self._committer = LanceCommitter(
+        # What a part does exactly as the protocol asks is the part's own method.
+        self.open = self._opener.open
+        self.exists = self._opener.exists
+        self.head_version = self._opener.head_version
+        self.forget = self._opener.forget
+        committer = LanceCommitter(
             self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
         )
-        self._refs = LanceRefs(
+        self.verify_staged_files = committer.verify_files
+        self.commit_staged = committer.commit
+        self.restore = committer.restore
+        self.open_staged = committer.open_staged
+        self.following = maintenance.following_transaction
+        self._refs = refs = LanceRefs(
             self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
         )
+        self.create_branch = refs.create_branch
+        self.delete_branch = refs.delete_branch
+        self.list_branches = refs.list_branches
+        self.branch_names = refs.branch_names
+        self.has_branch = refs.has_branch
+        self.torn_refs = refs.torn_refs
+        self.create_tag = refs.create_tag
+        self.delete_tag = refs.delete_tag
+        self.list_tags = refs.list_tags
 
     # Reading
 
-    def open(
-        self, location: str, *, branch: str | None = None, version: int | None = None
-    ) -> LanceHandle:
-        """Open one version, the newest when `version` is `None`."""
-        return self._opener.open(location, branch=branch, version=version)
-
-    def exists(
-        self, location: str, *, branch: str | None = None, version: int | None = None
-    ) -> bool:
-        """Whether the lineage has this version, or any."""
-        return self._opener.exists(location, branch=branch, version=version)
-
-    def head_version(self, location: str, *, branch: str | None = None) -> int:
-        """Return the newest version number without opening it."""
-        return self._opener.head_version(location, branch=branch)
-
     def versions(self, location: str, *, branch: str | None = None) -> tuple[VersionInfo, ...]:
-        """Describe every version that still exists, oldest first."""
         found = self._listed_versions(location, branch)
         return tuple(
             VersionInfo(
@@ -135,7 +133,6 @@ class LanceStore:
     def transactions(
         self, location: str, *, branch: str | None = None, first: int, last: int
     ) -> tuple[TransactionInfo, ...]:
-        """Return the transaction of each version of `first..last`, both ends included."""
         return tuple(
             self._opener.transaction(DatasetVersion(location, branch, version))
             for version in range(first, last + 1)
@@ -150,10 +147,7 @@ class LanceStore:
         *,
         row_id_column: str | None = None,
         replacing_schema: pa.Schema | None = None,
-        rows_per_fragment_max: int = staging.ROWS_PER_FRAGMENT_MAX,
-        bytes_per_file_max: int = staging.BYTES_PER_FILE_MAX,
     ) -> tuple[WrittenFragment, ...]:
-        """Write rows as uncommitted fragments of `base`'s lineage."""
         target: lance.LanceDataset | str
         if base.version == 0:
             if replacing_schema is None:
@@ -177,8 +171,6 @@ class LanceStore:
             schema=schema,
             mode=mode,  # type: ignore[arg-type]  # the three literals above
             row_id_column=row_id_column,
-            rows_per_fragment_max=rows_per_fragment_max,
-            bytes_per_file_max=bytes_per_file_max,
             storage_options=self._opener.options,
         )
         return tuple(replace(part, files=self._finished(part.files)) for part in written)
@@ -186,16 +178,13 @@ class LanceStore:
     def write_deletions(
         self, base: DatasetVersion, addresses: Sequence[int] | pa.Array
     ) -> tuple[WrittenDeletion, ...]:
-        """Write the deletion of these rows, one record per fragment."""
-        written = staging.write_deletions(
-            self._opener.at(base).dataset, _addresses(addresses), base=base, objects=self._objects
-        )
+        handle = self._opener.at(base)
+        written = staging.write_deletions(handle, _addresses(addresses), self._objects)
         return tuple(replace(part, files=self._finished(part.files)) for part in written)
 
     def write_index_segment(
         self, base: DatasetVersion, spec: IndexSpec, *, fragment_ids: Sequence[int] | None = None
     ) -> WrittenIndexSegment:
-        """Build an index over some fragments (all when `None`) without publishing it."""
         # Building an index locks the library's object, and others read through the shared one.
         dataset = self._opener.at(base).private_dataset()
         if fragment_ids is None:
@@ -208,14 +197,12 @@ class LanceStore:
     def plan_compaction(
         self, base: DatasetVersion, options: CompactionOptions | None = None
     ) -> tuple[CompactionTask, ...]:
-        """Return which fragments are worth rewriting together."""
         with read_failures(base.location):
             return maintenance.plan_compaction(
                 self._opener.at(base).dataset, base, options or CompactionOptions()
             )
 
     def run_compaction(self, task: CompactionTask) -> CompactionResult:
-        """Rewrite the fragments of one task."""
         dataset = self._opener.at(task.base).dataset
         result = maintenance.run_compaction(dataset, task, objects=self._objects)
         return replace(result, files=self._finished(result.files))
@@ -228,13 +215,9 @@ class LanceStore:
         schema: pa.Schema,
         *,
         rows: Rows | None = None,
-        fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
-        """Prepare a new dataset, empty or with first rows."""
         base = DatasetVersion(checked_path(location), None, 0)
-        written = list(fragments)
-        if rows is not None:
-            written += self.write_fragments(base, rows, replacing_schema=schema)
+        written = () if rows is None else self.write_fragments(base, rows, replacing_schema=schema)
         return staging.overwrite_transaction(base, schema, written)
 
     def stage_append(
@@ -244,7 +227,6 @@ class LanceStore:
         *,
         fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
-        """Prepare new rows."""
         written = list(fragments)
         if rows is not None:
             written += self.write_fragments(base, rows)
@@ -261,7 +243,6 @@ class LanceStore:
         deletions: Sequence[WrittenDeletion] = (),
         fence: int | None = None,
     ) -> StagedTransaction:
-        """Prepare rewritten, new and deleted rows as one transaction."""
         written, removed = list(fragments), list(deletions)
         leaving = [] if deleted is None else [_addresses(deleted)]
         with self._flusher.together():
@@ -273,15 +254,8 @@ class LanceStore:
                 written += self.write_fragments(base, inserted)
             if leaving:
                 removed += self.write_deletions(base, pa.concat_arrays(leaving))
-        fenced = () if fence is None else (staging.fragment_of(self._opener.at(base), fence),)
+        fenced = () if fence is None else (self._opener.at(base).fragment(fence).metadata,)
         return staging.update_transaction(base, written, removed, fenced=fenced)
-
-    def stage_upsert(self, base: DatasetVersion, rows: Rows, *, key: str) -> StagedTransaction:
-        """Prepare rows that replace those with the same key and join those without."""
-        staged = staging.upsert_transaction(
-            self._opener.at(base).dataset, rows, key=key, base=base, objects=self._objects
-        )
-        return replace(staged, files=self._finished(staged.files))
 
     def stage_overwrite(
         self,
@@ -292,7 +266,6 @@ class LanceStore:
         row_id_column: str | None = None,
         fragments: Sequence[WrittenFragment] = (),
     ) -> StagedTransaction:
-        """Prepare new content and columns for the whole dataset."""
         written = list(fragments)
         if rows is not None:
             written += self.write_fragments(
@@ -308,7 +281,6 @@ class LanceStore:
         segments: Sequence[WrittenIndexSegment] = (),
         replaced: Iterable[str] = (),
     ) -> StagedTransaction:
-        """Prepare indexes: whole ones from `specs`, segments from workers."""
         handle = self._opener.at(base)
         built = [*segments, *(self.write_index_segment(base, spec) for spec in specs)]
         names = frozenset(spec.full_name for spec in specs)
@@ -318,7 +290,6 @@ class LanceStore:
     def stage_compaction(
         self, base: DatasetVersion, results: Sequence[CompactionResult]
     ) -> StagedTransaction:
-        """Prepare the exchange of fragments for their rewritten form."""
         return maintenance.compaction_transaction(self._opener.at(base).dataset, base, results)
 
     def stage_metadata(
@@ -328,7 +299,6 @@ class LanceStore:
         schema_metadata: Mapping[str, str | None] | None = None,
         field_metadata: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> StagedTransaction:
-        """Prepare changes of metadata."""
         return staging.metadata_transaction(
             self._opener.at(base).dataset,
             base,
@@ -338,73 +308,10 @@ class LanceStore:
 
     # Committing
 
-    def verify_staged_files(self, staged: StagedTransaction) -> None:
-        """Check that every staged file exists with its size."""
-        self._committer.verify_files(staged)
-
-    def commit_staged(self, staged: StagedTransaction, *, exact: bool = True) -> CommittedRange:
-        """Commit once."""
-        return self._committer.commit(staged, exact=exact)
-
-    def restore(
-        self, location: str, *, branch: str | None = None, version: int, uuid: str
-    ) -> CommittedRange:
-        """Append a version whose content is that of `version`."""
-        return self._committer.restore(location, branch=branch, version=version, uuid=uuid)
-
-    def open_staged(self, staged: StagedTransaction) -> LanceHandle:
-        """Read what a staged transaction would make, without moving a head."""
-        return self._committer.open_staged(staged)
-
-    def following(
-        self, staged: StagedTransaction, previous: StagedTransaction
-    ) -> StagedTransaction:
-        """Return a transaction that was staged on the view of `previous` as its true successor."""
-        return maintenance.following_transaction(staged, previous)
-
     def discard_staged_view(self, at: DatasetVersion) -> None:
-        """Remove what `open_staged` has made; the staged transaction itself stays."""
         self._objects.delete(manifest_path(at.location, at.branch, at.version))
 
     # Branches and tags
-
-    def create_branch(
-        self, location: str, name: str, *, from_branch: str | None = None, from_version: int
-    ) -> DatasetVersion:
-        """Cut a branch."""
-        return self._refs.create_branch(
-            location, name, from_branch=from_branch, from_version=from_version
-        )
-
-    def delete_branch(self, location: str, name: str) -> None:
-        """Remove a branch that nothing was cut from."""
-        self._refs.delete_branch(location, name)
-
-    def list_branches(self, location: str) -> tuple[BranchInfo, ...]:
-        """List the dataset's branches by name."""
-        return self._refs.list_branches(location)
-
-    def branch_names(self, location: str) -> tuple[str, ...]:
-        """List the names alone."""
-        return self._refs.branch_names(location)
-
-    def has_branch(self, location: str, name: str) -> bool:
-        """Whether a branch exists."""
-        return self._refs.has_branch(location, name)
-
-    def create_tag(
-        self, location: str, name: str, *, branch: str | None = None, version: int
-    ) -> None:
-        """Pin a version."""
-        self._refs.create_tag(location, name, branch=branch, version=version)
-
-    def delete_tag(self, location: str, name: str) -> None:
-        """Unpin a version."""
-        self._refs.delete_tag(location, name)
-
-    def list_tags(self, location: str) -> tuple[TagInfo, ...]:
-        """List the dataset's tags by name."""
-        return self._refs.list_tags(location)
 
     # Maintenance
 
@@ -416,7 +323,6 @@ class LanceStore:
         branch: str | None = None,
         preview: bool = True,
     ) -> CleanupReport:
-        """Remove old versions and the files that only they need."""
         dataset = self._opener.open(location, branch=branch).dataset
         before: frozenset[str] = frozenset() if preview else self._version_files(location, branch)
         options: dict[str, Any] = {
@@ -425,7 +331,7 @@ class LanceStore:
             else timedelta(seconds=request.older_than_s),
             "retain_versions": request.keep_versions,
             "versions": None if request.versions is None else list(request.versions),
-            "delete_unverified": request.remove_orphans,
+            "delete_unverified": False,
             "error_if_tagged_old_versions": False,
         }
         try:
@@ -445,7 +351,6 @@ class LanceStore:
         )
 
     def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:
-        """Return files under a dataset that no version of any lineage needs."""
         return unreferenced_files(
             checked_path(location),
             root=self._root,
@@ -457,7 +362,6 @@ class LanceStore:
     def needed_files(
         self, location: str, *, branch: str | None = None, versions: Collection[int]
     ) -> Iterator[NeededFile]:
-        """Return the files that some versions of a lineage refer to."""
         return needed_files(
             checked_path(location),
             branch,
@@ -467,12 +371,7 @@ class LanceStore:
             objects=self._objects,
         )
 
-    def torn_refs(self, location: str) -> tuple[str, ...]:
-        """Return the files of branches and tags that were cut off before they were complete."""
-        return self._refs.torn_refs(location)
-
     def torn_head(self, location: str, *, branch: str | None = None) -> TornHead | None:
-        """Return the newest version if its file was cut off before it was complete."""
         head = self._opener.head_version(location, branch=branch)
         self._opener.forget_lineage(location, branch)
         try:
@@ -485,7 +384,6 @@ class LanceStore:
         return None
 
     def discard_torn_head(self, location: str, *, branch: str | None = None) -> int | None:
-        """Remove what `torn_head` returns; return its number, or `None` if it can be read."""
         torn = self.torn_head(location, branch=branch)
         if torn is None:
             return None
@@ -494,14 +392,6 @@ class LanceStore:
         self._opener.forget_lineage(location, branch)
         self._flusher.directory_of(torn.path)
         return torn.version
-
-    def forget(self, location: str) -> None:
-        """Drop cached handles of a dataset that has been deleted."""
-        self._opener.forget(location)
-
-    def io_counts(self) -> IoCounts:
-        """Return what Lance has asked of the storage since the store was opened."""
-        return self._opener.io_counts()
 
     def _version_files(self, location: str, branch: str | None) -> frozenset[str]:
         directory = join_path(lineage_path(location, branch), VERSIONS_DIR)

@@ -69,7 +69,6 @@ class MemoryTextIndex:
         return cls(row_ids, dataset)
 
     def search(self, search: TextSearch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Return the rows that match, with their relevance, in any order."""
         wanted = TextSearch(_COLUMN, search.query, search.mode, search.fuzziness)
         try:
             found = self.dataset.scanner(

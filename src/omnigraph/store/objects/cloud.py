@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
 from obstore.exceptions import (
@@ -66,8 +66,6 @@ class CloudObjectStore:
         self._once = _client(root, {**settled, _RETRY_COUNT: "0"})
 
     def get(self, path: str) -> StoredObject:
-        """Read an object."""
-
         def fetch() -> StoredObject:
             answer = obstore.get(self._client, checked_path(path))
             return StoredObject(path, bytes(answer.bytes()), _tag(answer.meta["e_tag"]))
@@ -75,7 +73,6 @@ class CloudObjectStore:
         return self._read(path, fetch)
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Describe an object."""
         try:
             meta = self._read(path, lambda: obstore.head(self._client, checked_path(path)))
         except ObjectNotFoundError:
@@ -83,8 +80,6 @@ class CloudObjectStore:
         return _info(path, meta)
 
     def list(self, prefix: str = "") -> tuple[ObjectInfo, ...]:
-        """Describe every object under a directory."""
-
         def collect() -> list[ObjectInfo]:
             pages = obstore.list(
                 self._client, checked_path(prefix) if prefix else None, chunk_size=_LIST_PAGE
@@ -95,46 +90,24 @@ class CloudObjectStore:
         return tuple(sorted(found, key=lambda info: info.path))
 
     def put(self, path: str, data: bytes) -> str:
-        """Write an object."""
-
-        def send() -> str:
-            answer = obstore.put(self._client, checked_path(path), data, use_multipart=False)
-            return _tag(answer["e_tag"])
-
-        return self._write(path, send)
+        return self._put(self._client, path, data, use_multipart=False)
 
     def put_if_absent(self, path: str, data: bytes) -> str:
-        """Create an object."""
-
-        def send() -> str:
-            answer = obstore.put(self._once, checked_path(path), data, mode="create")
-            return _tag(answer["e_tag"])
-
-        return self._write(path, send)
+        return self._put(self._once, path, data, mode="create")
 
     def put_if_match(self, path: str, data: bytes, *, tag: str) -> str:
-        """Replace the object that has `tag`."""
-
-        def send() -> str:
-            answer = obstore.put(self._once, checked_path(path), data, mode={"e_tag": tag})
-            return _tag(answer["e_tag"])
-
         try:
-            return self._write(path, send)
-        except ObjectNotFoundError:
-            raise ObjectChangedError(path=path, expected=tag) from None
-        except ObjectChangedError:
+            return self._put(self._once, path, data, mode={"e_tag": tag})
+        except (ObjectNotFoundError, ObjectChangedError):
             raise ObjectChangedError(path=path, expected=tag) from None
 
     def delete(self, path: str) -> None:
-        """Remove an object if it is there."""
         try:
             self._write(path, lambda: obstore.delete(self._client, checked_path(path)))
         except ObjectNotFoundError:
             return
 
     def delete_prefix(self, prefix: str) -> int:
-        """Remove everything under a directory."""
         doomed = [info.path for info in self.list(checked_path(prefix))]
         for start in range(0, len(doomed), _DELETE_BATCH):
             batch = doomed[start : start + _DELETE_BATCH]
@@ -149,6 +122,10 @@ class CloudObjectStore:
     def leftovers(self) -> tuple[ObjectInfo, ...]:
         """Describe temporary files: there are none, a write is one call."""
         return ()
+
+    def _put(self, client: Client, path: str, data: bytes, **how: Any) -> str:
+        answer = self._write(path, lambda: obstore.put(client, checked_path(path), data, **how))
+        return _tag(answer["e_tag"])
 
     def _read(self, path: str, call: Callable[[], _Answer]) -> _Answer:
         try:

@@ -40,13 +40,11 @@ class LocalObjectStore:
         self._flusher = flusher or NoFlusher()
 
     def get(self, path: str) -> StoredObject:
-        """Read an object."""
         with _read_errors(path), self._file(path).open("rb") as file:
             # Files are never changed in place, so tag and bytes of one descriptor agree.
             return StoredObject(path, file.read(), _tag(os.fstat(file.fileno())))
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Describe an object."""
         with _read_errors(path):
             try:
                 status = self._file(path).stat()
@@ -55,7 +53,6 @@ class LocalObjectStore:
             return _info(path, status) if _is_file(status) else None
 
     def list(self, prefix: str = "") -> tuple[ObjectInfo, ...]:
-        """Describe every object under a directory."""
         start = self._root / checked_path(prefix) if prefix else self._root
         with _read_errors(prefix or str(self._root)):
             found = [
@@ -65,7 +62,6 @@ class LocalObjectStore:
         return tuple(sorted(found, key=lambda info: info.path))
 
     def put(self, path: str, data: bytes) -> str:
-        """Write an object."""
         with self._temporary(path, data) as (temporary, target, tag):
             with _outcome_errors(path):
                 temporary.replace(target)
@@ -73,7 +69,6 @@ class LocalObjectStore:
             return tag
 
     def put_if_absent(self, path: str, data: bytes) -> str:
-        """Create an object."""
         with self._temporary(path, data) as (temporary, target, tag):
             try:
                 target.hardlink_to(temporary)
@@ -86,7 +81,6 @@ class LocalObjectStore:
             return tag
 
     def put_if_match(self, path: str, data: bytes, *, tag: str) -> str:
-        """Replace the object that has `tag`."""
         with self._locked(path):
             current = self.head(path)
             if current is None or current.tag != tag:
@@ -94,12 +88,10 @@ class LocalObjectStore:
             return self.put(path, data)
 
     def delete(self, path: str) -> None:
-        """Remove an object if it is there."""
         with _start_errors(path):
             self._file(path).unlink(missing_ok=True)
 
     def delete_prefix(self, prefix: str) -> int:
-        """Remove everything under a directory, and the directories that are empty then."""
         start = self._root / checked_path(prefix)
         removed = 0
         with _outcome_errors(prefix):

@@ -52,15 +52,13 @@ class IncompleteWriteError(CorruptError):
 
     code = "OG-INCOMPLETE-WRITE"
     hint = "`omnigraph recovery status` shows it; the next write settles it"
-
-    def __init__(self, table_key: str, intended: int, reached: int) -> None:
-        self.table_key = table_key
-        self.intended = intended
-        self.reached = reached
-        super().__init__(
-            f"{table_key} reached version {reached} instead of {intended}; the write was not"
-            " published and recovery settles it"
-        )
+    template = (
+        "{table_key} reached version {reached} instead of {intended}; the write was not"
+        " published and recovery settles it"
+    )
+    table_key: str
+    intended: int
+    reached: int
 
 
 class WriteUnsettledError(OutcomeUnknownError):
@@ -71,16 +69,14 @@ class WriteUnsettledError(OutcomeUnknownError):
     """
 
     code = "OG-WRITE-UNSETTLED"
-
-    def __init__(self, operation_id: str, commit_id: str, reason: str) -> None:
-        self.operation_id = operation_id
-        self.commit_id = commit_id
-        self.reason = reason
-        super().__init__(
-            f"operation {operation_id} is written but not yet published, and the next write to the"
-            f" branch settles it: {reason}"
-        )
-        self.hint = f"look for commit {commit_id} before writing the same again"
+    hint = "look for commit {commit_id} before writing the same again"
+    template = (
+        "operation {operation_id} is written but not yet published, and the next write to the"
+        " branch settles it: {reason}"
+    )
+    operation_id: str
+    commit_id: str
+    reason: str
 
 
 class _Reserved(threading.local):
@@ -218,7 +214,7 @@ class Committer:
             raise BranchGoneError(job.incarnation.text)
         if job.kind is not WriterKind.SCHEMA_APPLY:
             self._require_no_schema_apply(job)
-        state = repository.publisher.require(job.incarnation, job.requirements, job.revalidate)
+        state = repository.publisher.require(job.incarnation, job.requirements)
         put_back = [
             undo_late_commits(repository, self._recovery, job.incarnation, table.base.entry)
             for table in job.tables
@@ -226,7 +222,7 @@ class Committer:
         ]
         if any(put_back):
             # A table that was put back has a new entry: the write has to be prepared again.
-            state = repository.publisher.require(job.incarnation, job.requirements, job.revalidate)
+            state = repository.publisher.require(job.incarnation, job.requirements)
         return state
 
     def _require_no_schema_apply(self, job: WriteJob) -> None:
@@ -260,7 +256,6 @@ class Committer:
                 draft=job.draft,
                 requirements=job.requirements,
                 updates=job.updates,
-                revalidate=job.revalidate,
                 prestaged=prestaged,
             )
         except (CommitSettledError, BranchLockLostError) as error:

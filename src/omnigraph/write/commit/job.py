@@ -121,4 +121,5 @@ class WriteJob:
             read=self.reads,
             expected_head=self.expected_head,
             merged_into=self.merged_into,
+            revalidate=self.revalidate,
         )

@@ -24,14 +24,10 @@ class DriftNeedsRepairError(ConflictError):
 
     code = "OG-DRIFT"
     hint = "`omnigraph repair` shows what happened"
-
-    def __init__(self, table_key: str, published: int, head: int) -> None:
-        self.table_key = table_key
-        self.published = published
-        self.head = head
-        super().__init__(
-            f"{table_key} has unpublished versions: published is {published}, the head is {head}"
-        )
+    template = "{table_key} has unpublished versions: published is {published}, the head is {head}"
+    table_key: str
+    published: int
+    head: int
 
 
 def undo_late_commits(

@@ -59,17 +59,15 @@ class VectorTextMissingError(InvalidInputError):
     """A required vector cannot be made, because there is no text to make it from."""
 
     code = "OG-EMBED-TEXT"
-
-    def __init__(self, *, type_name: str, property_name: str, source: str, entity_id: str) -> None:
-        self.type_name = type_name
-        self.property_name = property_name
-        self.source = source
-        self.entity_id = entity_id
-        super().__init__(
-            f"{type_name} '{entity_id}' needs the vector '{property_name}', and its text"
-            f" '{source}' is empty"
-        )
-        self.hint = f"give `{source}` a text, or the vector itself"
+    hint = "give `{source}` a text, or the vector itself"
+    template = (
+        "{type_name} '{entity_id}' needs the vector '{property_name}', and its text"
+        " '{source}' is empty"
+    )
+    type_name: str
+    property_name: str
+    source: str
+    entity_id: str
 
 
 @dataclass(frozen=True)
@@ -179,9 +177,9 @@ class RowEmbedder:
         is_asked_for: bool = False,
         cache: VectorCache | None = None,
     ) -> None:
-        self._clients = clients
+        self.clients = clients
         self._table = table
-        self._mode = mode
+        self.mode = mode
         self._is_asked_for = is_asked_for or mode is EmbedMode.ALL
         self._makes_again = is_asked_for and mode is EmbedMode.ALL
         self._cache = cache
@@ -192,21 +190,11 @@ class RowEmbedder:
         """How many texts the provider was asked for."""
 
     @property
-    def mode(self) -> EmbedMode:
-        """Which vectors are made."""
-        return self._mode
-
-    @property
-    def clients(self) -> EmbeddingClients:
-        """The source of clients, which turn texts into vectors."""
-        return self._clients
-
-    @property
     def is_active(self) -> bool:
         """Whether vectors are made at all; asks no server."""
-        if self._mode is EmbedMode.OFF:
+        if self.mode is EmbedMode.OFF:
             return False
-        return self._is_asked_for or self._clients.is_configured
+        return self._is_asked_for or self.clients.is_configured
 
     def targets(self, node: NodeType) -> frozenset[str]:
         """Return the vector properties that need not be given, because they are filled here."""
@@ -249,7 +237,7 @@ class RowEmbedder:
             if len(notes.forgotten):
                 self._table.forget(*own, notes.forgotten)
             if len(notes.ids):
-                model = self._clients.get().model
+                model = self.clients.get().model
                 self._table.record(*own, ids=notes.ids, hashes=notes.hashes, model=model)
         self._notes.clear()
         self._others.clear()
@@ -269,7 +257,7 @@ class RowEmbedder:
         texts, vectors = flat(rows[target.embed.source]), flat(rows[target.name])
         can_be_made = has_text(texts)
         nothing = np.zeros(rows.num_rows, np.bool_)
-        if self._mode is EmbedMode.ALL:
+        if self.mode is EmbedMode.ALL:
             return _Verdict(can_be_made, nothing)
         is_null = vectors.is_null().to_numpy(zero_copy_only=False)
         wanted = can_be_made & is_null
@@ -283,7 +271,7 @@ class RowEmbedder:
         recorded = flat(known["text_hash"]).take(places)
         models = flat(known["model"]).take(places)
         same = pc.and_(
-            pc.equal(recorded, text_hashes(texts)), pc.equal(models, self._clients.get().model)
+            pc.equal(recorded, text_hashes(texts)), pc.equal(models, self.clients.get().model)
         )
         is_fresh = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
         stale = is_ours & ~is_fresh & can_be_made
@@ -292,7 +280,7 @@ class RowEmbedder:
     def _with_vectors(
         self, target: _Target, rows: pa.Table, wanted: Mask, stored: StoredRows
     ) -> pa.Table:
-        client = self._clients.get()
+        client = self.clients.get()
         client.require_model(target.name, target.embed.model)
         ids = flat(rows["id"]).filter(wanted)
         texts = flat(rows[target.embed.source]).filter(wanted)

@@ -46,24 +46,22 @@ class NothingToEmbedError(InvalidInputError):
     """A type has no property that is filled from a text."""
 
     code = "OG-EMBED-TYPE"
-
-    def __init__(self, type_name: str) -> None:
-        self.type_name = type_name
-        super().__init__(f"node type '{type_name}' has no property with @embed")
-        self.hint = 'add @embed("source") to a Vector property of the schema'
+    hint = 'add @embed("source") to a Vector property of the schema'
+    template = "node type '{type_name}' has no property with @embed"
+    type_name: str
 
 
 class UnknownNodeTypeError(NotFoundError):
     """There is no node type of this name."""
 
     code = "OG-NODE-TYPE"
+    template = "unknown node type '{type_name}'"
+    type_name: str
+    known: tuple[str, ...]
 
-    def __init__(self, type_name: str, known: tuple[str, ...]) -> None:
-        self.type_name = type_name
-        self.known = known
-        near = nearest_name(type_name, known)
-        self.hint = f"did you mean `{near}`?" if near else f"there are: {', '.join(known)}"
-        super().__init__(f"unknown node type '{type_name}'")
+    def _hint(self) -> str:
+        near = nearest_name(self.type_name, self.known)
+        return f"did you mean `{near}`?" if near else f"there are: {', '.join(self.known)}"
 
 
 @dataclass(frozen=True)
@@ -105,29 +103,21 @@ class EmbedResult:
         }
 
 
+@dataclass(frozen=True)
 class StoredEmbedding:
     """Makes vectors for the stored rows of one graph."""
 
-    def __init__(
-        self,
-        repository: Repository,
-        committer: Committer,
-        table: EmbeddingsTable,
-        embedder: RowEmbedder,
-        *,
-        model: str,
-    ) -> None:
-        self._repository = repository
-        self._committer = committer
-        self._table = table
-        self._embedder = embedder
-        self._model = model
+    repository: Repository
+    committer: Committer
+    table: EmbeddingsTable
+    embedder: RowEmbedder
+    model: str
 
     def run(self, request: EmbedRequest) -> EmbedResult:
         """Fill what is missing, as one commit."""
-        clock = self._repository.clock
+        clock = self.repository.clock
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            snapshot = self._repository.history.snapshot(request.incarnation)
+            snapshot = self.repository.history.snapshot(request.incarnation)
             catalog = snapshot.catalog
             delta = self._delta(request, snapshot, catalog)
             if delta.is_empty:
@@ -139,7 +129,7 @@ class StoredEmbedding:
                     raise
                 clock.sleep(clock.jitter(0.0, _PAUSE_S * 2**attempt))
             else:
-                self._embedder.record()
+                self.embedder.record()
                 return self._result(request, catalog, delta, commit)
         raise AssertionError("the last attempt returns or raises")
 
@@ -153,7 +143,7 @@ class StoredEmbedding:
                 table = pending.node(node.name)
                 rows = table.match_whole(has_value_in(("id",), ids)).stored
                 table.put(rows, statement=1, origin=Origin.STORED)
-        return self._embedder.filled(pending.delta(), catalog, StoredRows(snapshot))
+        return self.embedder.filled(pending.delta(), catalog, StoredRows(snapshot))
 
     def _wanted(self, node: NodeType, snapshot: Snapshot, mode: EmbedMode) -> pa.Array:
         """Return the ids of rows that need a vector."""
@@ -170,7 +160,7 @@ class StoredEmbedding:
     def _stale(
         self, node: NodeType, name: str, embed: EmbedSource, snapshot: Snapshot
     ) -> Iterator[pa.Array]:
-        known = self._table.known(node.name, name)
+        known = self.table.known(node.name, name)
         if not known.num_rows:
             return
         request = ScanRequest(
@@ -182,36 +172,31 @@ class StoredEmbedding:
             places = pc.index_in(rows["id"], value_set=flat(known["id"]))
             is_same = pc.and_(
                 pc.equal(flat(known["text_hash"]).take(places), text_hashes(rows[embed.source])),
-                pc.equal(flat(known["model"]).take(places), self._model),
+                pc.equal(flat(known["model"]).take(places), self.model),
             )
             yield flat(rows["id"].filter(pc.invert(is_same)))
 
     def _commit(
         self, request: EmbedRequest, delta: GraphDelta, snapshot: Snapshot, catalog: Catalog
     ) -> GraphCommit | None:
-        clock = self._repository.clock
+        clock = self.repository.clock
         validated = validate(delta, snapshot, catalog)
         operation_id = clock.ulid()
         tables = stage_delta(
-            delta, snapshot, request.incarnation, self._repository, operation_id=operation_id
+            delta, snapshot, request.incarnation, self.repository, operation_id=operation_id
         )
         written = {table.table_key for table in tables}
         job = WriteJob(
             kind=WriterKind.MUTATION,
             incarnation=request.incarnation,
             operation_id=operation_id,
-            draft=CommitDraft(
-                graph_commit_id=clock.ulid(),
-                operation="embed",
-                actor_id=request.actor_id,
-                created_at=clock.now_us(),
-            ),
+            draft=CommitDraft.new(clock, "embed", request.actor_id),
             schema_hash=snapshot.state.head.schema_hash,
             tables=tables,
             reads={key: entry for key, entry in validated.reads.items() if key not in written},
             revalidate=validated.revalidate,
         )
-        return self._committer.commit(job).commit
+        return self.committer.commit(job).commit
 
     def _result(
         self,
@@ -225,9 +210,9 @@ class StoredEmbedding:
         return EmbedResult(
             branch=str(request.incarnation.branch),
             mode=str(request.mode),
-            model=self._model,
+            model=self.model,
             rows=tuple((name, counts.get(name, 0)) for name in chosen),
-            texts_sent=self._embedder.texts_sent,
+            texts_sent=self.embedder.texts_sent,
             commit=commit,
         )
 

@@ -34,6 +34,7 @@ from omnigraph.names import TableKey, nearest_name
 from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store import DatasetHandle, DatasetStore
+from omnigraph.store.batching import grouped
 from omnigraph.store.blob_contents import BLOB_BATCH_ROWS, with_blobs
 from omnigraph.store.records import ROW_ID, DatasetVersion, ScanRequest
 from omnigraph.values import BLOB_STORAGE, PropType, Scalar
@@ -60,13 +61,13 @@ class UnknownExportTypeError(InvalidInputError):
     """An export names a type that the schema does not have."""
 
     code = "OG-EXPORT-TYPE"
+    template = "unknown export type '{name}'"
+    name: str
+    known: tuple[str, ...]
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name = name
-        self.known = tuple(known)
-        near = nearest_name(name, known)
-        self.hint = f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
-        super().__init__(f"unknown export type '{name}'")
+    def _hint(self) -> str:
+        near = nearest_name(self.name, self.known)
+        return f"did you mean '{near}'?" if near else f"there are {', '.join(self.known)}"
 
 
 class ExportTargetError(InvalidInputError):
@@ -74,11 +75,9 @@ class ExportTargetError(InvalidInputError):
 
     code = "OG-EXPORT-TARGET"
     hint = "name a folder that is empty or does not exist"
-
-    def __init__(self, path: str, found: str) -> None:
-        self.path = path
-        self.found = found
-        super().__init__(f"expected an empty folder at {path}, found {found}")
+    template = "expected an empty folder at {path}, found {found}"
+    path: str
+    found: str
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def _keys_of(name: str, known: dict[TableKey, EntityType]) -> list[TableKey]:
     found = [key for key, entity_type in known.items() if name in (key, entity_type.name)]
     if not found:
         raise UnknownExportTypeError(
-            name, sorted(entity_type.name for entity_type in known.values())
+            name, tuple(sorted(entity_type.name for entity_type in known.values()))
         )
     return found
 
@@ -221,15 +220,8 @@ def _tasks_of(
 
 def _groups(handle: DatasetHandle) -> list[tuple[int, ...]]:
     """Put neighbouring fragments together; a table without rows still gets a file."""
-    groups: list[list[int]] = [[]]
-    rows = 0
-    for fragment in handle.fragments():
-        if groups[-1] and rows + fragment.rows > PART_ROWS:
-            groups.append([])
-            rows = 0
-        groups[-1].append(fragment.fragment_id)
-        rows += fragment.rows
-    return [tuple(group) for group in groups]
+    groups = grouped(handle.fragments(), PART_ROWS, lambda fragment: fragment.rows) or [[]]
+    return [tuple(fragment.fragment_id for fragment in group) for group in groups]
 
 
 # -- doing it --------------------------------------------------------------------------------------

@@ -50,8 +50,7 @@ from omnigraph.write.commit.attempts import attempts
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
-from omnigraph.write.load.check.checks import LoadCheck
-from omnigraph.write.load.check.findings import Findings
+from omnigraph.write.load.check.load_check import LoadCheck
 from omnigraph.write.load.check.repeats import fold
 from omnigraph.write.load.input.interfaces import LoadInput
 from omnigraph.write.load.options import LoadOptions
@@ -63,6 +62,7 @@ from omnigraph.write.load.stage import StagedTable, preview_type, stage_cascade
 from omnigraph.write.load.state import LoadState, PhaseTimer
 from omnigraph.write.load.topology import persist_topologies
 from omnigraph.write.load.workers import LoadedRows, LoadWorkers
+from omnigraph.write.rules.findings import Findings
 from omnigraph.write.rules.violations import KeyConflictError
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.staging_record import LazyRecord, StagingRecords
@@ -209,7 +209,7 @@ class Loader:
         proven = rows.prove(snapshot)
         if proven is not None:
             check = load.check(snapshot)
-            check.reads |= {key: snapshot.entry(key) for key in proven}
+            check.reads.update({key: snapshot.entry(key) for key in proven})
             return check
         rows.gather(snapshot)
         intake, place = load.intake, load.source.place
@@ -245,10 +245,11 @@ class Loader:
         def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
             rows.gather(snapshot)
             again = Snapshot(snapshot.incarnation, state, snapshot.datasets)
-            findings = load.check(again).run_again(moved)
-            if findings.cascaded:
+            recheck = load.check(again)
+            findings = recheck.run_again(moved)
+            if recheck.cascaded:
                 # New edges have to be removed as well: that is another attempt.
-                key = min(findings.cascaded)
+                key = min(recheck.cascaded)
                 raise mismatch(state, key, check.reads[key])
             if findings.log.total and load.options.quarantines:
                 # More rows have to be rejected: that is another attempt.
@@ -269,7 +270,7 @@ class Loader:
                 key: preview_type(loaded, stored, load.options.mode)
                 for key, loaded in load.intake.types.items()
             }
-            for key, addresses in check.findings.cascaded.items():
+            for key, addresses in check.cascaded.items():
                 load.staged[key] = StagedTable(None, removed=len(addresses))
 
     def _commit(self, load: LoadState, rows: LoadedRows, snapshot: Snapshot) -> GraphCommit | None:
@@ -302,7 +303,7 @@ class Loader:
             check = self._check(load, rows, snapshot)
         with load.timer.phase("write"), self._repository.store.flusher.together():
             load.staged = rows.stage(snapshot)
-            for key, addresses in check.findings.cascaded.items():
+            for key, addresses in check.cascaded.items():
                 stored = StoredRows(snapshot)
                 load.staged[key] = stage_cascade(key, addresses, stored, load.bases)
         tables = tuple(one.write for one in load.staged.values() if one.write is not None)

@@ -20,6 +20,8 @@ class LoadOptionsError(InvalidInputError):
 
     code = "OG-LOAD-OPTIONS"
     hint = "`omnigraph load --help` lists the options"
+    template = "{problem}"
+    problem: str
 
 
 class OnError(StrEnum):

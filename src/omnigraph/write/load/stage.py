@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -26,15 +27,22 @@ from omnigraph.schema.values.equality import equal_rows
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.store.blob_contents import blob_slices
 from omnigraph.store.datasets import DatasetHandle
-from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest, WrittenFragment
+from omnigraph.store.records import (
+    ROW_ADDRESS,
+    ROW_ID,
+    ScanRequest,
+    WrittenDeletion,
+    WrittenFragment,
+)
 from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
-from omnigraph.write.load.check.findings import live_rows
 from omnigraph.write.load.check.hashing import Hashes, HashPairs
+from omnigraph.write.load.check.scope import live_rows
 from omnigraph.write.load.rows.row_parts import TableBases
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat, slabs, to_mask
 from omnigraph.write.stage.delta import WriteMode
+from omnigraph.write.stage.stage_rows import stage_all_rows, stage_rows, write_rewritten
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
 _DECLARED_ROWS_MIN: Final = 1 << 18
@@ -67,19 +75,17 @@ def stage_type(
         bases.declare(bases.of(entry))
     if mode is WriteMode.OVERWRITE:
         base = bases.of(entry)
-        fragments = _all_fragments(loaded, base)
-        staged = loaded.destination.stage(base, fragments)
-        count = loaded.live_count
-        return StagedTable(TableWrite(loaded.table_key, (staged,), count, base), inserted=count)
+        schema, fragments = loaded.destination.schema, _fragments(loaded, base, loaded.live)
+        write = stage_all_rows(loaded.table_key, base, bases.datasets, schema, fragments=fragments)
+        return StagedTable(write, inserted=write.row_count)
     if not loaded.live_count:
         return StagedTable(None)
     matches = _matches(loaded, stored) if loaded.given.row_count and entry.row_count else None
     if matches is None or not matches.count:
         base = bases.of(entry)
-        staged = bases.datasets.stage_append(base.base, fragments=_all_fragments(loaded, base))
-        count = loaded.live_count
-        write = TableWrite(loaded.table_key, (staged,), entry.row_count + count, base)
-        return StagedTable(write, inserted=count)
+        fragments = _fragments(loaded, base, loaded.live)
+        write = stage_rows(loaded.table_key, base, bases.datasets, fragments=fragments)
+        return StagedTable(write, inserted=loaded.live_count)
     return _stage_update(loaded, stored, bases, matches)
 
 
@@ -90,7 +96,7 @@ def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> Sta
         return StagedTable(None, inserted=loaded.live_count)
     matches = _matches(loaded, stored)
     changes = _Changes(loaded, stored.snapshot.open(loaded.table_key), matches)
-    for _ in changes.reader() or ():
+    for _ in changes.rows():
         pass
     return StagedTable(
         None,
@@ -104,16 +110,10 @@ def stage_cascade(
     table_key: str, addresses: Hashes, stored: StoredRows, bases: TableBases
 ) -> StagedTable:
     """Remove the stored edges of removed nodes."""
-    entry = stored.entry(table_key)
-    base = bases.of(entry)
+    base = bases.of(stored.entry(table_key))
     deletions = bases.datasets.write_deletions(base.base, pa.array(addresses))
-    staged = bases.datasets.stage_update(base.base, fragments=(), deletions=deletions)
-    write = TableWrite(table_key, (staged,), entry.row_count - len(addresses), base)
+    write = stage_rows(table_key, base, bases.datasets, fragments=(), deletions=deletions)
     return StagedTable(write, removed=len(addresses))
-
-
-def _all_fragments(loaded: LoadedType, base: WriteBase) -> tuple[WrittenFragment, ...]:
-    return _fragments(loaded, base, loaded.live)
 
 
 def _fragments(
@@ -256,27 +256,24 @@ def _stage_update(
         is_new[rows] = False
     inserted = int(np.count_nonzero(is_new))
     changes = _Changes(loaded, handle, matches)
-    rewritten = changes.reader()
-    if not inserted and rewritten is None:
+    rewritten = changes.rows()
+    first = next(rewritten, None)
+    if not inserted and first is None:
         return StagedTable(None, unchanged=matches.count)
     base = bases.of(entry)
+    datasets, schema = bases.datasets, loaded.destination.schema
     fragments: tuple[WrittenFragment, ...] = ()
-    if rewritten is not None:
-        fragments += bases.datasets.write_fragments(base.base, rewritten, row_id_column=ROW_ID)
+    deletions: Sequence[WrittenDeletion] = ()
+    if first is not None:
+        fragments += write_rewritten(datasets, base.base, schema, chain([first], rewritten))
+        deletions = datasets.write_deletions(base.base, changes.addresses())
     if inserted:
         fragments += _fragments(loaded, base, is_new)
-    count = entry.row_count + inserted
-    if rewritten is None:
-        staged = bases.datasets.stage_append(base.base, fragments=fragments)
-    else:
-        deletions = bases.datasets.write_deletions(base.base, changes.addresses())
-        staged = bases.datasets.stage_update(base.base, fragments=fragments, deletions=deletions)
-    updated = changes.count
     return StagedTable(
-        TableWrite(loaded.table_key, (staged,), count, base),
+        stage_rows(loaded.table_key, base, datasets, fragments=fragments, deletions=deletions),
         inserted=inserted,
-        updated=updated,
-        unchanged=matches.count - updated,
+        updated=changes.count,
+        unchanged=matches.count - changes.count,
     )
 
 
@@ -298,22 +295,9 @@ class _Changes:
         """Return where their stored versions are, once all were read."""
         return pa.array(np.concatenate(self._addresses))
 
-    def reader(self) -> pa.RecordBatchReader | None:
-        """Read the changed rows with their stable row ids; None when there are none."""
-        batches = self._batches()
-        first = next(batches, None)
-        if first is None:
-            return None
-
-        def all_batches() -> Iterator[pa.RecordBatch]:
-            yield first
-            yield from batches
-
-        schema = self._loaded.destination.schema.append(pa.field(ROW_ID, pa.uint64()))
-        return pa.RecordBatchReader.from_batches(schema, all_batches())
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        schema = self._loaded.destination.schema.append(pa.field(ROW_ID, pa.uint64()))
+    def rows(self) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
+        """Read the changed rows with their stable row ids."""
+        schema = self._loaded.destination.schema
         for start, batch in self._loaded.batches():
             own = self._matches.between(start, start + batch.num_rows)
             if not len(own.rows):
@@ -331,8 +315,7 @@ class _Changes:
             self._addresses.append(own.addresses[differs])
             mask = pa.array(differs)
             arrays = [column.filter(mask) for column in columns]
-            row_ids = pa.array(own.row_ids[differs])
-            yield pa.RecordBatch.from_arrays([*arrays, row_ids], schema=schema)
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema), own.row_ids[differs]
 
 
 def compared(

@@ -10,7 +10,7 @@ from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog
-from omnigraph.write.load.check.checks import LoadCheck
+from omnigraph.write.load.check.load_check import LoadCheck
 from omnigraph.write.load.input.interfaces import LoadInput
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.result import LoadCounts, Seconds

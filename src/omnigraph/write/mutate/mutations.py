@@ -206,12 +206,7 @@ class Mutations:
             kind=WriterKind.MUTATION,
             incarnation=request.incarnation,
             operation_id=operation_id,
-            draft=CommitDraft(
-                graph_commit_id=clock.ulid(),
-                operation="mutation",
-                actor_id=request.actor_id,
-                created_at=clock.now_us(),
-            ),
+            draft=CommitDraft.new(clock, "mutation", request.actor_id),
             schema_hash=snapshot.state.head.schema_hash,
             tables=tables,
             reads={key: entry for key, entry in reads.items() if key not in written},

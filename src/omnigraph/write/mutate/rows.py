@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -41,22 +42,12 @@ class MutationValueError(InvalidInputError):
     """A value of a request cannot be stored in the property that it is assigned to."""
 
     code = "OG-MUTATION-VALUE"
-
-    def __init__(
-        self,
-        problem: str,
-        *,
-        statement: int,
-        type_name: str,
-        property_name: str,
-        hint: str | None = None,
-    ) -> None:
-        self.problem = problem
-        self.statement = statement
-        self.type_name = type_name
-        self.property_name = property_name
-        self.hint = hint
-        super().__init__(f"statement {statement}, {type_name}: {problem}")
+    template = "statement {statement}, {type_name}: {problem}"
+    problem: str
+    statement: int
+    type_name: str
+    property_name: str
+    hint: str | None = None
 
     @property
     def details(self) -> dict[str, object]:
@@ -73,37 +64,30 @@ class UpsertIncompleteError(InvalidInputError):
     """An upsert found no row of its key, and lacks values that a new row needs."""
 
     code = "OG-UPSERT-INCOMPLETE"
+    statement: int
+    type_name: str
+    entity_id: str
+    missing: tuple[str, ...]
 
-    def __init__(
-        self, *, statement: int, type_name: str, entity_id: str, missing: tuple[str, ...]
-    ) -> None:
-        self.statement = statement
-        self.type_name = type_name
-        self.entity_id = entity_id
-        self.missing = missing
-        shown = ", ".join(f"'{name}'" for name in missing)
-        self.hint = "add " + ", ".join(f"`{name}: …`" for name in missing)
-        super().__init__(
-            f"statement {statement}: there is no {type_name} '{_cut(entity_id)}' to change, and"
-            f" inserting it lacks required properties: {shown}"
+    def _message(self) -> str:
+        shown = ", ".join(f"'{name}'" for name in self.missing)
+        return (
+            f"statement {self.statement}: there is no {self.type_name} '{_cut(self.entity_id)}' to"
+            f" change, and inserting it lacks required properties: {shown}"
         )
 
+    def _hint(self) -> str:
+        return "add " + ", ".join(f"`{name}: …`" for name in self.missing)
 
+
+@dataclass(frozen=True)
 class AssignedColumns:
     """The assignments of one statement as columns of one row each, by property."""
 
-    def __init__(
-        self,
-        bindings: Bindings,
-        *,
-        statement: int,
-        type_name: str,
-        external_blobs: ExternalBlobs,
-    ) -> None:
-        self._bindings = bindings
-        self._external_blobs = external_blobs
-        self._statement = statement
-        self._type_name = type_name
+    bindings: Bindings
+    statement: int
+    type_name: str
+    external_blobs: ExternalBlobs
 
     def of(self, assignments: Iterable[AssignedValue]) -> dict[str, pa.Array]:
         """Return a column of one row for each assignment."""
@@ -125,7 +109,7 @@ class AssignedColumns:
             )
 
     def _column(self, assigned: AssignedValue) -> pa.Array:
-        bound = self._bindings.value_of(assigned.value)
+        bound = self.bindings.value_of(assigned.value)
         name, prop_type = assigned.property, assigned.prop_type
         if bound.value is None:
             if not prop_type.nullable:
@@ -161,20 +145,20 @@ class AssignedColumns:
         converted = convert_values([value], prop_type, name)
         if not converted.is_clean:
             raise self._error(name, str(converted.errors[0]))
-        if self._external_blobs.denied(converted.column).any():
+        if self.external_blobs.denied(converted.column).any():
             raise self._error(
                 name,
                 f"property '{name}': new external Blob URI ingress is denied for this graph",
                 hint="give the bytes as `base64:…`, or name the folder that may be read:"
                 " `external_blob_bases=[...]`, `--external-blob-base`",
             )
-        return self._external_blobs.owned(converted.column)
+        return self.external_blobs.owned(converted.column)
 
     def _error(self, name: str, problem: str, hint: str | None = None) -> MutationValueError:
         return MutationValueError(
             problem,
-            statement=self._statement,
-            type_name=self._type_name,
+            statement=self.statement,
+            type_name=self.type_name,
             property_name=name,
             hint=hint,
         )

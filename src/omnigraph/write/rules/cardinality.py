@@ -3,6 +3,8 @@
 Only affected sources are counted: those of written edges, and the former ones of edges that moved
 or were removed. So a node may be created without the edge that `@card(1..1)` wants, and its last
 edge cannot be removed. A removed node has no edges to count.
+
+Of too many edges those that came last are rejected, of too few all that are written.
 """
 
 from __future__ import annotations
@@ -13,19 +15,31 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.catalog import Cardinality
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
-from omnigraph.write.rules.check import RuleCheck
+from omnigraph.write.rules.check import RuleCheck, Source
 from omnigraph.write.rules.violations import Violation
-from omnigraph.write.stage.columns import Integers, concatenated, flat, is_in, places_in, without
-from omnigraph.write.stage.delta import TableDelta
+from omnigraph.write.stage.columns import Integers, Mask, places_in
 
 CARDINALITY_RULE: Final = "cardinality"
+
+
+def has_cardinality(entity_type: EntityType) -> bool:
+    """Whether edges of a type are counted."""
+    if not isinstance(entity_type, EdgeType):
+        return False
+    return entity_type.cardinality.min > 0 or entity_type.cardinality.max is not None
+
+
+def is_outside(counts: Integers, limits: Cardinality) -> Mask:
+    """Return which numbers of edges are too small or too large."""
+    mask: Mask = counts < limits.min
+    if limits.max is not None:
+        mask |= counts > limits.max
+    return mask
 
 
 @dataclass(frozen=True)
@@ -46,66 +60,43 @@ class SourceCounts:
 
     def outside(self, limits: Cardinality) -> Integers:
         """Return the numbers of the sources that have too few or too many edges."""
-        is_outside = self.counts < limits.min
-        if limits.max is not None:
-            is_outside |= self.counts > limits.max
-        return np.flatnonzero(is_outside)
+        return np.flatnonzero(is_outside(self.counts, limits))
 
 
 def check_cardinality(entity_type: EntityType, check: RuleCheck) -> None:
-    """Count the edges of affected sources after the change."""
-    delta = check.of(entity_type.table_key)
-    if not isinstance(entity_type, EdgeType) or delta is None:
+    """Count the edges of affected sources after the write."""
+    if not isinstance(entity_type, EdgeType) or not has_cardinality(entity_type):
         return
-    limits = entity_type.cardinality
-    if limits.min == 0 and limits.max is None:
+    found = check.sources(entity_type)
+    for source in found.first:
+        _add(entity_type, source, check)
+    check.findings.count(CARDINALITY_RULE, found.total - len(found.first))
+
+
+def _add(edge: EdgeType, source: Source, check: RuleCheck) -> None:
+    rows = check.rows(edge)
+    if rows is None or not (len(source.edges) or len(source.leaving)):
+        check.findings.add_unfixable(card_violation(edge, source.node_id, source.count, None))
         return
-    counted = _count(entity_type, delta, check)
-    rows = counted.outside(limits)
-    shown = rows[: check.log.room].tolist()
-    positions = _positions(delta, counted.sources, shown)
-    for row in shown:
-        source, count = counted.sources[row].as_py(), int(counted.counts[row])
-        check.log.add(card_violation(entity_type, source, count, positions.get(row)))
-    check.log.count(CARDINALITY_RULE, len(rows) - len(shown))
+    if not check.findings.quarantines:
+        last = source.edges[-1:]
+        position = rows.positions(last)[0] if len(last) else None
+        check.findings.log.add(card_violation(edge, source.node_id, source.count, position))
+        return
+    for row in source.leaving.tolist():
+        check.findings.add(row, card_violation(edge, source.node_id, source.count, None))
+    rejected = _rows_to_reject(edge, source)
+    for row, position in zip(rejected.tolist(), rows.positions(rejected), strict=True):
+        check.findings.add(row, card_violation(edge, source.node_id, source.count, position))
 
 
-def _count(edge: EdgeType, delta: TableDelta, check: RuleCheck) -> SourceCounts:
-    written = flat(delta.rows["src"])
-    if not check.stored.row_count(edge.table_key):
-        return SourceCounts.of(pc.unique(written), [written])
-    changed = concatenated(delta.rows["id"], delta.deleted)
-    former = _former_sources(edge, delta, changed, check)
-    sources = pc.unique(concatenated(written, former))
-    sources = without(sources, check.removed_ids(TableKey.node(edge.from_type)))
-    stored = check.stored.where(edge.table_key, "src", sources, columns=("id", "src"))
-    staying = stored.filter(pa.array(~is_in(stored["id"], changed)))["src"]
-    return SourceCounts.of(sources, [written, flat(staying)])
-
-
-def _former_sources(
-    edge: EdgeType, delta: TableDelta, changed: pa.Array, check: RuleCheck
-) -> pa.Array:
-    if delta.ids_are_new and not len(delta.deleted):
-        return pa.array([], pa.utf8())
-    found = check.stored.where(edge.table_key, "id", changed, columns=("src",))
-    return flat(found["src"])
-
-
-def _positions(delta: TableDelta, sources: pa.Array, rows: list[int]) -> dict[int, int | None]:
-    """Return the position of the last written edge of each shown source."""
-    if not rows:
-        return {}
-    shown = sources.take(pa.array(rows))
-    written = flat(delta.rows["src"])
-    found = places_in(written, shown)
-    edges = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-    # Of several edges of one source the assignment keeps the last.
-    last = np.full(len(rows), -1, np.int64)
-    last[found.drop_null().to_numpy()] = edges
-    return {
-        row: delta.position(int(edge)) for row, edge in zip(rows, last, strict=True) if edge >= 0
-    }
+def _rows_to_reject(edge: EdgeType, source: Source) -> Integers:
+    """Return the written edges of a source to reject so that the rule holds."""
+    limits = edge.cardinality
+    if limits.max is not None and source.count > limits.max:
+        excess = min(source.count - limits.max, len(source.edges))
+        return source.edges[len(source.edges) - excess :]
+    return source.edges
 
 
 def card_violation(edge: EdgeType, source: str, count: int, position: int | None) -> Violation:

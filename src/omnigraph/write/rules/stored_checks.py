@@ -14,11 +14,12 @@ from functools import singledispatch
 from itertools import islice
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.schema.catalog import CheckRule, RangeRule
+from omnigraph.schema.language.shape import ShapeConstraint
 from omnigraph.schema.migration.plan import MigrationPlan
 from omnigraph.schema.migration.steps import (
     AddConstraint,
@@ -31,8 +32,8 @@ from omnigraph.schema.migration.steps import (
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.write.rules.cardinality import SourceCounts, card_message
-from omnigraph.write.rules.unique import tuple_text, unique_message
-from omnigraph.write.rules.values import ValueRule, pattern_rule, range_rule, value_rules
+from omnigraph.write.rules.unique import UNIQUE_RULE, comparable, tuple_text, unique_message
+from omnigraph.write.rules.values import ValueRule, value_rules
 from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.rewrite_table import TableChange
 
@@ -65,13 +66,17 @@ class StoredRowsError(InvalidInputError):
 
     code = "OG-SCHEMA-ROWS"
     hint = "change or remove these rows, then apply the schema again"
+    broken: tuple[BrokenRule, ...]
 
-    def __init__(self, broken: tuple[BrokenRule, ...]) -> None:
-        self.broken = broken
-        self.count = sum(rule.count for rule in broken)
-        lines = [line for rule in broken for line in _lines(rule)]
+    @property
+    def count(self) -> int:
+        """How many rows, or groups of rows, break a rule."""
+        return sum(rule.count for rule in self.broken)
+
+    def _message(self) -> str:
+        lines = [line for rule in self.broken for line in _lines(rule)]
         found = "1 violation" if self.count == 1 else f"{self.count} violations"
-        super().__init__("\n".join([f"stored rows do not fit the desired schema: {found}", *lines]))
+        return "\n".join([f"stored rows do not fit the desired schema: {found}", *lines])
 
     @property
     def details(self) -> dict[str, object]:
@@ -152,28 +157,20 @@ def _(step: RequireProperty, table: StoredTable) -> Iterator[Offender]:
 
 @_violations.register
 def _(step: NarrowEnum, table: StoredTable) -> Iterator[Offender]:
-    return _breaking(_value_rule("enum", step.property_name, table), table)
+    return _breaking("enum", step.property_name, table)
 
 
 @_violations.register
 def _(step: RequireEnum, table: StoredTable) -> Iterator[Offender]:
-    return _breaking(_value_rule("enum", step.property_name, table), table)
+    return _breaking("enum", step.property_name, table)
 
 
 @_violations.register
 def _(step: AddConstraint, table: StoredTable) -> Iterator[Offender]:
-    rule = step.constraint
-    match rule.kind:
-        case "range":
-            bounds = RangeRule(rule.fields[0], rule.min, rule.max)
-            return _breaking(range_rule(bounds, step.type_name), table)
-        case "check":
-            pattern = CheckRule(rule.fields[0], rule.pattern or "")
-            return _breaking(pattern_rule(pattern, step.type_name), table)
-        case "unique":
-            return _repeated(rule.fields, table)
-        case _:
-            raise TypeError(f"no rule checks stored rows for '@{rule.kind}'")
+    constraint = step.constraint
+    if constraint.kind == UNIQUE_RULE:
+        return _repeated(constraint.fields, table)
+    return _breaking(constraint.kind, constraint.fields[0], table, constraint)
 
 
 @_violations.register
@@ -190,14 +187,11 @@ def _(step: UpdateCardinality, table: StoredTable) -> Iterator[Offender]:
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _value_rule(kind: str, name: str, table: StoredTable) -> ValueRule:
-    """Return the rule of the desired type for one property."""
-    rules = value_rules(table.change.desired)
-    return next(rule for rule in rules if (rule.name, rule.property) == (kind, name))
-
-
-def _breaking(rule: ValueRule, table: StoredTable) -> Iterator[Offender]:
-    """Find rows whose value breaks a rule."""
+def _breaking(
+    kind: str, name: str, table: StoredTable, constraint: ShapeConstraint | None = None
+) -> Iterator[Offender]:
+    """Find rows whose value breaks a rule of the desired type."""
+    rule = _value_rule(kind, name, table, constraint)
     key = table.change.accepted.table_key
     for batch in table.change.read(table.handle, ("id", rule.property)):
         messages = rule.check(batch[rule.property]).messages
@@ -211,16 +205,31 @@ def _breaking(rule: ValueRule, table: StoredTable) -> Iterator[Offender]:
             yield Offender(key, entity_id, message)
 
 
+def _value_rule(
+    kind: str, name: str, table: StoredTable, constraint: ShapeConstraint | None
+) -> ValueRule:
+    for rule in value_rules(table.change.desired):
+        if (rule.name, rule.property) == (kind, name) and all(
+            getattr(constraint, term) == value for term, value in rule.terms.items()
+        ):
+            return rule
+    raise TypeError(f"no rule checks stored rows for '@{kind}'")
+
+
 def _repeated(members: tuple[str, ...], table: StoredTable) -> Iterator[Offender]:
     """Find tuples that several rows hold; a null in a tuple exempts its row."""
     rows = _read(table, ("id", *members)).drop_null()
-    held = rows.group_by(list(members)).aggregate([("id", "count"), ("id", "min"), ("id", "max")])
+    keys = {f"member {name}": comparable(flat(rows[name])) for name in members}
+    numbered = pa.table({**keys, "id": rows["id"], "row": pa.array(np.arange(rows.num_rows))})
+    wanted = [("id", "count"), ("id", "min"), ("id", "max"), ("row", "min")]
+    held = numbered.group_by(list(keys)).aggregate(wanted)
     type_name = table.change.desired.name
     for row in held.filter(pc.greater(held["id_count"], 1)).to_pylist():
-        value = cut(tuple_text([str(row[member]) for member in members]))
+        first = row["row_min"]
+        value = cut(tuple_text([str(rows[member][first].as_py()) for member in members]))
         holders = row["id_min"], row["id_max"]
         message = unique_message(type_name, members, value, held_by=holders)
-        yield Offender(table.change.accepted.table_key, row["id_min"], message)
+        yield Offender(table.change.accepted.table_key, holders[0], message)
 
 
 def _read(table: StoredTable, columns: tuple[str, ...]) -> pa.Table:

@@ -16,10 +16,9 @@ from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values.ids import spell
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
-from omnigraph.write.rules.check import RuleCheck
-from omnigraph.write.rules.violations import Violation, ViolationLog
-from omnigraph.write.stage.columns import flat, is_in, repeated, tuple_codes
-from omnigraph.write.stage.delta import TableDelta
+from omnigraph.write.rules.check import Found, FoundRows, RuleCheck, WrittenRows
+from omnigraph.write.rules.violations import Violation
+from omnigraph.write.stage.columns import Integers, flat, tuple_codes
 
 UNIQUE_RULE: Final = "unique"
 
@@ -32,70 +31,73 @@ def unique_tuples(entity_type: EntityType) -> tuple[tuple[str, ...], ...]:
 
 def check_unique(entity_type: EntityType, check: RuleCheck) -> None:
     """Check every `@unique` tuple of one type."""
-    delta = check.of(entity_type.table_key)
-    if delta is None or not delta.rows.num_rows:
+    rows = check.rows(entity_type)
+    if rows is None:
         return
     for members in unique_tuples(entity_type):
-        _check_written(entity_type, members, delta, check.log)
-        _check_stored(entity_type, members, delta, check)
+        add_shared(rows, members, check.repeated(rows, members), check, rule=UNIQUE_RULE)
+        _add_held(rows, members, check.held(rows, members), check)
 
 
-def _check_written(
-    entity_type: EntityType, members: tuple[str, ...], delta: TableDelta, log: ViolationLog
+def add_shared(
+    rows: WrittenRows,
+    members: tuple[str, ...],
+    found: FoundRows,
+    check: RuleCheck,
+    *,
+    rule: str,
 ) -> None:
-    ids = delta.rows["id"]
-    again, first = repeated([spell(flat(delta.rows[name])) for name in members])
-    shown = again[: log.room].tolist()
-    for row, holder in zip(shown, first.tolist(), strict=False):
-        log.add(
-            unique_violation(
-                entity_type,
-                members,
-                [spell(flat(delta.rows[name].slice(row, 1)))[0].as_py() for name in members],
-                held_by=(ids[holder].as_py(), ids[row].as_py()),
-                position=delta.position(row),
-                rule=UNIQUE_RULE,
-            )
-        )
-    log.count(UNIQUE_RULE, len(again) - len(shown))
-
-
-def _check_stored(
-    entity_type: EntityType, members: tuple[str, ...], delta: TableDelta, check: RuleCheck
-) -> None:
-    if not check.stored.row_count(entity_type.table_key):
+    """Add rows whose tuples earlier rows have; `found.others` are these."""
+    if not found.total:
         return
-    wanted = _spelled(delta.rows, members)
-    holders = _holders(members, delta, check)
-    pairs = matching_rows(members, delta.rows, holders)
-    shown = pairs[: check.log.room]
-    check.log.count(UNIQUE_RULE, len(pairs) - len(shown))
-    for row, holder in shown:
-        check.log.add(
-            unique_violation(
-                entity_type,
-                members,
-                [wanted[name][row].as_py() for name in members],
-                held_by=(holders["id"][holder].as_py(), delta.rows["id"][row].as_py()),
-                position=delta.position(row),
-                rule=UNIQUE_RULE,
-            )
+    again, first = found.rows, found.others
+    both = np.unique(np.concatenate([again, first]))
+    ids, values = _ids_and_values(rows, both, members)
+    positions, firsts = rows.positions(again), rows.positions(first)
+    places = np.searchsorted(both, again).tolist(), np.searchsorted(both, first).tolist()
+    for n, (row, holder) in enumerate(zip(*places, strict=True)):
+        violation = unique_violation(
+            rows.entity_type,
+            members,
+            values[row],
+            held_by=(ids[holder], ids[row]),
+            position=positions[n],
+            rule=rule,
+            where=check.both_positions(firsts[n], positions[n]),
         )
+        check.findings.add(int(again[n]), violation)
+    check.findings.count(rule, found.total - len(again))
 
 
-def _holders(members: tuple[str, ...], delta: TableDelta, check: RuleCheck) -> pa.Table:
-    """Read the stored rows that stay and share the first member with a written row."""
-    lead = lead_member(members, check.stored.snapshot.open(delta.table_key).indexes())
-    values = flat(delta.rows[lead])
-    columns = ("id", *members)
-    if pa.types.is_floating(values.type):
-        # 0.0 and -0.0 are one value here and two in a filter.
-        slabs = list(check.stored.scan(delta.table_key, columns))
-        found = pa.concat_tables(slabs)
-    else:
-        found = check.stored.where(delta.table_key, lead, values, columns=columns)
-    leaving = is_in(found["id"], delta.rows["id"]) | is_in(found["id"], delta.deleted)
-    return found.filter(pa.array(~leaving)).combine_chunks()
+def _add_held(
+    rows: WrittenRows, members: tuple[str, ...], held: Found[tuple[int, str]], check: RuleCheck
+) -> None:
+    """Add rows whose tuples stored rows have."""
+    if not held.total:
+        return
+    numbers = np.array([row for row, _ in held.first], np.int64)
+    ids, values = _ids_and_values(rows, numbers, members)
+    positions = rows.positions(numbers)
+    for n, (row, holder) in enumerate(held.first):
+        violation = unique_violation(
+            rows.entity_type,
+            members,
+            values[n],
+            held_by=(holder, ids[n]),
+            position=positions[n],
+            rule=UNIQUE_RULE,
+        )
+        check.findings.add(row, violation)
+    check.findings.count(UNIQUE_RULE, held.total - len(held.first))
+
+
+def _ids_and_values(
+    rows: WrittenRows, numbers: Integers, members: tuple[str, ...]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the ids of some rows, and their tuples as texts."""
+    picked = rows.pick(numbers, tuple(dict.fromkeys(("id", *members))))
+    spelled = [spell(flat(picked[name])).to_pylist() for name in members]
+    return picked["id"].to_pylist(), [list(values) for values in zip(*spelled, strict=True)]
 
 
 def lead_member(members: tuple[str, ...], indexes: Iterable[object]) -> str:
@@ -106,6 +108,16 @@ def lead_member(members: tuple[str, ...], indexes: Iterable[object]) -> str:
 
 def _spelled(rows: pa.Table, members: tuple[str, ...]) -> pa.Table:
     return pa.table({name: spell(flat(rows[name])) for name in members})
+
+
+def can_look_up(kind: pa.DataType) -> bool:
+    """Whether a filter finds all members that are equal here: not 0.0 and -0.0."""
+    return not pa.types.is_floating(kind)
+
+
+def comparable(column: pa.Array) -> pa.Array:
+    """Return a column whose values are equal where members are."""
+    return column if can_look_up(column.type) else spell(column)
 
 
 def matching_rows(

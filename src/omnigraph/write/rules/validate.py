@@ -1,10 +1,9 @@
-"""Checks a change against the snapshot that it was made on.
+"""The rules of the data, in their order, and the check of a change in memory.
 
-1. The rules run once, over the net change of a whole operation, before anything is staged.
+1. The rules run once, over the net change of a whole operation, before it is committed.
 2. All violations are collected, in the order of `RULES`.
-3. Stored rows are read by index or by the columns that a rule needs, never whole.
-4. The result holds as long as the tables do not move. The commit itself compares written tables;
-   the others that the result depends on are `Validated.reads`, and `Validated.revalidate` runs the
+3. The result holds as long as the tables do not move. The commit itself compares written tables;
+   the others that the result depends on are the `reads` of the check, and `run_again` runs the
    rules again for those of them that have moved.
 """
 
@@ -20,7 +19,9 @@ from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EdgeType
 from omnigraph.write.rules.cardinality import check_cardinality
 from omnigraph.write.rules.check import Rule, RuleCheck, types_by_name
+from omnigraph.write.rules.delta_check import DeltaCheck
 from omnigraph.write.rules.endpoints import check_endpoints, edge_ends
+from omnigraph.write.rules.ids import check_repeated_ids, check_stored_ids
 from omnigraph.write.rules.orphans import check_orphans
 from omnigraph.write.rules.unique import check_unique
 from omnigraph.write.rules.values import check_values
@@ -29,10 +30,31 @@ from omnigraph.write.stage.stored_rows import StoredRows
 
 RULES: Final[tuple[tuple[Rule, ...], ...]] = (
     (check_values,),
-    (check_unique, check_endpoints, check_orphans, check_cardinality),
+    (check_repeated_ids, check_unique, check_endpoints, check_orphans, check_cardinality),
+    (check_stored_ids,),
 )
 """All rules in their order. Each group is one pass over the types, by name."""
 _POSITION_UNIT: Final = "statement"
+
+
+def run_rules(check: RuleCheck) -> None:
+    """Collect all violations of a write in the findings of the check."""
+    entity_types = types_by_name(check.catalog)
+    for rules in RULES:
+        for entity_type in entity_types:
+            for rule in rules:
+                rule(entity_type, check)
+
+
+def run_again(check: RuleCheck, moved: frozenset[str]) -> None:
+    """Run the rules that depend on tables which are only read, and which have moved."""
+    for entity_type in types_by_name(check.catalog):
+        if not isinstance(entity_type, EdgeType):
+            continue
+        if any(TableKey.node(name) in moved for _, name in edge_ends(entity_type)):
+            check_endpoints(entity_type, check)
+        if entity_type.table_key in moved:
+            check_orphans(entity_type, check)
 
 
 @dataclass(frozen=True)
@@ -42,7 +64,7 @@ class Validated:
     `reads` and `revalidate` go into the `WriteJob`.
     """
 
-    check: RuleCheck
+    check: DeltaCheck
     snapshot: Snapshot
 
     @property
@@ -59,14 +81,8 @@ class Validated:
         """Run the rules again that depend on tables which have moved."""
         now = Snapshot(self.snapshot.incarnation, state, self.snapshot.datasets)
         check = self.check.against(StoredRows(now))
-        for entity_type in types_by_name(check.catalog):
-            if not isinstance(entity_type, EdgeType):
-                continue
-            if any(TableKey.node(name) in moved for _, name in edge_ends(entity_type)):
-                check_endpoints(entity_type, check)
-            if entity_type.table_key in moved:
-                check_orphans(entity_type, check)
-        check.log.require_clean(_POSITION_UNIT)
+        run_again(check, moved)
+        check.findings.log.require_clean(_POSITION_UNIT)
 
 
 def validate(
@@ -76,16 +92,7 @@ def validate(
 
     `delta` already removes the edges of the nodes that it deletes.
     """
-    check = RuleCheck(delta, catalog, stored or StoredRows(snapshot), cascades=True)
+    check = DeltaCheck(delta, catalog, stored or StoredRows(snapshot), cascades=True)
     run_rules(check)
-    check.log.require_clean(_POSITION_UNIT)
+    check.findings.log.require_clean(_POSITION_UNIT)
     return Validated(check, snapshot)
-
-
-def run_rules(check: RuleCheck) -> None:
-    """Collect all violations of a change in the log of the check."""
-    entity_types = types_by_name(check.catalog)
-    for rules in RULES:
-        for entity_type in entity_types:
-            for rule in rules:
-                rule(entity_type, check)

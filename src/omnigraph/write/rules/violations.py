@@ -63,6 +63,12 @@ class Violation:
     source: str | None = None
     table_key: TableKey | None = None
 
+    def checked_table(self) -> TableKey:
+        """Return the table whose rows were checked; a rule always names it."""
+        if self.table_key is None:
+            raise AssertionError(f"rule '{self.rule}' does not name its table")
+        return self.table_key
+
     def text(self, place: str) -> str:
         """Return the message with its position; `place` names the unit.
 
@@ -150,24 +156,19 @@ class ValidationError(InvalidInputError):
 
     code = "OG-VALIDATION"
     hint = "mend the rows; a load leaves them out with `--on-error quarantine`"
+    violations: tuple[Violation, ...]
+    total: int
+    totals: dict[str, int]
+    place: str
+    shows_source: bool = False
 
-    def __init__(
-        self,
-        *,
-        violations: tuple[Violation, ...],
-        total: int,
-        totals: dict[str, int],
-        place: str,
-        shows_source: bool = False,
-    ) -> None:
-        self.violations = violations
-        self.total = total
-        self.totals = totals
-        self.place = place
-        self.shows_source = shows_source
-        self.lines = tuple(located_text(found, place, shows_source) for found in violations)
-        more = f" (and {total - 1} more)" if total > 1 else ""
-        super().__init__(self.lines[0] + more)
+    def _message(self) -> str:
+        return _first_line(self.lines, self.total)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The collected violations with their positions."""
+        return located_lines(self.violations, self.place, self.shows_source)
 
     def render(self) -> str:
         """Return the collected violations, one per line, and the totals."""
@@ -215,24 +216,20 @@ class KeyConflictError(ConflictError):
 
     code = "OG-KEY-CONFLICT"
     hint = "mode `merge` replaces stored rows"
+    first: KeyConflict
+    total: int = 1
+    violations: tuple[Violation, ...] = ()
+    place: str = "line"
+    shows_source: bool = False
 
-    def __init__(
-        self,
-        first: KeyConflict,
-        *,
-        total: int = 1,
-        violations: tuple[Violation, ...] = (),
-        place: str = "line",
-        shows_source: bool = False,
-    ) -> None:
-        self.first = first
-        self.total = total
-        self.violations = violations
-        self.place = place
-        self.shows_source = shows_source
-        self.lines = tuple(located_text(found, place, shows_source) for found in violations)
-        more = f" (and {total - 1} more)" if total > 1 else ""
-        super().__init__((self.lines or (first.text,))[0] + more)
+    def _message(self) -> str:
+        return _first_line(self.lines, self.total)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The collected conflicts with their positions."""
+        located = located_lines(self.violations, self.place, self.shows_source)
+        return located or (self.first.text,)
 
     @classmethod
     def of(
@@ -249,7 +246,7 @@ class KeyConflictError(ConflictError):
 
     def render(self) -> str:
         """Return the collected conflicts, one per line."""
-        return shown("\n".join(rendered(self.lines or (self.first.text,), self.total)))
+        return shown("\n".join(rendered(self.lines, self.total)))
 
     @property
     def is_stored(self) -> bool:
@@ -281,10 +278,18 @@ class KeyConflictError(ConflictError):
         }
 
 
-def located_text(violation: Violation, place: str, shows_source: bool) -> str:
-    """Return a violation in words, with its position, and its file where there are several."""
-    source = f"{violation.source} " if shows_source and violation.source else ""
-    return source + violation.text(place)
+def located_lines(
+    violations: Sequence[Violation], place: str, shows_source: bool
+) -> tuple[str, ...]:
+    """Return violations in words, with their positions, and their files where there are several."""
+    return tuple(
+        (f"{found.source} " if shows_source and found.source else "") + found.text(place)
+        for found in violations
+    )
+
+
+def _first_line(lines: Sequence[str], total: int) -> str:
+    return f"{lines[0]} (and {total - 1} more)" if total > 1 else lines[0]
 
 
 def rendered(lines: Sequence[str], total: int) -> list[str]:

@@ -23,12 +23,13 @@ class InvalidBlobBaseError(InvalidInputError):
 
     code = "OG-BLOB-BASE"
     hint = "give the URL of a folder, such as s3://bucket/folder/ or file:///folder/"
+    base: str
+    problem: str
 
-    def __init__(self, base: str, problem: str) -> None:
-        self.base = base
-        self.problem = problem
+    def _message(self) -> str:
+        base = self.base
         shown = base if len(base) <= _SHOWN_MAX else f"{base[:_SHOWN_MAX]}…"
-        super().__init__(f"`{shown}` is no base of external blobs: {problem}")
+        return f"`{shown}` is no base of external blobs: {self.problem}"
 
 
 def blob_bases(bases: Iterable[str]) -> tuple[str, ...]:

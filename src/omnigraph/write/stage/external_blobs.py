@@ -28,11 +28,9 @@ class BlobSourceUnreadableError(UnavailableError):
 
     code = "OG-BLOB-SOURCE"
     hint = "check that the object exists and may be read from here"
-
-    def __init__(self, uri: str, problem: str) -> None:
-        self.uri = uri
-        self.problem = problem
-        super().__init__(f"external blob {uri} cannot be read: {problem}")
+    template = "external blob {uri} cannot be read: {problem}"
+    uri: str
+    problem: str
 
 
 class BlobSourceDeniedError(InvalidInputError):
@@ -43,14 +41,12 @@ class BlobSourceDeniedError(InvalidInputError):
         "name the places that may be read: `external_blob_bases=[...]` in Python,"
         " `--external-blob-base` on the command line"
     )
-
-    def __init__(self, uri: str, count: int) -> None:
-        self.uri = uri
-        self.count = count
-        super().__init__(
-            f"{count} external blobs lie outside of the places that may be read, such as {uri}:"
-            " their bytes cannot be copied"
-        )
+    template = (
+        "{count} external blobs lie outside of the places that may be read, such as {uri}:"
+        " their bytes cannot be copied"
+    )
+    uri: str
+    count: int
 
 
 class ExternalBlobs:

@@ -1,4 +1,4 @@
-"""The one way from written files to a change of a table: new rows, rewritten rows, removed rows.
+"""The one way from written files to a change of the rows of a table: new, rewritten, removed, all.
 
 1. Fragments hold rows that nothing refers to yet. A rewritten row is in a fragment under its stable
    row id, and its old version is among the deletions; so is a removed row.
@@ -40,6 +40,19 @@ def stage_rows(
     added = sum(fragment.rows for fragment in fragments)
     removed = sum(deletion.rows for deletion in deletions)
     return TableWrite(table_key, (staged,), base.entry.row_count + added - removed, base)
+
+
+def stage_all_rows(
+    table_key: str,
+    base: WriteBase,
+    datasets: DatasetStore,
+    schema: pa.Schema,
+    *,
+    fragments: Sequence[WrittenFragment],
+) -> TableWrite:
+    """Stage written rows as the whole of a table."""
+    staged = datasets.stage_overwrite(base.base, schema, fragments=fragments)
+    return TableWrite(table_key, (staged,), sum(fragment.rows for fragment in fragments), base)
 
 
 def write_rewritten(

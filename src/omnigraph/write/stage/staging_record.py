@@ -30,14 +30,15 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import orjson
 
 from omnigraph.clock import Clock
 from omnigraph.errors import OmnigraphError
-from omnigraph.recovery.members import Members
+from omnigraph.records import Stored, member, to_json
+from omnigraph.recovery.members import StoredPath
 from omnigraph.store.errors import ObjectNotFoundError
 from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
 from omnigraph.store.records import DatasetVersion
@@ -52,14 +53,28 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class DatasetBase:
+    """A version of a dataset that a job was prepared on."""
+
+    table_path: StoredPath
+    table_branch: StoredPath | None
+    version: int
+
+    @classmethod
+    def of(cls, at: DatasetVersion) -> DatasetBase:
+        """Return an open version as a base."""
+        return cls(at.location, at.branch, at.version)
+
+
+@dataclass(frozen=True)
 class StagingRecord:
     """One record in memory."""
 
     operation_id: str
-    started_at: int
-    bases: tuple[DatasetBase, ...] = ()
-    files: tuple[str, ...] = ()
+    started_at: int = 0
     renewals: int = 0
+    bases: tuple[DatasetBase, ...] = field(default=(), metadata=member("tables"))
+    files: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -68,34 +83,7 @@ class StagingRecord:
 
     def to_json(self) -> bytes:
         """Return the stored form."""
-        return orjson.dumps(
-            {
-                "schema_version": RECORD_VERSION,
-                "operation_id": self.operation_id,
-                "started_at": self.started_at,
-                "renewals": self.renewals,
-                "tables": [base.to_json() for base in self.bases],
-                "files": list(self.files),
-            }
-        )
-
-
-@dataclass(frozen=True)
-class DatasetBase:
-    """A version of a dataset that a job was prepared on."""
-
-    table_path: str
-    table_branch: str | None
-    version: int
-
-    @classmethod
-    def of(cls, at: DatasetVersion) -> DatasetBase:
-        """Return an open version as a base."""
-        return cls(at.location, at.branch, at.version)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the stored form."""
-        return dict(vars(self))
+        return orjson.dumps({"schema_version": RECORD_VERSION, **to_json(self)})
 
 
 class StagingJob:
@@ -153,7 +141,7 @@ class StagingRecords:
 
     def open(self, operation_id: str, bases: Iterable[DatasetBase] = ()) -> StagingJob:
         """Write a new record; the caller renews and closes it."""
-        record = StagingRecord(operation_id, self._clock.now_us(), tuple(bases))
+        record = StagingRecord(operation_id, self._clock.now_us(), bases=tuple(bases))
         self._objects.put_if_absent(record.path, record.to_json())
         return StagingJob(self._objects, record)
 
@@ -271,21 +259,8 @@ def _operation_of(path: str) -> str | None:
 def _parse(path: str, data: bytes) -> StagingRecord:
     operation_id = path.rpartition("/")[2].removesuffix(".json")
     try:
-        form = Members(orjson.loads(data))
-        return StagingRecord(
-            operation_id,
-            form.number("started_at", 0),
-            tuple(
-                DatasetBase(
-                    base.path("table_path"),
-                    base.optional_path("table_branch"),
-                    base.number("version"),
-                )
-                for base in form.objects("tables")
-            ),
-            form.texts("files"),
-            form.number("renewals", 0),
-        )
+        form = Stored(orjson.loads(data)).object()
+        return Stored({**form, "operation_id": operation_id}).record(StagingRecord)
     except ValueError as error:
         _log.warning("%s cannot be read and names nothing: %s", path, error)
-        return StagingRecord(operation_id, 0)
+        return StagingRecord(operation_id)

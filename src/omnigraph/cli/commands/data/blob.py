@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,8 +12,8 @@ import click
 from omnigraph.cli.address import open_graph
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.options.read_target import read_target, target_options
-from omnigraph.cli.output.output import Output, json_option
-from omnigraph.texts import on_one_line
+from omnigraph.cli.options.together import together
+from omnigraph.cli.output.output import Output, json_option, pair_lines
 
 if TYPE_CHECKING:
     from omnigraph.graph import Blob
@@ -24,17 +24,14 @@ def command() -> None:
     """Read the Blob values of nodes and edges."""
 
 
-def _cell(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what selects one value."""
-    for option in (
-        target_options,
-        click.argument("property_name", metavar="PROPERTY"),
-        click.argument("entity_id", metavar="ID"),
-        click.argument("type_name", metavar="TYPE"),
-        click.argument("entity", metavar="ENTITY", type=click.Choice(["node", "edge"])),
-    ):
-        command = option(command)
-    return command
+_cell = together(
+    click.argument("entity", metavar="ENTITY", type=click.Choice(["node", "edge"])),
+    click.argument("type_name", metavar="TYPE"),
+    click.argument("entity_id", metavar="ID"),
+    click.argument("property_name", metavar="PROPERTY"),
+    target_options,
+)
+"""What selects one value."""
 
 
 @command.command("get")
@@ -124,5 +121,4 @@ def _shape(blob: Blob, asked: dict[str, str]) -> dict[str, Any]:
 def _text(shape: dict[str, Any]) -> str:
     lines = {"kind": shape["kind"], "size": shape.get("size"), "etag": shape.get("etag")}
     lines |= {"uri": shape.get("uri"), "snapshot": shape["target"]["resolved_snapshot"]}
-    known = {name: value for name, value in lines.items() if value is not None}
-    return "\n".join(f"{name}: {on_one_line(str(value))}" for name, value in known.items())
+    return pair_lines(lines)

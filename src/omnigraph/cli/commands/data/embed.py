@@ -71,13 +71,16 @@ def command(
         raise click.UsageError(
             "give --seed MANIFEST, or --input, --output and --spec, or --store URI"
         )
-    request = _file_request(
-        (source, output),
-        (spec_value, where),
-        types,
-        selectors,
+    from omnigraph.graph import EmbedFileRequest, EmbedSpec, Selector  # noqa: PLC0415 loads Lance
+
+    request = EmbedFileRequest(
+        source,
+        output,
+        EmbedSpec.of(spec_value, where),
         reembed_all=reembed_all,
         clean=clean,
+        types=types,
+        selectors=tuple(Selector.parse(text) for text in selectors),
     )
     _embed_file(out, request)
 
@@ -92,34 +95,13 @@ def _embed_graph(
     out: Output, types: tuple[str, ...], branch: str | None, *, reembed_all: bool
 ) -> None:
     with open_graph(None, read_only=False) as graph:
-        out.write_target("embed", graph.uri)
+        out.write_target(graph.uri)
         result = graph.embed(
             types, mode="all" if reembed_all else "missing", branch=branch, actor_id=acting()
         )
         counts = ", ".join(f"{count} {name}" for name, count in result.rows) or "no types"
         text = f"embedded on {result.branch}: {counts} ({result.texts_sent} texts sent)"
         out.result(text, {"uri": graph.uri, **result.to_json()})
-
-
-def _file_request(
-    files: tuple[Path, Path],
-    spec: tuple[object, str],
-    types: tuple[str, ...],
-    selectors: tuple[str, ...],
-    *,
-    reembed_all: bool,
-    clean: bool,
-) -> EmbedFileRequest:
-    from omnigraph.graph import EmbedFileRequest, EmbedSpec, Selector  # noqa: PLC0415 loads Lance
-
-    return EmbedFileRequest(
-        *files,
-        EmbedSpec.of(*spec),
-        reembed_all=reembed_all,
-        clean=clean,
-        types=types,
-        selectors=tuple(Selector.parse(text) for text in selectors),
-    )
 
 
 def _embed_file(out: Output, request: EmbedFileRequest) -> None:

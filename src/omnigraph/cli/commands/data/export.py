@@ -10,6 +10,7 @@ import click
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.options.engine import engine_options, spark_session, wants_spark
 from omnigraph.cli.options.flags import ScopedCommand, flags
+from omnigraph.cli.options.together import choice_option
 from omnigraph.cli.output.output import Output
 
 if TYPE_CHECKING:
@@ -20,13 +21,8 @@ if TYPE_CHECKING:
 @graph_address(positional=True)
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--type", "types", metavar="TYPE", multiple=True, help="Only this type; repeatable.")
-@click.option(
-    "--format",
-    "export_format",
-    type=click.Choice(["jsonl", "parquet", "csv"]),
-    default="jsonl",
-    show_default=True,
-    help="What the files are.",
+@choice_option(
+    "--format", "export_format", known=["jsonl", "parquet", "csv"], help="What the files are."
 )
 @click.option(
     "--out",

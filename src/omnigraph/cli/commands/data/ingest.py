@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.address import acting, graph_address, open_target
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.load_result import load_text
-from omnigraph.cli.output.output import Output
 
 
 @click.command("ingest", hidden=True, cls=ScopedCommand)
@@ -32,9 +31,7 @@ def command(
 ) -> None:
     """Load a stream of JSON values; unknown fields are ignored, wrong values become null."""
     click.echo("warning: `omnigraph ingest` is deprecated; use `omnigraph load`", err=True)
-    graph = open_graph(uri, read_only=False)
-    out = Output(as_json=as_json)
-    out.write_target("ingest", graph.uri)
+    graph, out = open_target(uri, as_json=as_json)
     result = graph.load(
         data,
         mode=mode,

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
+from omnigraph.cli.address import acting, graph_address, open_target, resolve_address
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.consent import require_consent
 from omnigraph.cli.options.engine import engine_options, spark_session, wants_spark
 from omnigraph.cli.options.flags import ScopedCommand, flags
 from omnigraph.cli.options.load_input import input_options, load_input
+from omnigraph.cli.options.together import choice_option
 from omnigraph.cli.output.load_result import load_text
-from omnigraph.cli.output.output import Output, json_option
+from omnigraph.cli.output.output import json_option
 
 
 @click.command("load", cls=ScopedCommand)
@@ -27,18 +28,14 @@ from omnigraph.cli.output.output import Output, json_option
 )
 @click.option("--branch", default="main", show_default=True, help="The branch to load into.")
 @click.option("--from", "base", metavar="BASE", help="Cut the branch from this one if missing.")
-@click.option(
+@choice_option(
     "--embed",
-    type=click.Choice(["missing", "all", "off"]),
-    default="missing",
-    show_default=True,
+    known=["missing", "all", "off"],
     help="Which vectors of @embed properties are made, if a provider is configured.",
 )
-@click.option(
+@choice_option(
     "--on-error",
-    type=click.Choice(["fail", "quarantine"]),
-    default="fail",
-    show_default=True,
+    known=["fail", "quarantine"],
     help="Load nothing when rows are wrong, or leave those out.",
 )
 @click.option(
@@ -50,11 +47,9 @@ from omnigraph.cli.output.output import Output, json_option
 @click.option(
     "--max-errors", type=click.IntRange(min=0), help="Load nothing when more rows are wrong."
 )
-@click.option(
+@choice_option(
     "--on-duplicate",
-    type=click.Choice(["error", "last"]),
-    default="error",
-    show_default=True,
+    known=["error", "last"],
     help="In a merge: refuse several rows of one id, or let the last one win.",
 )
 @click.option(
@@ -94,9 +89,7 @@ def command(
     source = load_input(data=data, nodes=nodes, edges=edges, form=form, mapping=mapping)
     if mode == "overwrite" and not dry_run:
         require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
-    graph = open_graph(uri, read_only=dry_run)
-    out = Output(as_json=as_json)
-    out.write_target("load", graph.uri)
+    graph, out = open_target(uri, as_json=as_json, read_only=dry_run)
     result = graph.load(
         source,
         mode=mode,

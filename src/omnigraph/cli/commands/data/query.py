@@ -19,7 +19,7 @@ from omnigraph.cli.output.streams import say, terminal_width
 from omnigraph.clock import SystemClock
 
 if TYPE_CHECKING:
-    from omnigraph.cli.output.formats import CellLayout, FileFormat, ReadFormat
+    from omnigraph.cli.output.formats import FileFormat, ReadFormat
     from omnigraph.graph import Graph, QueryResult
 
 _BYTES_PER_MIB: Final = 1024**2
@@ -143,7 +143,7 @@ def _watch(graph: Graph, branch: str, show: Callable[[], str]) -> None:
 
 
 def _text_form(form: ReadFormat | FileFormat | None) -> ReadFormat:
-    return next((known for known in READ_FORMATS if known == form), _default_form())
+    return next((known for known in READ_FORMATS if known == form), operator().output or "table")
 
 
 def _write(
@@ -156,16 +156,6 @@ def _write(
         say(f"wrote {result.row_count} rows to {path}", err=True)
 
 
-def _default_form() -> ReadFormat:
-    return next((form for form in READ_FORMATS if form == operator().output), "table")
-
-
-def _style() -> TableStyle:
-    settings = operator()
-    layout: CellLayout = "wrap" if settings.cell_layout == "wrap" else "truncate"
-    return TableStyle(settings.column_width_max, layout, terminal_width())
-
-
 def _print(result: QueryResult, form: ReadFormat, *, explain: bool, analyze: bool) -> None:
     if explain and not analyze:
         out = Output(as_json=form in ("json", "jsonl"))
@@ -176,7 +166,9 @@ def _print(result: QueryResult, form: ReadFormat, *, explain: bool, analyze: boo
         shape |= result.explanation()
     elif analyze:
         say(result.explanation_text(), err=True)
-    for line in read_lines(shape, form, _style()):
+    settings = operator()
+    style = TableStyle(settings.column_width_max, settings.cell_layout, terminal_width())
+    for line in read_lines(shape, form, style):
         if form == "csv" and sys.stdout.isatty():
             say(line)
         else:

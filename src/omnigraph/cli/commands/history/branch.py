@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
+from omnigraph.cli.address import acting, graph_address, open_graph, open_target, resolve_address
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.consent import require_consent
 from omnigraph.cli.options.engine import engine_option
 from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.options.together import choice_option
 from omnigraph.cli.output.output import Output, json_option, type_label
 from omnigraph.cli.output.streams import say
 from omnigraph.errors import OmnigraphError
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph, MergeResult
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_strategy = click.option(
+_strategy = choice_option(
     "--strategy",
-    type=click.Choice(["row", "property"]),
-    default="row",
-    show_default=True,
+    known=["row", "property"],
     help="Whether two sides may change different properties of one row.",
 )
 
@@ -43,9 +42,7 @@ def command() -> None:
 @json_option
 def create(uri: str | None, name: str, source: str, as_json: bool) -> None:
     """Cut a branch from the head of another one."""
-    graph = open_graph(uri, read_only=False)
-    out = Output(as_json=as_json)
-    out.write_target("branch create", graph.uri)
+    graph, out = open_target(uri, as_json=as_json)
     graph.branch_create_from(source, name, actor_id=acting())
     shape = {"uri": graph.uri, "from": source, "name": name, "actor_id": acting()}
     out.result(f"created branch {name} from {source}", shape)
@@ -102,7 +99,7 @@ def merge(
     graph = open_graph(uri, read_only=dry_run)
     out = Output(as_json=as_json)
     if not dry_run:
-        out.write_target("branch merge", graph.uri)
+        out.write_target(graph.uri)
     result = graph.branch_merge(
         source,
         target,
@@ -191,8 +188,6 @@ def conflicts(
 def delete(uri: str | None, name: str, as_json: bool) -> None:
     """Delete a branch that no other one was cut from."""
     require_consent("branch delete", resolve_address(uri), as_json=as_json)
-    graph = open_graph(uri, read_only=False)
-    out = Output(as_json=as_json)
-    out.write_target("branch delete", graph.uri)
+    graph, out = open_target(uri, as_json=as_json)
     graph.branch_delete(name, actor_id=acting())
     out.result(f"deleted branch {name}", {"uri": graph.uri, "name": name, "actor_id": acting()})

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.address import acting, graph_address, open_graph, open_target
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.commit_filter import commit_filter
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.options.selection import page_size, selected, selection_options
 from omnigraph.cli.output.change_lines import ChangeText
 from omnigraph.cli.output.json_writer import JsonWriter
-from omnigraph.cli.output.output import Output, json_option
+from omnigraph.cli.output.output import Output, json_option, pair_lines
 from omnigraph.cli.output.streams import say
 from omnigraph.texts import on_one_line
 
@@ -61,9 +61,7 @@ def list_(
 def show(uri: str | None, commit_id: str, as_json: bool) -> None:
     """Show one commit."""
     shape = open_graph(uri, read_only=True).get_commit(commit_id).to_json()
-    known = {key: value for key, value in shape.items() if value is not None}
-    text = "\n".join(f"{key}: {on_one_line(str(value))}" for key, value in known.items())
-    Output(as_json=as_json).result(text, shape)
+    Output(as_json=as_json).result(pair_lines(shape), shape)
 
 
 @command.command("changes")
@@ -152,9 +150,7 @@ def revert(
     as_json: bool,
 ) -> None:
     """Undo what one commit changed, as a new commit."""
-    graph = open_graph(uri, read_only=False)
-    out = Output(as_json=as_json)
-    out.write_target("commit revert", graph.uri)
+    graph, out = open_target(uri, as_json=as_json)
     result = graph.commit_revert(
         commit_id,
         branch=branch,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph
+from omnigraph.cli.address import acting, graph_address, open_graph, open_target
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
 
@@ -28,9 +28,7 @@ def create(uri: str | None, name: str, commit_id: str | None, as_json: bool) -> 
     """Name a commit, by default the head of main."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
-    graph = open_graph(uri, read_only=False)
-    out = Output(as_json=as_json)
-    out.write_target("tag create", graph.uri)
+    graph, out = open_target(uri, as_json=as_json)
     target = None if commit_id is None else ReadTarget.commit(commit_id)
     tag = graph.tag_create(name, target, actor_id=acting())
     out.result(f"tagged {tag.commit_id} as {tag.name}", {"uri": graph.uri, **_shape(tag)})
@@ -52,9 +50,7 @@ def list_(uri: str | None, as_json: bool) -> None:
 @json_option
 def delete(uri: str | None, name: str, as_json: bool) -> None:
     """Forget a tag; the commit stays."""
-    graph = open_graph(uri, read_only=False)
-    out = Output(as_json=as_json)
-    out.write_target("tag delete", graph.uri)
+    graph, out = open_target(uri, as_json=as_json)
     graph.tag_delete(name)
     out.result(f"deleted tag {name}", {"uri": graph.uri, "name": name})
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph, resolve_address
+from omnigraph.cli.address import graph_address, open_target, resolve_address
 from omnigraph.cli.options.consent import require_consent
-from omnigraph.cli.options.durations import Duration
 from omnigraph.cli.options.flags import ScopedCommand
-from omnigraph.cli.output.output import Output, json_option, type_label
+from omnigraph.cli.options.spelled import DURATION
+from omnigraph.cli.output.output import json_option, type_label
 from omnigraph.cli.output.streams import say
 from omnigraph.wire import EXIT_FAILURE
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @click.command("cleanup", cls=ScopedCommand)
 @graph_address(positional=True)
 @click.option("--keep", type=click.IntRange(min=1), help="Keep this many versions; 10 is good.")
-@click.option("--older-than", type=Duration(), help="Remove only what is older, such as 30d.")
+@click.option("--older-than", type=DURATION, help="Remove only what is older, such as 30d.")
 @click.option(
     "--orphan-age",
-    type=Duration(),
+    type=DURATION,
     default="24h",
     show_default=True,
     help="Leave files, forks and datasets alone that are younger.",
@@ -42,12 +42,11 @@ def command(
     """Remove old versions and leftovers that nothing needs."""
     if keep is None and older_than is None:
         raise click.UsageError("give --keep N, --older-than D, or both")
-    out = Output(as_json=as_json)
     address = resolve_address(uri)
     if confirm:
         require_consent("cleanup", address, as_json=as_json)
-    with open_graph(uri, read_only=not confirm) as graph:
-        out.write_target("cleanup", graph.uri)
+    graph, out = open_target(uri, as_json=as_json, read_only=not confirm)
+    with graph:
         result = graph.cleanup(
             keep_versions=keep, older_than_s=older_than, orphan_age_s=orphan_age, confirm=confirm
         )

@@ -11,12 +11,12 @@ import click
 
 from omnigraph.cli.address import graph_address, open_graph, resolve_address
 from omnigraph.cli.options.flags import ScopedCommand, flags
-from omnigraph.cli.options.shares import Share
+from omnigraph.cli.options.spelled import SHARE
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Finding, ReadableCommits, ScrubReport
+    from omnigraph.graph import Finding, ReadableCommits, ScrubReport, ScrubRequest
 
 _PACKAGES: Final = ("omnigraph", "pylance", "pyarrow", "numpy", "obstore", "pyspark")
 _MARKS: Final = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
@@ -30,7 +30,7 @@ _MARKS: Final = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 )
 @click.option("--scrub", is_flag=True, help="Compare the graph's files with their checksums.")
 @click.option("--branch", help="With --scrub: only what this branch needs.")
-@click.option("--sample", type=Share(), help="With --scrub: read only this share, such as 5%.")
+@click.option("--sample", type=SHARE, help="With --scrub: read only this share, such as 5%.")
 @click.option("--seed", help="With --sample: which files; by default the day chooses.")
 @click.option("--adopt", is_flag=True, help="With --scrub: give a checksum to files without one.")
 @json_option
@@ -51,8 +51,10 @@ def command(
     is looked at, and a damaged one is the problem.
     """
     if scrub:
+        from omnigraph.graph import ScrubRequest  # noqa: PLC0415 loads Lance
+
         share = 1.0 if sample is None else sample
-        _scrub(uri, Output(as_json=as_json), branch=branch, share=share, seed=seed, adopt=adopt)
+        _scrub(uri, Output(as_json=as_json), ScrubRequest(branch, share, seed, adopt))
         return
     if branch or sample or seed or adopt:
         raise click.UsageError("--branch, --sample, --seed and --adopt need --scrub")
@@ -68,19 +70,11 @@ def command(
     sys.exit(0 if is_well else 1)
 
 
-def _scrub(
-    uri: str | None,
-    out: Output,
-    *,
-    branch: str | None,
-    share: float,
-    seed: str | None,
-    adopt: bool,
-) -> None:
-    from omnigraph.graph import ScrubRequest, scrub_graph  # noqa: PLC0415 loads Lance
+def _scrub(uri: str | None, out: Output, request: ScrubRequest) -> None:
+    from omnigraph.graph import scrub_graph  # noqa: PLC0415 loads Lance
 
     address = resolve_address(uri)
-    report = scrub_graph(address, ScrubRequest(branch, share, seed, adopt))
+    report = scrub_graph(address, request)
     out.result(_scrub_text(report), {"uri": address, **report.to_json()})
     sys.exit(0 if report.is_sound else 1)
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import graph_address, open_target
 from omnigraph.cli.options.engine import engine_option
 from omnigraph.cli.options.flags import ScopedCommand
-from omnigraph.cli.output.output import Output, json_option, type_label
+from omnigraph.cli.output.output import json_option, type_label
 
 if TYPE_CHECKING:
     from omnigraph.graph import TableReport
@@ -36,9 +36,8 @@ def command(
     """Compact and index every table of main, in one commit."""
     if branch is not None and not rebuild_indexes:
         raise click.UsageError("--branch needs --rebuild-indexes: tables of main are compacted")
-    with open_graph(uri, read_only=False) as graph:
-        out = Output(as_json=as_json)
-        out.write_target("optimize", graph.uri)
+    graph, out = open_target(uri, as_json=as_json)
+    with graph:
         if rebuild_indexes:
             report = graph.rebuild_indexes(rebuild_indexes, branch=branch)
         else:

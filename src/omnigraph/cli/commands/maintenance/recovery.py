@@ -9,7 +9,7 @@ import click
 
 from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.options.flags import ScopedGroup
-from omnigraph.cli.output.output import Output, json_option
+from omnigraph.cli.output.output import Output, json_option, pair_lines
 from omnigraph.errors import NotFoundError
 from omnigraph.texts import on_one_line
 
@@ -42,9 +42,7 @@ def show(uri: str | None, operation_id: str, as_json: bool) -> None:
     """Show what recovery did about one operation."""
     with open_graph(uri, read_only=True) as graph:
         shape = _shape(graph.recovery_show(operation_id), graph)
-    known = {key: value for key, value in shape.items() if value is not None}
-    text = "\n".join(f"{key}: {on_one_line(str(value))}" for key, value in known.items())
-    Output(as_json=as_json).result(text, shape)
+    Output(as_json=as_json).result(pair_lines(shape), shape)
 
 
 @command.command("status")

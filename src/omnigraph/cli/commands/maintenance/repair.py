@@ -53,7 +53,7 @@ def command(
         out.result("\n".join(map(_manifest_line, broken)), shape)
         context.exit(EXIT_FAILURE)
     with open_graph(uri, read_only=not confirm) as graph:
-        out.write_target("repair", graph.uri)
+        out.write_target(graph.uri)
         report = graph.repair(confirm=confirm, force=force)
         text = "\n".join([*map(_manifest_line, broken), *map(_line, report.tables)])
         more = _manifests_shape(broken) if broken else {}

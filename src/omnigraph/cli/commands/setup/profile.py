@@ -7,7 +7,7 @@ import os
 import click
 
 from omnigraph.cli.address import operator
-from omnigraph.cli.config.operator_config import InvalidProfileError, OperatorConfig, Profile
+from omnigraph.cli.config.operator_config import InvalidProfileError, OperatorConfig
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.texts import redacted
@@ -40,7 +40,11 @@ def show(name: str | None, as_json: bool) -> None:
     """Show one profile, else the active one, else the defaults."""
     settings = operator()
     name = name or os.environ.get("OMNIGRAPH_PROFILE")
-    shape = _shown(settings, settings.profile(name)) if name else _defaults(settings)
+    if name:
+        found = settings.profile(name)
+        shape = _shown(settings, name, found.kind, found.target, found.default_graph)
+    else:
+        shape = _defaults(settings)
     text = "\n".join(f"{key}: {value}" for key, value in shape.items() if value is not None)
     Output(as_json=as_json).result(text, shape)
 
@@ -69,13 +73,15 @@ def _row(settings: OperatorConfig, name: str, active: str | None) -> dict[str, o
     }
 
 
-def _shown(settings: OperatorConfig, profile: Profile) -> dict[str, object]:
+def _shown(
+    settings: OperatorConfig, name: str, kind: str, target: str | None, graph: str | None
+) -> dict[str, object]:
     return {
-        "name": profile.name,
-        "scope_kind": profile.kind,
-        "target": redacted(profile.target),
-        "endpoint": _endpoint(settings, profile.kind, profile.target),
-        "default_graph": profile.default_graph,
+        "name": name,
+        "scope_kind": kind,
+        "target": None if target is None else redacted(target),
+        "endpoint": None if target is None else _endpoint(settings, kind, target),
+        "default_graph": graph,
         "output_format": settings.output or "table",
     }
 
@@ -86,14 +92,7 @@ def _defaults(settings: OperatorConfig) -> dict[str, object]:
         kind, target = "server", settings.default_server
     elif settings.default_store:
         kind, target = "store", settings.default_store
-    return {
-        "name": _DEFAULTS,
-        "scope_kind": kind,
-        "target": None if target is None else redacted(target),
-        "endpoint": None if target is None else _endpoint(settings, kind, target),
-        "default_graph": settings.default_graph,
-        "output_format": settings.output or "table",
-    }
+    return _shown(settings, _DEFAULTS, kind, target, settings.default_graph)
 
 
 def _endpoint(settings: OperatorConfig, kind: str, target: str) -> str | None:

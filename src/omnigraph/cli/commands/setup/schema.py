@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph, resolve_address
+from omnigraph.cli.address import acting, graph_address, open_graph, open_target, resolve_address
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.cli.output.streams import say
@@ -62,9 +62,8 @@ def apply(
     from omnigraph.graph import require_outside_cluster  # noqa: PLC0415 loads Lance
 
     require_outside_cluster("schema apply", resolve_address(uri))
-    with open_graph(uri, read_only=False) as graph:
-        out = Output(as_json=as_json)
-        out.write_target("schema apply", graph.uri)
+    graph, out = open_target(uri, as_json=as_json)
+    with graph:
         result = graph.apply_schema_file(
             schema_path, allow_data_loss=allow_data_loss, actor_id=acting()
         )

@@ -31,6 +31,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--unauthenticated", is_flag=True, help="Serve without tokens: everybody may do everything."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=64),
+    default=1,
+    show_default=True,
+    help="How many processes answer.",
+)
 @click.option("--tls-cert", type=_FILE, help="The certificate chain, for HTTPS.")
 @click.option("--tls-key", type=_FILE, help="The private key, for HTTPS.")
 @click.option(
@@ -47,6 +54,7 @@ def command(
     policy: Path | None,
     queries: tuple[Path, ...],
     unauthenticated: bool,
+    workers: int,
     tls_cert: Path | None,
     tls_key: Path | None,
     cors_origins: tuple[str, ...],
@@ -73,11 +81,12 @@ def command(
             policy=policy,
             queries=queries,
             unauthenticated=unauthenticated or flag_of(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
+            workers=workers,
             tls_cert=tls_cert,
             tls_key=tls_key,
             cors_origins=frozenset(cors_origins),
             allowed_hosts=allowed_hosts,
             limits=AdmissionLimits.of_environment(os.environ),
-            environ=os.environ,
+            environ=dict(os.environ),
         )
     )

@@ -1,33 +1,36 @@
-"""`@card` over the edges of a load: how many edges start at the nodes that it touches.
+"""Counts the edges of a load by source, for `@card`.
 
-1. Sources are counted by hash, part by part: of a part the distinct sources are in memory, however
-   many edges they have. Stored edges are read once for each part.
-2. Of too many edges those that came last are rejected, of too few all that are written.
+Sources are counted by hash, part by part: of a part the distinct sources are in memory, however
+many edges they have. Stored edges are read once for each part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType
-from omnigraph.write.load.check.findings import FirstRows, LoadScope, live_rows
+from omnigraph.store.records import ROW_ADDRESS
 from omnigraph.write.load.check.hashes import HashPart
 from omnigraph.write.load.check.hashing import Hashes, distinct_hashes, is_among
+from omnigraph.write.load.check.scope import FirstRows, LoadScope, live_rows
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.rules.cardinality import card_violation
+from omnigraph.write.rules.cardinality import SourceCounts, is_outside
+from omnigraph.write.rules.check import NOTHING, Found, Source
 from omnigraph.write.stage.columns import Integers, Mask, flat
 from omnigraph.write.stage.stored_rows import PROBES_MAX
 
+_NO_EDGES: Final = np.zeros(0, np.int64)
 
-def check_cardinality(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> None:
+
+def written_sources(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> Found[Source]:
     """Count the edges of the sources of written edges, and of those that written edges leave."""
-    limits = edge.cardinality
-    if (limits.min == 0 and limits.max is None) or not loaded.live_count:
-        return
+    if not loaded.live_count:
+        return NOTHING
     has_stored = bool(scope.stored.row_count(edge.table_key))
     stored = None
     if has_stored and not scope.is_overwritten(edge.table_key):
@@ -37,14 +40,36 @@ def check_cardinality(edge: EdgeType, loaded: LoadedType, scope: LoadScope) -> N
         counted = _written(part)
         if stored is not None:
             counted = _with_stored(counted, stored, part)
-        is_bad = counted.totals < limits.min
-        if limits.max is not None:
-            is_bad |= counted.totals > limits.max
-        found = np.flatnonzero(is_bad)
+        found = np.flatnonzero(is_outside(counted.totals, edge.cardinality))
         numbers = np.full(len(found), number)
         sources = counted.sources[found].view(np.int64)
         bad.add(counted.first[found], counted.totals[found], sources, numbers)
-    _add_all(edge, loaded, bad, scope)
+    return Found(list(_named(loaded, bad, scope)), bad.total)
+
+
+def cascaded_sources(
+    edge: EdgeType, removed: Hashes, nodes: LoadedType | None, scope: LoadScope
+) -> Found[Source]:
+    """Count the edges that stay of the sources of removed ones, given by address.
+
+    `nodes` are the sources that an overwrite keeps.
+    """
+    if edge.cardinality.min == 0:
+        return NOTHING
+    handle = scope.stored.snapshot.open(edge.table_key)
+    sources = flat(handle.take_addresses(pa.array(removed), columns=["src"])["src"]).unique()
+    if nodes is not None:
+        stays = nodes.lookup().rows_of(nodes.hasher.pairs(sources)) >= 0
+        sources = sources.filter(pa.array(stays))
+    there = scope.stored.where(edge.table_key, "src", sources, columns=("src",), with_rows=True)
+    goes = np.isin(flat(there[ROW_ADDRESS]).to_numpy(), removed)
+    counted = SourceCounts.of(sources, [flat(there["src"]).filter(pa.array(~goes))])
+    rows = counted.outside(edge.cardinality)
+    found = [
+        Source(sources[row].as_py(), int(counted.counts[row]), _NO_EDGES)
+        for row in rows[: scope.findings.wanted].tolist()
+    ]
+    return Found(found, len(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,26 +192,24 @@ def _with_stored(counted: _Counted, stored: _StoredEdges, part: HashPart) -> _Co
     return _Counted(sources, totals, counted.first)
 
 
-# -- telling --------------------------------------------------------------------------------------
+# -- names ----------------------------------------------------------------------------------------
 
 
-def _add_all(edge: EdgeType, loaded: LoadedType, bad: FirstRows, scope: LoadScope) -> None:
-    """Add the sources that have too few or too many edges, in the order of the input."""
-    _, totals, sources, numbers = bad.columns()
-    scope.findings.count("cardinality", bad.total - len(totals))
+def _named(loaded: LoadedType, bad: FirstRows, scope: LoadScope) -> Iterator[Source]:
+    """Read the ids of sources that were found by their hashes, and their written edges."""
+    _, totals, hashes, numbers = bad.columns()
     if not len(totals):
         return
-    edges = _edges_of(loaded, sources.view(np.uint64), numbers)
-    for total, source in zip(totals.tolist(), sources.view(np.uint64), strict=True):
+    edges = _edges_of(loaded, hashes.view(np.uint64), numbers)
+    lasts = np.array(sorted(int(own[-1]) for own in edges.values() if len(own)), np.int64)
+    node_ids = loaded.pick(lasts, ("src",))["src"].to_pylist()
+    by_row = dict(zip(lasts.tolist(), node_ids, strict=True))
+    for total, source in zip(totals.tolist(), hashes.view(np.uint64), strict=True):
         own = edges[int(source)]
-        if not len(own):
-            _add_former(edge, loaded, source, total, scope)
-            continue
-        leaving = _rows_to_reject(edge, own, total) if scope.options.quarantines else own[-1:]
-        text = loaded.pick(own[-1:], ("src",))["src"][0].as_py()
-        positions = loaded.positions(leaving)
-        for row, position in zip(leaving.tolist(), positions, strict=True):
-            scope.findings.add(loaded, row, card_violation(edge, text, total, position))
+        if len(own):
+            yield Source(by_row[int(own[-1])], total, own)
+        else:
+            yield _former_source(loaded, source, total, scope)
 
 
 def _edges_of(loaded: LoadedType, sources: Hashes, numbers: Integers) -> dict[int, Integers]:
@@ -198,38 +221,25 @@ def _edges_of(loaded: LoadedType, sources: Hashes, numbers: Integers) -> dict[in
             hit = is_among(hashes, own)
             for source in np.unique(hashes[hit]):
                 found[int(source)].append(rows[hashes == source])
-    nothing = np.zeros(0, np.int64)
-    return {key: np.sort(np.concatenate([nothing, *rows])) for key, rows in found.items()}
+    return {key: np.sort(np.concatenate([_NO_EDGES, *rows])) for key, rows in found.items()}
 
 
-def _add_former(
-    edge: EdgeType, loaded: LoadedType, source: np.uint64, total: int, scope: LoadScope
-) -> None:
-    """Add a source that moved edges leave with too few: the rows that move them are at fault."""
+def _former_source(loaded: LoadedType, source: np.uint64, total: int, scope: LoadScope) -> Source:
+    """Return a source that only moved edges started at, with the rows that move them."""
     key = loaded.table_key
     slabs = scope.stored.scan(key, ("id", "src"))
     if loaded.live_count <= PROBES_MAX:
         picked = loaded.pick(live_rows(loaded), ("id",))["id"]
         slabs = iter([scope.stored.where(key, "id", picked, columns=("id", "src"))])
+    node_id, leaving = "", [_NO_EDGES]
     for slab in slabs:
         is_here = loaded.hasher.texts(flat(slab["src"])) == source
         found = slab.filter(pa.array(is_here))
         moving = loaded.lookup().rows_of(loaded.hasher.pairs(flat(found["id"])))
         moving = moving[moving >= 0]
-        if not len(moving):
-            continue
-        violation = card_violation(edge, found["src"][0].as_py(), total, None)
-        if not scope.options.quarantines:
-            scope.findings.log.add(violation)
-            return
-        for row in moving.tolist():
-            scope.findings.add(loaded, row, violation)
-
-
-def _rows_to_reject(edge: EdgeType, edges: Integers, total: int) -> Integers:
-    """Return the written edges of a source to reject so that `@card` holds."""
-    limits = edge.cardinality
-    if limits.max is not None and total > limits.max:
-        excess = min(total - limits.max, len(edges))
-        return edges[len(edges) - excess :]
-    return edges
+        if len(moving):
+            node_id = node_id or found["src"][0].as_py()
+            leaving.append(moving)
+            if not scope.findings.quarantines:
+                break
+    return Source(node_id, total, _NO_EDGES, np.concatenate(leaving))

@@ -33,11 +33,9 @@ class InputUnreadableError(InvalidInputError):
 
     code = "OG-INPUT"
     hint = "give files, folders or globs that exist, or `--data -` for standard input"
-
-    def __init__(self, source: str, problem: str) -> None:
-        self.source = source
-        self.problem = problem
-        super().__init__(f"{source} {problem}")
+    template = "{source} {problem}"
+    source: str
+    problem: str
 
 
 @dataclass(frozen=True)

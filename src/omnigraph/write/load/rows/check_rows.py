@@ -27,13 +27,9 @@ from omnigraph.schema.values.row_errors import Mask, RowErrors, json_text
 from omnigraph.search.embedding.columns import has_text
 from omnigraph.texts import redacted
 from omnigraph.write.rules import codes
-from omnigraph.write.rules.values import (
-    TYPE_RULE,
-    add_row_errors,
-    check_batch,
-    has_value_rules,
-    values_of,
-)
+from omnigraph.write.rules.endpoints import ENDPOINT_RULE
+from omnigraph.write.rules.row_errors import TYPE_RULE, add_row_errors, values_of
+from omnigraph.write.rules.values import value_rules
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, Violation, ViolationLog
 from omnigraph.write.stage.columns import to_mask
 from omnigraph.write.stage.external_blobs import ExternalBlobs
@@ -97,23 +93,21 @@ def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows
     entity_type = rules.entity_type
     row_count = len(batch.positions)
     work = _Work(
-        entity_type.name, batch, np.zeros(row_count, np.bool_), ViolationLog(rules.violations_max)
+        entity_type, batch, np.zeros(row_count, np.bool_), ViolationLog(rules.violations_max)
     )
     for name, converted in batch.columns.items():
         work.note(_unexcused(rules, batch, name, converted.row_errors), name)
     for name in entity_type.blob_properties:
         _refuse_external(rules, batch.columns[name].column, name, work)
     for end, ids in batch.ends.items():
-        work.note(ids.errors, end, rule="endpoint", code=codes.BAD_ENDPOINT)
+        work.note(ids.errors, end, rule=ENDPOINT_RULE, code=codes.BAD_ENDPOINT)
     given = _ids(rules, batch, work, clock)
     ends = [batch.ends[end].ids for end in ("src", "dst") if end in batch.ends]
     properties = [batch.columns[name].column for name in entity_type.properties]
     arrays = [given.ids, *ends, *properties]
-    if has_value_rules(entity_type):
-        names = entity_type.arrow_schema.names
-        for found in check_batch(entity_type, pa.RecordBatch.from_arrays(arrays, names=names)):
-            value_at = values_of(batch.columns[found.property].column)
-            work.note(found.errors, found.property, rule=found.rule, value_at=value_at)
+    for rule in value_rules(entity_type):
+        column = batch.columns[rule.property].column
+        work.note(rule.check(column), rule.property, rule=rule.name, value_at=values_of(column))
     positions = batch.positions
     if work.bad.any():
         good = pa.array(~work.bad)
@@ -217,6 +211,7 @@ def _refuse_external(rules: RowRules, column: pa.Array, name: str, work: _Work) 
                 rule="blob",
                 code=codes.EXTERNAL_BLOB,
                 message=f"property '{name}': {_EXTERNAL_DENIED}",
+                table_key=rules.entity_type.table_key,
             )
         )
 
@@ -225,7 +220,7 @@ def _refuse_external(rules: RowRules, column: pa.Array, name: str, work: _Work) 
 class _Work:
     """What was found in one batch; `bad` marks the rows that have a problem."""
 
-    type_name: str
+    entity_type: EntityType
     batch: ColumnBatch
     bad: Mask
     log: ViolationLog
@@ -245,7 +240,7 @@ class _Work:
         add_row_errors(
             self.log,
             errors,
-            type_name=self.type_name,
+            entity_type=self.entity_type,
             name=name,
             rule=rule,
             positions=self.batch.positions,

@@ -16,7 +16,7 @@ from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.schema.values.ids import EndpointRemap, build_endpoint_remap
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.rules.endpoints import edge_ends
+from omnigraph.write.rules.endpoints import ENDPOINT_RULE, edge_ends
 from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.columns import Integers, is_in
 
@@ -63,7 +63,9 @@ def remap_ends(
                 found.append((end, batch[end][row].as_py(), text, code))
     numbers = np.array(rows, np.int64)
     violations = [
-        Violation(position, edge.name, end, value, "endpoint", code, message)
+        Violation(
+            position, edge.name, end, value, ENDPOINT_RULE, code, message, table_key=edge.table_key
+        )
         for position, (end, value, message, code) in zip(
             loaded.positions(numbers), found, strict=True
         )

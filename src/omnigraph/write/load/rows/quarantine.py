@@ -42,10 +42,8 @@ class QuarantineInUseError(InvalidInputError):
 
     code = "OG-QUARANTINE"
     hint = "name a directory that is empty or does not exist"
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = str(directory)
-        super().__init__(f"the quarantine directory {directory} is not empty")
+    template = "the quarantine directory {directory} is not empty"
+    directory: str
 
 
 class QuarantineUnwritableError(InvalidInputError):
@@ -53,11 +51,9 @@ class QuarantineUnwritableError(InvalidInputError):
 
     code = "OG-QUARANTINE-WRITE"
     hint = "name a directory that can be written and has room, then load again"
-
-    def __init__(self, directory: Path, problem: str) -> None:
-        self.directory = str(directory)
-        self.problem = problem
-        super().__init__(f"the quarantine directory {directory} cannot be written: {problem}")
+    template = "the quarantine directory {directory} cannot be written: {problem}"
+    directory: str
+    problem: str
 
 
 class Quarantine:
@@ -68,7 +64,7 @@ class Quarantine:
             directory.mkdir(parents=True, exist_ok=True)
             is_in_use = any(directory.iterdir())
         if is_in_use:
-            raise QuarantineInUseError(directory)
+            raise QuarantineInUseError(str(directory))
         self._directory = directory
         self._files: dict[str, BinaryIO] = {}
         self.counts: Counter[str] = Counter()
@@ -130,7 +126,7 @@ def _writing(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise QuarantineUnwritableError(directory, error.strerror or str(error)) from error
+        raise QuarantineUnwritableError(str(directory), error.strerror or str(error)) from error
 
 
 def graph_records(entity_type: EntityType, rows: pa.Table) -> list[dict[str, object]]:

@@ -29,6 +29,7 @@ from omnigraph.write.load.check.hashing import Hashes, HashScheme
 from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.row_parts import Destination, RowPart
 from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.stage.columns import Integers, Mask, flat
 
 ROW: Final = "_row"
@@ -61,7 +62,7 @@ class LoadedType:
         self.table_key = entity_type.table_key
         self.destination = destination
         self.hasher = hasher
-        self.tuples = tuple_members(entity_type)
+        self.tuples = unique_tuples(entity_type)
         self.is_keyed = isinstance(entity_type, NodeType) and bool(entity_type.key)
         self.live: Mask | None = None
         self.records: Mask | None = None
@@ -222,6 +223,10 @@ class LoadedType:
         """Return the rows that all edges end in, if they were remembered, and forget them."""
         return self._end_rows.pop(end, None)
 
+    def tuple_column(self, members: tuple[str, ...]) -> HashedColumn:
+        """Return the hashes of one of `tuples`."""
+        return self.unique[self.tuples.index(members)]
+
     def tuple_hashes(self, rows: pa.RecordBatch | pa.Table, members: Sequence[str]) -> Hashes:
         """Hash the tuples of some rows; `NO_HASH` where a member is null."""
         return self.hasher.tuples([flat(rows[name]) for name in members])[0]
@@ -237,9 +242,3 @@ class LoadedType:
         self._lookup = None
         for column in (self.ids, *self.ends.values(), *self.unique):
             column.forget_buckets()
-
-
-def tuple_members(entity_type: EntityType) -> tuple[tuple[str, ...], ...]:
-    """Return the members of the tuples that `@unique` wants once, without the key."""
-    key = entity_type.key if isinstance(entity_type, NodeType) else ()
-    return tuple(members for members in entity_type.unique_constraints if members != key)

@@ -1,4 +1,4 @@
-"""What the rules across rows of a load look at, and what they find."""
+"""What one run of the rules over a load works on, and what its searches share."""
 
 from __future__ import annotations
 
@@ -11,59 +11,15 @@ import pyarrow as pa
 from omnigraph.manifest import Entry
 from omnigraph.write.load.check.hashes import RowLookup, StoredHashes
 from omnigraph.write.load.check.hashing import Hashes
-from omnigraph.write.load.input.interfaces import LoadInput
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.rules.violations import (
-    VIOLATIONS_MAX,
-    KeyConflict,
-    Violation,
-    ViolationLog,
-    number_of,
-)
+from omnigraph.write.rules.check import FoundRows
+from omnigraph.write.rules.findings import Findings
 from omnigraph.write.stage.columns import Integers, Mask, flat
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import StoredRows
 
-_UNLIMITED: Final = 1 << 62
 _TRIM_ROWS: Final = 1 << 16
-
-
-class Findings:
-    """What one run of the rules has found; with `keeps_all` every violation and its row."""
-
-    def __init__(self, *, keeps_all: bool) -> None:
-        self.log = ViolationLog(_UNLIMITED if keeps_all else VIOLATIONS_MAX)
-        self.rejected_rows: dict[str, dict[int, list[Violation]]] = {}
-        self.unfixable = ViolationLog()
-        self.conflicts = ViolationLog()
-        """Ids that cannot be inserted; reported with the violations, if there are any."""
-        self.first_conflict: KeyConflict | None = None
-        self.cascaded: dict[str, Hashes] = {}
-        """Addresses of stored edges that are removed with their nodes, by table."""
-        self._keeps_all = keeps_all
-
-    @property
-    def wanted(self) -> int:
-        """How many more violations are wanted in full."""
-        return self.log.room
-
-    def add(self, loaded: LoadedType, row: int, violation: Violation) -> None:
-        """Add a row that breaks a rule."""
-        self.log.add(violation)
-        if self._keeps_all:
-            self.rejected_rows.setdefault(loaded.table_key, {}).setdefault(row, []).append(
-                violation
-            )
-
-    def add_unfixable(self, violation: Violation) -> None:
-        """Add a broken rule that rejecting rows of the load cannot fix."""
-        self.log.add(violation)
-        self.unfixable.add(violation)
-
-    def count(self, rule: str, number: int) -> None:
-        """Count violations that are not wanted in full."""
-        self.log.count(rule, number)
 
 
 class FirstRows:
@@ -89,9 +45,10 @@ class FirstRows:
         """Return the first rows in their order, with their further numbers."""
         return self._first()
 
-    def rows(self) -> Integers:
-        """Return the first rows in their order."""
-        return self._first()[0]
+    def found(self) -> FoundRows:
+        """Return the first rows in their order, with the second number of each, if there is one."""
+        rows, *others = self._first()
+        return FoundRows(rows, self.total, *others[:1])
 
     def _first(self) -> list[Integers]:
         order = np.argsort(self._kept[0], kind="stable")[: self._wanted]
@@ -105,15 +62,16 @@ class LoadScope:
         self,
         types: Mapping[str, LoadedType],
         options: LoadOptions,
-        source: LoadInput,
         stored: StoredRows,
     ) -> None:
         self.types = types
         self.options = options
         self.stored = stored
-        self.findings = Findings(keeps_all=options.quarantines)
+        self.findings = Findings(quarantines=options.quarantines)
         self.reads: dict[str, Entry | None] = {}
-        self._place = source.place
+        """The tables that the result depends on and the load does not write."""
+        self.cascaded: dict[str, Hashes] = {}
+        """Addresses of stored edges that are removed with their nodes, by table."""
         self._stored_lookup: tuple[str, RowLookup] | None = None
         self._written: dict[str, Mask] = {}
 
@@ -121,14 +79,10 @@ class LoadScope:
         """Whether the load replaces all rows of a table."""
         return self.options.mode is WriteMode.OVERWRITE and table_key in self.types
 
-    def rest_on(self, table_key: str) -> None:
-        """Remember that the result depends on a table, unless the load writes it."""
-        if table_key not in self.types:
+    def depend_on(self, table_key: str) -> None:
+        """Record that the result depends on a table, unless the load writes it."""
+        if table_key not in self.types and table_key not in self.cascaded:
             self.reads[table_key] = self.stored.entry(table_key)
-
-    def both(self, first: int, second: int) -> str:
-        """Name the positions of two records."""
-        return f" ({self._place}s {number_of(first)} and {number_of(second)})"
 
     def stored_lookup(self, loaded: LoadedType, node_key: str) -> RowLookup:
         """Return the lookup of stored nodes by id; the last one is cached."""

@@ -11,51 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.schema.catalog import CheckRule, EdgeType, NodeType, Property, RangeRule
-from omnigraph.schema.values.constraints import check_enum, check_pattern, check_range, check_rules
+from omnigraph.schema.compile import compile_schema
 from omnigraph.schema.values.convert import ConversionMode, convert_values
 from omnigraph.values import PropType, Scalar
+from omnigraph.write.rules.values import check_enum, check_pattern, check_range, value_rules
 from support.cases import Case, check_case, load_cases
-from support.prop_types import prop_type
+from support.catalogs import DOMAIN
 from support.reference_convert import parse_json
 
 
-@pytest.mark.parametrize("case", load_cases("rules"), ids=str)
+@pytest.mark.parametrize("case", load_cases("value_rules"), ids=str)
 def test_case(case: Case, update_cases: bool) -> None:
-    prop = prop_type(case.sections["type"])
+    declared = f"node T {{ p: {case.sections['type']}  {case.sections.get('rule', '')} }}"
+    node = compile_schema(declared, domain=DOMAIN).catalog.node_types["T"]
     lines = case.sections["values"].splitlines()
     values = [parse_json(line) for line in lines]
-    done = convert_values(values, prop, "p", ConversionMode.STRICT)
+    done = convert_values(values, node.properties["p"].prop_type, "p", ConversionMode.STRICT)
     assert done.is_clean
-    owner = node(prop, case.sections.get("rule", ""))
-    errors = check_rules(owner, {"p": done.column})
-    shown = [
-        f"{code} {message}" if message else "passes"
-        for code, message in zip(errors.codes.to_pylist(), errors.messages.to_pylist(), strict=True)
-    ]
+    shown = ["passes"] * len(lines)
+    for rule in value_rules(node):
+        errors = rule.check(done.column)
+        for row in np.flatnonzero(errors.messages.is_valid()).tolist():
+            shown[row] = f"{errors.codes[row]} {errors.messages[row]}"
     actual = "\n".join(f"{line} -> {out}" for line, out in zip(lines, shown, strict=True))
     check_case(case, "outcome", actual, update_cases)
-
-
-def node(prop: PropType, rule: str) -> NodeType:
-    """Build a node type `T` with one property and at most one rule."""
-    ranges: tuple[RangeRule, ...] = ()
-    checks: tuple[CheckRule, ...] = ()
-    if match := re.fullmatch(r"@range\(p, (\S*)\.\.(\S*)\)", rule):
-        ranges = (RangeRule("p", number(match[1]), number(match[2])),)
-    elif match := re.fullmatch(r'@check\(p, "(.*)"\)', rule):
-        checks = (CheckRule("p", match[1].replace("\\\\", "\\")),)
-    else:
-        assert not rule
-    return NodeType(
-        "T", {"p": Property("p", prop)}, range_constraints=ranges, check_constraints=checks
-    )
-
-
-def number(text: str) -> int | float | None:
-    if not text:
-        return None
-    value = float(text) if "." in text else int(text)
-    return float(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
 # --- exactness -------------------------------------------------------------------------------
@@ -147,7 +126,7 @@ def test_a_pattern_is_searched_for_not_matched_whole(values: list[str | None]) -
     ]
 
 
-def test_a_row_keeps_its_first_violation() -> None:
+def test_rules_come_as_enums_then_ranges_then_patterns() -> None:
     properties = {
         "a": Property("a", PropType(Scalar.STRING, enum_values=("x",))),
         "n": Property("n", PropType(Scalar.I32)),
@@ -159,10 +138,12 @@ def test_a_row_keeps_its_first_violation() -> None:
         check_constraints=(CheckRule("a", "^x"),),
     )
     columns = {"a": pa.array(["x", "y", "x", "y"]), "n": pa.array([1, 1, -1, -1], pa.int32())}
-    errors = check_rules(owner, columns)
-    assert errors.codes.to_pylist() == [None, "V201", "V202", "V201"]
-    assert errors.messages[2].as_py() == "@range violation on T.n: value -1 < min 0"
-    assert errors.count == 3
+    found = [rule.check(columns[rule.property]).codes.to_pylist() for rule in value_rules(owner)]
+    assert found == [
+        [None, "V201", None, "V201"],
+        [None, None, "V202", "V202"],
+        [None, "V205", None, "V205"],
+    ]
 
 
 def test_nan_violates_every_range() -> None:
@@ -174,12 +155,10 @@ def test_nan_violates_every_range() -> None:
 def test_enums_of_edges_are_checked() -> None:
     prop = Property("p", PropType(Scalar.STRING, nullable=True, enum_values=("a",)))
     edge = EdgeType("E", "A", "B", properties={"p": prop})
-    errors = check_rules(edge, {"p": pa.array(["a", "b", None])})
-    assert errors.codes.to_pylist() == [None, "V201", None]
+    (rule,) = value_rules(edge)
+    assert rule.check(pa.array(["a", "b", None])).codes.to_pylist() == [None, "V201", None]
 
 
-def test_a_type_without_rules_passes_everything() -> None:
+def test_a_type_without_rules_has_none() -> None:
     owner = NodeType("T", {"p": Property("p", PropType(Scalar.I32))})
-    errors = check_rules(owner, {"p": pa.array([1, 2, 3])})
-    assert errors.is_clean
-    assert len(errors.messages) == 3
+    assert not list(value_rules(owner))

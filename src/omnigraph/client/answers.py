@@ -1,0 +1,201 @@
+"""From answers of a server to the results that a local graph gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.graph import (
+    Block,
+    CommitPage,
+    FeedPage,
+    GraphCommit,
+    LoadResult,
+    MergeResult,
+    MutationResult,
+    QueryResult,
+    Tag,
+)
+from omnigraph.merge.conflicts import Conflict, ConflictKind, Conflicts
+from omnigraph.merge.merger import MergeKind, TypeCounts
+from omnigraph.read.profile import trace_of
+from omnigraph.read.result import Target
+from omnigraph.values import PropType, Scalar
+from omnigraph.write.load.result import LoadCounts
+
+Json = dict[str, Any]
+ENVELOPE: Final = b"omnigraph"
+ARROW: Final = "application/vnd.apache.arrow.stream"
+
+
+def read(data: bytes) -> QueryResult:
+    """Return the rows of an Arrow stream; its metadata has the rest."""
+    table = pa.ipc.open_stream(data).read_all().combine_chunks()
+    shape = orjson.loads((table.schema.metadata or {})[ENVELOPE])
+    types = [_prop_type(one) for one in shape["types"]]
+    names = table.column_names
+    return QueryResult(
+        query_name=shape["query_name"],
+        columns=tuple(_Column(name, kind) for name, kind in zip(names, types, strict=True)),
+        arrays=tuple(_array(column) for column in table.columns),
+        target=Target(**shape["target"]),
+        graph_commit_id=shape["graph_commit_id"],
+        estimates=tuple(trace_of(one) for one in shape.get("plan", ())),
+        measured=tuple(trace_of(one) for one in shape.get("profile", ())),
+        elapsed_ms=shape.get("elapsed_ms"),
+    )
+
+
+@dataclass(frozen=True)
+class _Column:
+    header: str
+    prop_type: PropType
+
+
+def _prop_type(shape: Json) -> PropType:
+    values = shape["enum"]
+    return PropType(
+        Scalar(shape["scalar"]),
+        nullable=shape["nullable"],
+        is_list=shape["is_list"],
+        enum_values=None if values is None else tuple(values),
+        dimension=shape["dimension"],
+    )
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+
+
+def commit(shape: Json | None) -> GraphCommit | None:
+    """Return a commit."""
+    if shape is None:
+        return None
+    branch = shape["graph_branch"]
+    return GraphCommit(
+        graph_commit_id=shape["graph_commit_id"],
+        # The incarnation of a branch is known to its graph only; its name is all that is shown.
+        manifest_branch=None if branch is None else f"{branch}.",
+        manifest_version=shape["graph_manifest_version"],
+        parent_commit_id=shape["parent_commit_id"],
+        merged_parent_commit_id=shape["merged_parent_commit_id"],
+        actor_id=shape["actor_id"],
+        created_at=shape["created_at"],
+        operation=shape.get("operation", ""),
+        message=shape.get("message"),
+        properties=shape.get("properties", {}),
+    )
+
+
+def sure_commit(shape: Json) -> GraphCommit:
+    """Return a commit that is there."""
+    found = commit(shape)
+    if found is None:
+        raise TypeError("the answer has no commit")
+    return found
+
+
+def mutation(shape: Json) -> MutationResult:
+    """Return what a mutation has done."""
+    return MutationResult(
+        branch=shape["branch"],
+        query_name=shape["query_name"],
+        affected_nodes=shape["affected_nodes"],
+        affected_edges=shape["affected_edges"],
+        actor_id=shape["actor_id"],
+        commit=commit(shape["commit"]),
+        durability=shape.get("durability", "full"),
+    )
+
+
+def load(shape: Json) -> LoadResult:
+    """Return what a load has done."""
+    return LoadResult(
+        branch=shape["branch"],
+        base_branch=shape["base_branch"],
+        branch_created=shape["branch_created"],
+        mode=shape["mode"],
+        node_counts={each["name"]: _load_counts(each) for each in shape["nodes"]},
+        edge_counts={each["name"]: _load_counts(each) for each in shape["edges"]},
+        commit=commit(shape["commit"]),
+        actor_id=shape["actor_id"],
+    )
+
+
+def _load_counts(shape: Json) -> LoadCounts:
+    counts = {name: shape.get(name, 0) for name in ("inserted", "updated", "unchanged", "rejected")}
+    return LoadCounts(shape["entities_loaded"], **counts)
+
+
+def merge(shape: Json) -> MergeResult:
+    """Return what a merge has done, or would do."""
+    return MergeResult(
+        source=shape["source"],
+        target=shape["target"],
+        outcome=MergeKind(shape["outcome"]),
+        actor_id=shape["actor_id"],
+        commit=commit(shape.get("commit")),
+        counts=tuple(
+            TypeCounts(one["type_key"], one["insert"], one["update"], one["delete"])
+            for one in shape.get("counts", ())
+        ),
+        conflicts=Conflicts(_conflict(one) for one in shape.get("merge_conflicts", ())),
+    )
+
+
+def _conflict(shape: Json) -> Conflict:
+    key = f"{shape['entity_kind']}:{shape['type_name']}"
+    return Conflict(key, ConflictKind(shape["kind"]), shape["message"], shape["entity_id"])
+
+
+def tag(shape: Json) -> Tag:
+    """Return a tag; its pin is known to its graph only."""
+    return Tag(
+        name=shape["name"],
+        commit_id=shape["graph_commit_id"],
+        created_at=shape["created_at"],
+        pin="",
+        actor_id=shape["actor_id"],
+    )
+
+
+def feed_page(shape: Json) -> FeedPage:
+    """Return a page of the change feed."""
+    return FeedPage(
+        blocks=tuple(Block(one["cause"], one["changes"]) for one in shape["blocks"]),
+        cursor=shape.get("cursor"),
+        caught_up=shape.get("caught_up"),
+        next_page_token=shape.get("next_page_token"),
+    )
+
+
+def commit_page(shape: Json) -> CommitPage:
+    """Return a page of what one commit changed."""
+    return CommitPage(
+        cause=shape["cause"],
+        changes=shape["changes"],
+        next_page_token=shape.get("next_page_token"),
+    )
+
+
+def without_nulls(params: Mapping[str, object]) -> Json:
+    """Leave out what was not given."""
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def revert(shape: Json) -> MergeResult:
+    """Return what undoing a commit has done."""
+    done = commit(shape["commit"])
+    outcome = MergeKind.ALREADY_UP_TO_DATE if done is None else MergeKind.MERGED
+    actor = None if done is None else done.actor_id
+    return MergeResult(shape["reverted"], shape["branch"], outcome, actor, commit=done)
+
+
+def lines(data: bytes) -> list[Json]:
+    """Return the objects of lines of JSON."""
+    return [orjson.loads(line) for line in data.splitlines() if line]

@@ -1,0 +1,49 @@
+"""The socket, and the settings of the HTTP server."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Final
+
+import uvicorn
+
+from omnigraph.server.settings import Settings
+
+LISTENING: Final = "OMNIGRAPH_LISTEN_ADDR="
+_BACKLOG: Final = 2048
+
+
+def config(app: object, settings: Settings) -> uvicorn.Config:
+    """Return the settings of the HTTP server."""
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]  # an ASGI application
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        lifespan="on",
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        backlog=_BACKLOG,
+    )
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Bind the socket."""
+    host, port = settings.address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(_BACKLOG)
+    listener.set_inheritable(True)
+    return listener
+
+
+def announce(listener: socket.socket) -> None:
+    """Print where the server listens, for programs that start it."""
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"{LISTENING}{shown}:{port}\n")
+    sys.stdout.flush()

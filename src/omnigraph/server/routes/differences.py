@@ -1,0 +1,169 @@
+"""Differences of two states, the conflicts of a merge, and undoing a commit.
+
+Both lists come as pages of JSON, or whole as lines of JSON where the request accepts those. A page
+token holds the two commits, so that all pages show the same states.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response
+
+from omnigraph.graph import Graph, ReadTarget, Selection
+from omnigraph.names import MAIN
+from omnigraph.server.call import JSON, Call, json_answer
+from omnigraph.server.decode import branch_name
+from omnigraph.server.errors import RequestError
+from omnigraph.server.routes.answers import accepted
+from omnigraph.server.routes.branches import BYTES
+from omnigraph.server.streams import NDJSON, chunked, streamed
+from omnigraph.wire.requests import ConflictsQuery, DiffQuery, RevertRequest
+
+LIMIT_DEFAULT: Final = 1000
+LIMIT_MAX: Final = 8192
+_LINES: Final = "application/x-ndjson"
+_COMMIT: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\Z")
+_KINDS: Final = ("branch", "tag", "commit", "version")
+
+
+async def diff(call: Call) -> Response:
+    """Return what differs between two states."""
+    query = call.query(DiffQuery)
+    graph = call.served.graph
+    before, after = await call.run(lambda: (_ref(graph, query.from_), _ref(graph, query.to)))
+    for found in (before, after):
+        call.authorize("read", branch=found["branch"])
+    skip = _skipped(query.page_token, before["graph_commit_id"], after["graph_commit_id"])
+    selection = Selection.of(query.kind or None, query.type or None, query.op or None)
+
+    def changes() -> Iterator[dict[str, Any]]:
+        first, second = (ReadTarget.commit(ref["graph_commit_id"]) for ref in (before, after))
+        return graph.changes_between(first, second, selection, engine="local")
+
+    if accepted(call.request.headers.get("accept", ""), (JSON, _LINES)) == _LINES:
+        return await streamed(call.serving.pool, lambda: _lines(changes()), media_type=NDJSON)
+    limit = _limit(query.limit)
+    page = await call.run(lambda: list(islice(changes(), skip, skip + limit + 1)))
+    shape: dict[str, Any] = {"from": _shown(before), "to": _shown(after), "changes": page[:limit]}
+    if len(page) > limit:
+        token = [before["graph_commit_id"], after["graph_commit_id"], skip + limit]
+        shape["next_page_token"] = _token(token)
+    return json_answer(shape)
+
+
+async def conflicts(call: Call) -> Response:
+    """Return what conflicts between two branches."""
+    query = call.query(ConflictsQuery)
+    source, target = branch_name(query.source), branch_name(query.target, MAIN)
+    for branch in (source, target):
+        call.authorize("read", branch=branch)
+    graph = call.served.graph
+
+    def lines() -> Iterator[str]:
+        return graph.merge_conflicts(source, target, strategy=query.strategy)
+
+    if accepted(call.request.headers.get("accept", ""), (JSON, _LINES)) == _LINES:
+        encoded = lambda: chunked(f"{line}\n".encode() for line in lines())  # noqa: E731
+        return await streamed(call.serving.pool, encoded, media_type=NDJSON)
+    skip, limit = _skipped(query.page_token, source, target), _limit(query.limit)
+    found = await call.run(lambda: [orjson.loads(line) for line in lines()])
+    shape: dict[str, Any] = {
+        "source": source,
+        "target": target,
+        "conflicts": found[skip : skip + limit],
+        "total": len(found),
+    }
+    if len(found) > skip + limit:
+        shape["next_page_token"] = _token([source, target, skip + limit])
+    return json_answer(shape)
+
+
+async def revert(call: Call) -> Response:
+    """Undo what one commit changed, as a new commit."""
+    request = await call.body(RevertRequest)
+    branch = branch_name(request.branch)
+    call.authorize("change", branch=branch)
+    graph, commit_id = call.served.graph, call.params["commit_id"]
+    with call.admitted(BYTES):
+        result = await call.run(
+            lambda: graph.commit_revert(
+                commit_id, branch=branch, prefer=request.prefer, actor_id=call.actor
+            )
+        )
+    commit = None if result.commit is None else result.commit.to_json()
+    return json_answer({"reverted": commit_id, "branch": branch, "commit": commit})
+
+
+# -- refs -----------------------------------------------------------------------------------------
+
+
+def _ref(graph: Graph, name: str) -> dict[str, str]:
+    """Find the commit that a ref means, and the branch that a policy is asked about."""
+    kind, colon, rest = name.partition(":")
+    if colon and kind in _KINDS:
+        return _of_kind(graph, kind, rest, name)
+    candidates = []
+    if name in graph.branch_list():
+        candidates.append("branch")
+    if any(tag.name == name for tag in graph.tag_list()):
+        candidates.append("tag")
+    if len(candidates) > 1:
+        shown = " or ".join(f"{one}:{name}" for one in candidates)
+        raise RequestError(f"'{name}' may be {shown}: say which")
+    if candidates:
+        return _of_kind(graph, candidates[0], name, name)
+    if name.isascii() and name.isdigit():
+        return _of_kind(graph, "version", name, name)
+    return _of_kind(graph, "commit" if _COMMIT.match(name) else "branch", name, name)
+
+
+def _of_kind(graph: Graph, kind: str, name: str, ref: str) -> dict[str, str]:
+    if kind == "version" and not (name.isascii() and name.isdigit()):
+        raise RequestError(f"'{name}' is no version")
+    if kind == "version":
+        snapshot = graph.snapshot_at_version(int(name))
+    else:
+        make = {"branch": ReadTarget.branch, "tag": ReadTarget.tag, "commit": ReadTarget.commit}
+        snapshot = graph.snapshot_of(make[kind](name))
+    return {"ref": ref, "graph_commit_id": snapshot.commit_id, "branch": str(snapshot.branch)}
+
+
+def _shown(found: dict[str, str]) -> dict[str, str]:
+    return {"ref": found["ref"], "graph_commit_id": found["graph_commit_id"]}
+
+
+# -- pages ----------------------------------------------------------------------------------------
+
+
+def _limit(given: int | None) -> int:
+    limit = LIMIT_DEFAULT if given is None else given
+    if not 1 <= limit <= LIMIT_MAX:
+        raise RequestError(f"limit must be 1 to {LIMIT_MAX}")
+    return limit
+
+
+def _token(parts: list[object]) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps(parts)).decode()
+
+
+def _skipped(token: str | None, *bound: str) -> int:
+    """Return how many rows earlier pages had; a token of another list is an error."""
+    if token is None:
+        return 0
+    try:
+        *given, skip = orjson.loads(base64.urlsafe_b64decode(token))
+    except (ValueError, TypeError) as error:
+        raise RequestError("cursor rejected: it is no page token") from error
+    if given != list(bound) or not isinstance(skip, int) or skip < 0:
+        raise RequestError("cursor rejected: it belongs to another list")
+    return skip
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    return chunked(orjson.dumps(row) + b"\n" for row in rows)

@@ -1,0 +1,179 @@
+"""Every error class: its template names fields that exist, and its instances survive pickling."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import omnigraph
+from omnigraph.errors import InvalidInputError, OmnigraphError
+from omnigraph.read.access.blobs import BlobSelector
+from omnigraph.schema.migration.cost import Price
+from omnigraph.schema.migration.steps import UnsupportedChange
+from omnigraph.spark.sink.stream import LastBatch
+from omnigraph.write.rules.stored_checks import BrokenRule, Offender
+from omnigraph.write.rules.violations import KeyConflict, Violation
+
+PACKAGE = Path(omnigraph.__file__).parent
+
+VIOLATION = Violation(3, "Person", "age", "x", "enum", "V201", "invalid enum value")
+SAMPLES: dict[str, object] = {
+    "BlobSelector": BlobSelector("node", "Doc", "d7", "scan"),
+    "KeyConflict": KeyConflict("node", "Person", "ann", is_stored=True),
+    "LastBatch": LastBatch(4, "checkpoint"),
+    "Path": Path("folder/file"),
+    "UnsupportedChange": UnsupportedChange(Price("metadata"), "node 'Person'", "it cannot be made"),
+    "bool": True,
+    "dict[str, int]": {"enum": 1},
+    "float": 2.5,
+    "int": 3,
+    "int | None": 3,
+    "str": "cluster",
+    "str | None": "word",
+    "tuple[BrokenRule, ...]": (BrokenRule("step", 1, (Offender("node:Doc", "d7", "wrong"),)),),
+    "tuple[Violation, ...]": (VIOLATION,),
+    "tuple[float | None, ...]": (0.5, None),
+    "tuple[str, ...]": ("cluster", "two"),
+}
+"""A value for each type of a field."""
+
+
+def kinds(kind: type[OmnigraphError] = OmnigraphError) -> Iterator[type[OmnigraphError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from kinds(child)
+
+
+def overrides(kind: type[OmnigraphError], name: str) -> bool:
+    return getattr(kind, name) is not getattr(OmnigraphError, name)
+
+
+def declared() -> list[type[OmnigraphError]]:
+    """Return the classes that are made from their fields, without a constructor of their own."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        import_module(".".join(part for part in parts if part != "__init__"))
+    ours = {kind for kind in kinds() if kind.__module__.startswith("omnigraph.")}
+    made = (kind for kind in ours if kind.template or overrides(kind, "_message"))
+    return sorted(made, key=lambda kind: kind.__name__)
+
+
+DECLARED = declared()
+
+
+def named(template: str) -> set[str]:
+    """Return the fields that a template names: the names before a dot."""
+    fields = (field for _, field, _, _ in Formatter().parse(template) if field is not None)
+    return {field.partition(".")[0] for field in fields}
+
+
+def unknown_fields(kind: type[OmnigraphError]) -> set[str]:
+    hint = "" if "hint" in kind._signature().parameters else kind.hint or ""
+    return (named(kind.template) | named(hint)) - set(kind._signature().parameters)
+
+
+def sample(kind: type[OmnigraphError]) -> OmnigraphError:
+    fields = kind._signature().parameters.values()
+    return kind(**{field.name: SAMPLES[field.annotation] for field in fields})
+
+
+def test_the_declared_errors_are_found() -> None:
+    assert len(DECLARED) > 140
+
+
+@pytest.mark.parametrize("kind", DECLARED, ids=lambda kind: kind.__name__)
+def test_a_template_names_only_fields_of_its_class(kind: type[OmnigraphError]) -> None:
+    assert unknown_fields(kind) == set()
+
+
+@pytest.mark.parametrize("kind", DECLARED, ids=lambda kind: kind.__name__)
+def test_a_declared_error_has_its_message_in_one_place(kind: type[OmnigraphError]) -> None:
+    assert not overrides(kind, "__init__")
+    assert bool(kind.template) is not overrides(kind, "_message")
+
+
+@pytest.mark.parametrize("kind", DECLARED, ids=lambda kind: kind.__name__)
+def test_a_declared_error_keeps_its_facts_and_survives_pickling(
+    kind: type[OmnigraphError],
+) -> None:
+    error = sample(kind)
+    assert error.args == (str(error),)
+    for name, field in kind._signature().parameters.items():
+        assert getattr(error, name) == SAMPLES[field.annotation]
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert (str(copy), copy.hint, copy.details) == (str(error), error.hint, error.details)
+    assert vars(copy) == vars(error)
+
+
+def test_every_leaf_is_declared_or_has_a_constructor() -> None:
+    silent = [
+        kind.__name__
+        for kind in kinds()
+        if kind.__module__.startswith("omnigraph.")
+        and kind not in DECLARED
+        and not kind.__subclasses__()
+        and not overrides(kind, "__init__")
+    ]
+    assert silent == []
+
+
+# -- the mechanism --------------------------------------------------------------------------------
+
+
+class PairError(InvalidInputError):
+    hint = "look at {{braces}} near {where}"
+    template = "{where!r} has {count:03d} {{things}}"
+    where: str
+    count: int = 7
+
+
+class LostFieldError(InvalidInputError):
+    template = "there is no {such} field"
+    other: str
+
+
+def test_the_fields_are_given_by_position_or_by_name() -> None:
+    for error in (
+        PairError("here", 8),
+        PairError(where="here", count=8),
+        PairError("here", count=8),
+    ):
+        assert str(error) == "'here' has 008 {things}"
+        assert (error.where, error.count) == ("here", 8)
+        assert error.hint == "look at {braces} near here"
+    assert PairError("here").count == 7
+
+
+@pytest.mark.parametrize(
+    ("args", "facts"),
+    [((), {}), (("a", 1, 2), {}), (("a",), {"where": "b"}), (("a",), {"colour": 1})],
+)
+def test_other_arguments_than_the_fields_are_a_mistake(
+    args: tuple[object, ...], facts: dict[str, object]
+) -> None:
+    kind: type[OmnigraphError] = PairError
+    with pytest.raises(TypeError):
+        kind(*args, **facts)
+
+
+def test_a_template_with_an_unknown_field_is_found() -> None:
+    assert unknown_fields(LostFieldError) == {"such"}
+    with pytest.raises(KeyError):
+        LostFieldError("x")
+
+
+def test_braces_in_a_fact_are_only_text_and_facts_are_safe_to_show() -> None:
+    error = PairError("{count} s3://user:secret@bucket \x1b")
+    assert str(error) == r"'{count} s3://***@bucket \x1b' has 007 {things}"
+    assert error.where == r"{count} s3://***@bucket \x1b"
+    assert error.hint == r"look at {braces} near {count} s3://***@bucket \x1b"
+
+
+def test_a_class_without_a_template_takes_its_message() -> None:
+    assert InvalidInputError("{as} it is").args == ("{as} it is",)
