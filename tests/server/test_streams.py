@@ -112,3 +112,18 @@ def test_a_client_that_reads_slowly_costs_one_chunk(large: TestServer) -> None:
     assert sum(sizes) > 180_000
     assert max(sizes) < 2 * 65_536
     require_free(large)
+
+
+def test_whoever_has_seen_the_end_may_ask_again_at_once(large: TestServer) -> None:
+    taken: list[bool] = []
+
+    async def run() -> None:
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                taken.append(large.served.export_slot.is_taken())
+
+        for _ in range(5):
+            await export(large, send, asyncio.Event())
+
+    asyncio.run(run())
+    assert taken == [False] * 5

@@ -71,7 +71,7 @@ def require_queries_hold(registry: Registry, schema: str) -> None:
     for stored in registry.queries:
         _, found = try_compile(stored.query, catalog, stored.source)
         problems += [
-            RegistryProblem(each.code, stored.name, each.message, each.hint, each) for each in found
+            RegistryProblem(each.code, stored.name, each.message, each.hint) for each in found
         ]
     if problems:
         raise RegistryError(problems)

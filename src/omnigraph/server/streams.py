@@ -106,6 +106,9 @@ async def streamed(
     source = _Source(make, on_end)
     try:
         first = await pool.run(source.next)
+    except Exception:
+        await pool.run(source.close)
+        raise
     except BaseException:
         pool.start(source.close)
         raise
@@ -117,3 +120,5 @@ async def _parts(pool: EnginePool, source: _Source, first: bytes | None) -> Asyn
     while part is not None:
         yield part
         part = await pool.run(source.next)
+    # Before the end is sent: whoever has seen it may ask for the next stream at once.
+    await pool.run(source.close)
