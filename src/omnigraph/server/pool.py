@@ -39,9 +39,10 @@ class Habits:
         return self._short_runs.get(key, 0) >= _SHORT_RUNS
 
     def note(self, key: Hashable, seconds: float) -> None:
-        """Remember one call; a long one begins the count anew."""
+        """Remember one call; a long one counts as much as several short ones."""
         runs = self._short_runs.pop(key, 0)
-        self._short_runs[key] = runs + 1 if seconds < _SHORT_CALL_S else 0
+        runs = min(runs + 1, 2 * _SHORT_RUNS) if seconds < _SHORT_CALL_S else runs - _SHORT_RUNS
+        self._short_runs[key] = max(runs, 0)
         if len(self._short_runs) > _KINDS_MAX:
             self._short_runs.popitem(last=False)
 
