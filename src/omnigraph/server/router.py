@@ -1,21 +1,19 @@
 """From a method and a path to a route.
 
 Paths are matched as they were sent, segment by segment, and each segment is decoded after that: a
-branch named `a/b` is one segment, `a%2Fb`.
+branch named `a/b` is one segment, `a%2Fb`. Where a word and a parameter both fit, the word wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeAlias, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from omnigraph.server.errors import RequestError
 
 R = TypeVar("R")
-_ANY: Final = "{}"
-_Methods: TypeAlias = dict[str, tuple[R, tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -26,47 +24,64 @@ class Found(Generic[R]):
     params: Mapping[str, str]
 
 
+@dataclass
+class _Node(Generic[R]):
+    """What may follow the segments so far, and the routes that end here by method."""
+
+    words: dict[str, _Node[R]] = field(default_factory=dict)
+    parameter: _Node[R] | None = None
+    routes: dict[str, tuple[R, tuple[str, ...]]] = field(default_factory=dict)
+
+
 class Router(Generic[R]):
-    """A table of routes by the shape of their path."""
+    """A table of routes by the segments of their path."""
 
     def __init__(self, routes: Sequence[tuple[str, str, R]]) -> None:
         """Take methods, path templates such as `/graphs/{graph_id}/query`, and routes."""
-        self._by_shape: dict[tuple[str, ...], _Methods[R]] = {}
+        self._root: _Node[R] = _Node()
         for method, template, route in routes:
-            segments = template.strip("/").split("/")
-            shape = tuple(_ANY if part.startswith("{") else part for part in segments)
-            names = tuple(part[1:-1] for part in segments if part.startswith("{"))
-            self._by_shape.setdefault(shape, {})[method] = route, names
+            node, names = self._root, []
+            for part in template.strip("/").split("/"):
+                if part.startswith("{"):
+                    names.append(part[1:-1])
+                    node.parameter = node.parameter or _Node()
+                    node = node.parameter
+                else:
+                    node = node.words.setdefault(part, _Node())
+            node.routes[method] = route, tuple(names)
 
     def find(self, method: str, raw_path: bytes) -> Found[R] | list[str]:
         """Return the route of a request, else the methods that the path has: none, if unknown."""
         segments = raw_path.decode("ascii", "replace").removeprefix("/").split("/")
         allowed: set[str] = set()
-        for shape, methods in self._fitting(segments):
-            known = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
+        for node, values in _ends(self._root, segments, 0):
+            routes = node.routes
+            known = routes.get(method) or (routes.get("GET") if method == "HEAD" else None)
             if known is not None:
                 route, names = known
-                return Found(route, dict(zip(names, _values(segments, shape), strict=True)))
-            allowed |= set(methods) | ({"HEAD"} if "GET" in methods else set())
+                return Found(route, dict(zip(names, map(_decoded, values), strict=True)))
+            allowed |= {*routes, *({"HEAD"} if "GET" in routes else ())}
         return sorted(allowed)
 
-    def _fitting(self, segments: list[str]) -> list[tuple[tuple[str, ...], _Methods[R]]]:
-        """Return the shapes of a path; a literal segment comes before a parameter.
 
-        A path may have two: `DELETE /branches/merge` is of the branch `merge`, and `POST` is not.
-        """
-        plain = tuple(_plain(segment) for segment in segments)
-        fitting = [
-            (shape, methods)
-            for shape, methods in self._by_shape.items()
-            if len(shape) == len(plain)
-            and all(part in (_ANY, have) for part, have in zip(shape, plain, strict=True))
-        ]
-        return sorted(fitting, key=lambda found: found[0].count(_ANY))
+def _ends(
+    node: _Node[R], segments: list[str], at: int
+) -> Iterator[tuple[_Node[R], tuple[str, ...]]]:
+    """Yield the nodes that segments end at, with those that were parameters; words come first.
 
-
-def _values(segments: list[str], shape: tuple[str, ...]) -> list[str]:
-    return [_decoded(have) for part, have in zip(shape, segments, strict=True) if part == _ANY]
+    A path may have two: `DELETE /branches/merge` is of the branch `merge`, and `POST` is not.
+    """
+    if at == len(segments):
+        if node.routes:
+            yield node, ()
+        return
+    segment = segments[at]
+    word = node.words.get(segment if "%" not in segment else _plain(segment))
+    if word is not None:
+        yield from _ends(word, segments, at + 1)
+    if node.parameter is not None:
+        for ended, values in _ends(node.parameter, segments, at + 1):
+            yield ended, (segment, *values)
 
 
 def _plain(segment: str) -> str:

@@ -1,7 +1,7 @@
 """Answers that are made while they are sent.
 
 1. A part is made only when the client has taken the one before (and the transport its buffer), so a
-   client that reads slowly, or not at all, costs one part of memory and no thread.
+   client that reads slowly, or not at all, costs two parts of memory and no thread.
 2. The first part is made before the answer begins: a failure until then is an ordinary error
    answer. A failure after it breaks the connection, so that no client takes a part for the whole.
 3. However the answer ends, the iterator behind it is closed.
@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Final
@@ -118,7 +119,16 @@ async def streamed(
 async def _parts(pool: EnginePool, source: _Source, first: bytes | None) -> AsyncIterator[bytes]:
     part = first
     while part is not None:
+        coming = asyncio.ensure_future(pool.run(source.next))
+        # When the client goes away nobody awaits it.
+        coming.add_done_callback(_looked_at)
         yield part
-        part = await pool.run(source.next)
+        part = await coming
     # Before the end is sent: whoever has seen it may ask for the next stream at once.
     await pool.run(source.close)
+
+
+def _looked_at(done: asyncio.Future[bytes | None]) -> None:
+    """Take the error of a part that nobody waits for; whoever awaits it gets it all the same."""
+    if not done.cancelled():
+        done.exception()
