@@ -49,18 +49,7 @@ def test_it_says_once_where_it_listens_and_finishes_what_is_in_flight(root: Path
     assert not [line for line in lines if line.startswith(PREFIX)]
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(
-            signal.SIGTERM,
-            marks=pytest.mark.xfail(
-                strict=True, reason="uvicorn raises the signal again when it has finished"
-            ),
-        ),
-        signal.SIGINT,
-    ],
-)
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_0(root: Path, sent: signal.Signals) -> None:
     with served_process(str(root)) as server:
         assert server.get("/healthz").status_code == 200
