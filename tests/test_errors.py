@@ -73,12 +73,12 @@ def named(template: str) -> set[str]:
 
 
 def unknown_fields(kind: type[OmnigraphError]) -> set[str]:
-    hint = "" if "hint" in kind._signature().parameters else kind.hint or ""
-    return (named(kind.template) | named(hint)) - set(kind._signature().parameters)
+    hint = "" if "hint" in kind.signature().parameters else kind.hint or ""
+    return (named(kind.template) | named(hint)) - set(kind.signature().parameters)
 
 
 def sample(kind: type[OmnigraphError]) -> OmnigraphError:
-    fields = kind._signature().parameters.values()
+    fields = kind.signature().parameters.values()
     return kind(**{field.name: SAMPLES[field.annotation] for field in fields})
 
 
@@ -103,7 +103,7 @@ def test_a_declared_error_keeps_its_facts_and_survives_pickling(
 ) -> None:
     error = sample(kind)
     assert error.args == (str(error),)
-    for name, field in kind._signature().parameters.items():
+    for name, field in kind.signature().parameters.items():
         assert getattr(error, name) == SAMPLES[field.annotation]
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind

@@ -58,7 +58,7 @@ class OmnigraphError(Exception):
         if not self.template and type(self)._message is OmnigraphError._message:
             super().__init__(*(shown(each) if isinstance(each, str) else each for each in args))
             return
-        bound = self._signature().bind(*args, **facts)
+        bound = self.signature().bind(*args, **facts)
         bound.apply_defaults()
         # A message is made safe as a whole, so it is built from the facts as they were given.
         vars(self).update(bound.arguments)
@@ -71,7 +71,7 @@ class OmnigraphError(Exception):
 
     @classmethod
     @cache
-    def _signature(cls) -> Signature:
+    def signature(cls) -> Signature:
         """Return what the class is made from: its fields, those of its bases first."""
         fields: dict[str, Parameter] = {}
         for base in reversed(cls.__mro__[: cls.__mro__.index(OmnigraphError)]):

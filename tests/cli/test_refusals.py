@@ -57,7 +57,7 @@ def sets_its_hint(kind: type[OmnigraphError]) -> bool:
     if "_hint" in vars(kind):
         return str(kind._hint.__annotations__["return"]) == "str"
     if "__init__" not in vars(kind):
-        field = kind._signature().parameters.get("hint")
+        field = kind.signature().parameters.get("hint")
         return field is not None and field.annotation == "str"
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind.__init__)))
     [function] = [node for node in tree.body if isinstance(node, ast.FunctionDef)]

@@ -114,13 +114,13 @@ class Episode:
                 {"do": "run", "number": number, "operation": operation.form}
                 for number, operation in enumerate(planned)
             ]
-            heard: list[dict[str, object]] = []
             if pauses:
                 child.send(runs.pop(0))
-                heard += self._listen(child, planned, 0, waits_for_done=True)
+                # Acknowledged before what follows: a new branch does not inherit later commits.
+                self._understand(self._listen(child, planned, 0, waits_for_done=True), planned)
                 self._keep_up(planned[0].after)
             child.send(*runs)
-            heard += self._listen(child, planned, victim, waits_for_record=waits_for_record)
+            heard = self._listen(child, planned, victim, waits_for_record=waits_for_record)
             kind = str(planned[victim].form["kind"])
             usual_s = self.durations.of("phases" if waits_for_record else kind)
             time.sleep(share * 1.2 * usual_s)
@@ -250,6 +250,8 @@ class Episode:
         self._acknowledge(operation, commit)
         assert read_content(self.idle) == self.world.content(), self._told("a lost write", [])
         self.story.append("… by the idle handle")
+        # It is used again; now no thread of it may write while the files are compared.
+        self.idle.close()
 
     # -- looking ----------------------------------------------------------------------------------
 

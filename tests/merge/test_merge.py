@@ -216,8 +216,8 @@ def test_an_edge_that_only_the_target_has_is_an_orphan_when_its_node_goes(
     put(graph, "main", cites("e1", "a", "b"), cites("e2", "b", "b"))
     expected = [
         ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e1", "dst 'b' not found in Doc"),
-        ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e2", "dst 'b' not found in Doc"),
         ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e2", "src 'b' not found in Doc"),
+        ("edge:Cites", ConflictKind.ORPHAN_EDGE, "e2", "dst 'b' not found in Doc"),
     ]
 
     def told(found: Conflicts) -> list[tuple[str, ConflictKind, str | None, str]]:

@@ -23,7 +23,6 @@ from omnigraph.spark.source.scan import FragmentsPartition, TypeReader
 from omnigraph.spark.source.tables import grouped_by_rows
 from omnigraph.store import open_store
 from omnigraph.store.records import FragmentInfo
-from support.scans import scan_statistics
 
 SCHEMA = """
 node Person {
@@ -284,6 +283,9 @@ def test_a_filter_on_an_indexed_column_reads_only_what_it_must(tmp_path: Path) -
         graph.load_tables(nodes={"Page": rows.slice(0, count // 2)}, mode="append")
         graph.load_tables(nodes={"Page": rows.slice(count // 2)}, mode="append")
         graph.ensure_indices()
+    # Workers import this module, and have no support for tests.
+    from support.scans import scan_statistics
+
     (part,) = reader_of(root, node="Page", filter="size = 31000").partitions()
     (everything,) = reader_of(root, node="Page").partitions()
     assert isinstance(part, FragmentsPartition)

@@ -23,7 +23,7 @@ SAMPLES: dict[str, object] = {
 
 
 def sample(leaf: type[StorageError]) -> StorageError:
-    fields = leaf._signature().parameters.values()
+    fields = leaf.signature().parameters.values()
     facts = {field.name: SAMPLES[field.annotation] for field in fields}
     return leaf(**(facts | {"path": "nodes/here"}))
 

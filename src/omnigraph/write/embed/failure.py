@@ -6,7 +6,6 @@ error: only the errors below can come out of it, made from plain values.
 
 from __future__ import annotations
 
-import inspect
 from typing import Final
 
 import orjson
@@ -63,7 +62,7 @@ def provider_failure(note: bytes) -> OmnigraphError:
 
 
 def _facts(kind: type[OmnigraphError]) -> list[str]:
-    return [name for name in inspect.signature(kind.__init__).parameters if name != "self"]
+    return list(kind.signature().parameters)
 
 
 def _checked(value: object) -> object:
