@@ -60,6 +60,7 @@ from omnigraph.write.export.exporter import (
     ExportResult,
     export_here,
     plan_export,
+    stream_batches,
     stream_lines,
 )
 from omnigraph.write.load.input.source import RecordInput
@@ -315,6 +316,15 @@ class Graph(FlatNames):
         """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
         snapshot = self._session.snapshot_of(target)
         return stream_lines(snapshot, types)
+
+    def export_batches(
+        self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
+    ) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        """Yield the rows of one snapshot as Arrow, type by type, as they are stored.
+
+        Each item is the key of a type (`node:Person`) and its batches, to be read before the next.
+        """
+        return stream_batches(self._session.snapshot_of(target), types)
 
     def blob(
         self,

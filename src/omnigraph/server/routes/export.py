@@ -6,16 +6,23 @@ takes, and what would remove that snapshot waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import io
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
+import pyarrow as pa
 from starlette.responses import Response
 
 from omnigraph.graph import ReadTarget
 from omnigraph.server.call import Call
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import StreamBusyError
-from omnigraph.server.streams import NDJSON, chunked, streamed
+from omnigraph.server.routes.answers import accepted
+from omnigraph.server.streams import ARROW, NDJSON, chunked, streamed
 from omnigraph.wire.requests import ExportRequest
+
+TYPE_KEY: Final = b"omnigraph.type_key"
+"""The key of the schema metadata that holds the type of an Arrow stream."""
 
 
 async def export(call: Call) -> Response:
@@ -23,13 +30,35 @@ async def export(call: Call) -> Response:
     request = await call.body(ExportRequest, shape_status=400)
     branch = branch_name(request.branch)
     call.authorize("export", branch=branch)
-    graph = call.served.graph
+    graph, target = call.served.graph, ReadTarget.branch(branch)
+    if accepted(call.request.headers.get("accept", ""), (ARROW,), NDJSON) == ARROW:
+
+        def make_arrow() -> Iterator[bytes]:
+            return arrow_streams(graph.export_batches(types=request.type_names, target=target))
+
+        return await open_stream(call, make_arrow, media_type=ARROW)
 
     def make() -> Iterator[bytes]:
-        lines = graph.export_lines(types=request.type_names, target=ReadTarget.branch(branch))
-        return chunked(lines)
+        return chunked(graph.export_lines(types=request.type_names, target=target))
 
     return await open_stream(call, make, media_type=NDJSON)
+
+
+def arrow_streams(tables: Iterable[tuple[str, Iterator[pa.RecordBatch]]]) -> Iterator[bytes]:
+    """Yield an Arrow stream for each type, one after the other; the schema names the type."""
+    for key, batches in tables:
+        sink, writer = io.BytesIO(), None
+        for batch in batches:
+            named = batch.replace_schema_metadata({TYPE_KEY: key.encode()})
+            if writer is None:
+                writer = pa.ipc.new_stream(sink, named.schema)
+            writer.write_batch(named)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+        if writer is not None:
+            writer.close()
+            yield sink.getvalue()
 
 
 async def open_stream(

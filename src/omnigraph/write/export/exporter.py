@@ -326,6 +326,17 @@ def stream_lines(
             yield from entity_lines(entity_type, batch)
 
 
+def stream_batches(
+    snapshot: Snapshot, types: Sequence[str] = ()
+) -> Iterator[tuple[TableKey, Iterator[pa.RecordBatch]]]:
+    """Yield the rows of every type as Arrow, as they are stored: by type key, edges first."""
+    for entity_type in exported_types(snapshot, types):
+        handle = snapshot.open(entity_type.table_key)
+        fragments = tuple(fragment.fragment_id for fragment in handle.fragments())
+        if fragments:
+            yield entity_type.table_key, _stored_rows(entity_type, handle, fragments)
+
+
 def _stored_rows(
     entity_type: EntityType, handle: DatasetHandle, fragment_ids: tuple[int, ...]
 ) -> Iterator[pa.RecordBatch]:
