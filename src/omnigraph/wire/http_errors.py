@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 import orjson
@@ -17,8 +17,17 @@ import orjson
 from omnigraph.errors import OmnigraphError
 from omnigraph.names import TableKey
 from omnigraph.wire.outcomes import outcome_of
-from omnigraph.wire.responses import Code
 
+Code = Literal[
+    "unauthorized",
+    "forbidden",
+    "bad_request",
+    "not_found",
+    "method_not_allowed",
+    "conflict",
+    "too_many_requests",
+    "internal",
+]
 Json = dict[str, Any]
 Detail = Callable[[Any], Json]
 

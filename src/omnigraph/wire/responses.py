@@ -12,18 +12,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from omnigraph.wire.http_errors import Code
 from omnigraph.wire.requests import Kind, Op
-
-Code = Literal[
-    "unauthorized",
-    "forbidden",
-    "bad_request",
-    "not_found",
-    "method_not_allowed",
-    "conflict",
-    "too_many_requests",
-    "internal",
-]
 
 
 class HealthOutput(msgspec.Struct):
