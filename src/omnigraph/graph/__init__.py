@@ -39,7 +39,7 @@ from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query.registry import Registry, StoredQuery
 from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
 from omnigraph.read.access.blobs import Blob, BlobRangeError, ByteRange
-from omnigraph.read.limits import MEMORY_MAX_DEFAULT
+from omnigraph.read.limits import MEMORY_MAX_DEFAULT, QueryTimeoutError
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
@@ -96,6 +96,7 @@ __all__ = [
     "QueryKindError",
     "QueryResult",
     "QuerySelectionError",
+    "QueryTimeoutError",
     "ReadOnlyGraphError",
     "ReadTarget",
     "ReadableCommits",

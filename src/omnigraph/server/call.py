@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.clock import Clock, SystemClock
 from omnigraph.graph import ReadTarget
 from omnigraph.names import MAIN
 from omnigraph.server.admission import ANONYMOUS, Admission
@@ -30,7 +31,7 @@ from omnigraph.server.decode import (
 )
 from omnigraph.server.errors import RequestError
 from omnigraph.server.graphs import Graphs, ServedGraph
-from omnigraph.server.pool import EnginePool
+from omnigraph.server.pool import EnginePool, Habits
 from omnigraph.server.tokens import LiveTokens
 
 JSON: Final = "application/json"
@@ -48,6 +49,8 @@ class Serving:
     admission: Admission
     pool: EnginePool
     requires_bearer: bool
+    clock: Clock = field(default_factory=SystemClock)
+    habits: Habits = field(default_factory=Habits)
     load_spark_bytes: int | None = None
 
 

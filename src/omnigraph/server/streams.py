@@ -1,7 +1,7 @@
 """Answers that are made while they are sent.
 
 1. A part is made only when the client has taken the one before (and the transport its buffer), so a
-   client that reads slowly, or not at all, costs one part of memory and no thread.
+   client that reads slowly, or not at all, costs two parts of memory and no thread.
 2. The first part is made before the answer begins: a failure until then is an ordinary error
    answer. A failure after it breaks the connection, so that no client takes a part for the whole.
 3. However the answer ends, the iterator behind it is closed.
@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -59,6 +60,10 @@ def _begun(make: Callable[[], Iterator[bytes]]) -> tuple[Iterator[bytes], bytes 
     return chunks, next(chunks, None)
 
 
+def _next(chunks: Iterator[bytes]) -> bytes | None:
+    return next(chunks, None)
+
+
 async def _parts(
     pool: EnginePool,
     chunks: Iterator[bytes],
@@ -66,11 +71,16 @@ async def _parts(
     on_end: Callable[[], None],
 ) -> AsyncIterator[bytes]:
     part = first
+    coming: asyncio.Task[bytes | None] | None = None
     try:
         while part is not None:
+            coming = asyncio.ensure_future(pool.run(_next, chunks))
             yield part
-            part = await pool.run(next, chunks, None)
+            part = await coming
     finally:
+        if coming is not None:
+            # An iterator cannot be closed while it runs.
+            await asyncio.wait((coming,))
         close = getattr(chunks, "close", None)
         if close is not None:
             await pool.run(close)
