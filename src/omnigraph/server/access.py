@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from enum import StrEnum
 
-from omnigraph.policy import Policy
-from omnigraph.server.errors import BootRefusedError, ForbiddenError
+from omnigraph.policy import Policy, PolicyEvaluationError
+from omnigraph.server.errors import BootRefusedError, ForbiddenError, PolicyFailedError
 
 _log = logging.getLogger(__name__)
 
@@ -83,5 +83,8 @@ class Gate:
         if self._policy is None or actor is None:
             allowed = self.mode is not Mode.OPEN and action == "read"
             return allowed, None, f"default-deny: no policy allows action '{action}'"
-        found = self._policy.decide(actor, action, branch, target_branch)
+        try:
+            found = self._policy.decide(actor, action, branch, target_branch)
+        except PolicyEvaluationError as error:
+            raise PolicyFailedError(error.reason) from error
         return found.allowed, found.rule_id, found.message

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import uvicorn
 
-from omnigraph.server.boot import boot
+from omnigraph.server.boot import boot_reloading
 from omnigraph.server.listen import announce, config, listen
+from omnigraph.server.reload import Hangup
 from omnigraph.server.settings import Settings
 from omnigraph.server.workers import serve_with_workers
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM; then finish what is in flight."""
+    """Serve until SIGINT or SIGTERM; then finish what is in flight. SIGHUP reads files again."""
     if settings.workers > 1:
         serve_with_workers(settings)
         return
-    app = boot(settings)
+    hangup = Hangup()
+    hangup.listen()
+    app, reloader = boot_reloading(settings)
+    reloader.follow(hangup)
     listener = listen(settings)
     announce(listener)
     uvicorn.Server(config(app, settings)).run(sockets=[listener])
