@@ -1,0 +1,134 @@
+"""A server that is killed under load loses nothing that it has acknowledged, and doubles nothing.
+
+Each insert has a text of its own and no key, so a write that lands twice makes two rows. An insert
+that was answered with 200 is there once. One without an answer is there once or not at all. One
+that was answered with an error is not there, unless the error says that the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from omnigraph.graph import Graph
+from support.served import ANSWER_MAX_S, ServedProcess, served_process
+
+SCHEMA = "node Event { text: String }"
+INSERT = "query add($text: String) { insert Event { text: $text } }"
+READ = "query all() { match { $e: Event } return { $e.text } }"
+WRITERS = 3
+ALIVE_MAX_S = 1.5
+"""How long a server lives at most before it is killed."""
+UNSETTLED = frozenset({500, 503})
+
+
+@dataclass
+class Outcomes:
+    """What the writers were told about each text."""
+
+    acknowledged: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+    untyped: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    root = tmp_path / "events.omni"
+    Graph.init(root, SCHEMA).close()
+    return root
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_server_loses_nothing(store: Path, workers: int) -> None:
+    _kill_again_and_again(store, workers, rounds=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_is_killed_a_hundred_times_loses_nothing(store: Path, workers: int) -> None:
+    _kill_again_and_again(store, workers, rounds=100)
+
+
+def _kill_again_and_again(store: Path, workers: int, rounds: int) -> None:
+    chance, outcomes = random.Random(workers), Outcomes()
+    options = ("--unauthenticated", "--workers", str(workers))
+    for number in range(rounds):
+        with served_process(str(store), options=options) as server:
+            _check(_texts(server), outcomes)
+            stop = threading.Event()
+            writers = [
+                threading.Thread(target=_write, args=(server, stop, outcomes, f"{number}-{writer}"))
+                for writer in range(WRITERS)
+            ]
+            for writer in writers:
+                writer.start()
+            time.sleep(chance.uniform(0.05, ALIVE_MAX_S))
+            os.kill(server.process.pid, signal.SIGKILL)
+            stop.set()
+            for writer in writers:
+                writer.join(ANSWER_MAX_S)
+                assert not writer.is_alive()
+    _check_storage(store, outcomes)
+
+
+def _write(server: ServedProcess, stop: threading.Event, outcomes: Outcomes, name: str) -> None:
+    """Insert one text after the other until the server is gone."""
+    with httpx2.Client(base_url=server.url, timeout=ANSWER_MAX_S) as client:
+        number = 0
+        while not stop.is_set():
+            text = f"{name}-{number}"
+            number += 1
+            body = {"query": INSERT, "params": {"text": text}}
+            try:
+                answer = client.post("/graphs/events/mutate", json=body)
+            except httpx2.TransportError:
+                outcomes.unknown.add(text)
+                return
+            _note(outcomes, text, answer)
+
+
+def _note(outcomes: Outcomes, text: str, answer: httpx2.Response) -> None:
+    if answer.status_code == 200:
+        outcomes.acknowledged.add(text)
+        return
+    shape = answer.json()
+    if not shape.get("error") or not shape.get("omnigraph", {}).get("code"):
+        outcomes.untyped.append(answer.text)
+    (outcomes.unknown if answer.status_code in UNSETTLED else outcomes.refused).add(text)
+
+
+def _texts(server: ServedProcess) -> list[str]:
+    url = f"{server.url}/graphs/events/query"
+    answer = httpx2.post(url, json={"query": READ}, timeout=ANSWER_MAX_S)
+    assert answer.status_code == 200, answer.text
+    return [row["e.text"] for row in answer.json()["rows"]]
+
+
+def _check(found: list[str], outcomes: Outcomes) -> None:
+    assert outcomes.untyped == []
+    assert [text for text, count in Counter(found).items() if count > 1] == []
+    present = set(found)
+    assert outcomes.acknowledged - present == set()
+    assert present & outcomes.refused == set()
+    assert present - outcomes.acknowledged - outcomes.unknown == set()
+
+
+def _check_storage(store: Path, outcomes: Outcomes) -> None:
+    with Graph.open(store) as graph:
+        found = [row["e.text"] for row in graph.query(READ).to_pylist()]
+        _check(found, outcomes)
+        assert outcomes.acknowledged, "no writer was quick enough: the test shows nothing"
+        # A write is one commit; maintenance has an actor of its own, and one commit made the graph.
+        written = [commit for commit in graph.list_commits() if commit.actor_id is None]
+        assert len(written) == len(found) + 1
+        assert graph.recovery_status() == []
