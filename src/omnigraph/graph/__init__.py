@@ -1,6 +1,6 @@
 """The public face: a graph, its parts, and the results of their calls."""
 
-from omnigraph.changes.commit_changes import CommitPage
+from omnigraph.changes.commit_changes import PAGE_CHANGES_MAX, CommitPage, check_page
 from omnigraph.changes.diff import Difference
 from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
@@ -18,6 +18,7 @@ from omnigraph.graph.standalone import (
     init_from_file,
     lint_files,
     load_queries,
+    require_queries_hold,
     scrub_graph,
 )
 from omnigraph.graph.tags import GraphTags
@@ -53,6 +54,7 @@ from omnigraph.write.schema_apply import SchemaApplied
 
 __all__ = [
     "MEMORY_MAX_DEFAULT",
+    "PAGE_CHANGES_MAX",
     "Blob",
     "BlobRangeError",
     "Block",
@@ -114,11 +116,13 @@ __all__ = [
     "TableRepair",
     "TableReport",
     "Tag",
+    "check_page",
     "embed_records",
     "init_from_file",
     "lint_files",
     "load_queries",
     "require_kind",
     "require_outside_cluster",
+    "require_queries_hold",
     "scrub_graph",
 ]

@@ -35,6 +35,8 @@ from omnigraph.server.pool import EnginePool, Habits
 from omnigraph.server.tokens import LiveTokens
 
 JSON: Final = "application/json"
+_DECODED_AT_ONCE_MAX: Final = 65_536
+"""Larger bodies are decoded in a thread: other requests do not wait for it."""
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -84,7 +86,9 @@ class Call:
         """Return the body as a record."""
         require_json(self.request.headers.get("content-type"))
         data = await read_body(self.request.stream(), self.request.headers, limit)
-        return decode_json(data, kind, shape_status=shape_status)
+        if len(data) <= _DECODED_AT_ONCE_MAX:
+            return decode_json(data, kind, shape_status=shape_status)
+        return await self.run(lambda: decode_json(data, kind, shape_status=shape_status))
 
     def query(self, kind: type[S]) -> S:
         """Return the query string as a record."""

@@ -62,6 +62,14 @@ class EnginePool:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(call, *args))
 
+    def start(self, call: Callable[[], None]) -> None:
+        """Run a call that nobody waits for."""
+        try:
+            self._threads.submit(call)
+        except RuntimeError:
+            # The pool is closed already.
+            call()
+
     async def run_cancellable(self, call: Callable[[threading.Event], T], receive: Receive) -> T:
         """Run a call that looks at an event, which is set when the client goes away."""
         cancelled = threading.Event()

@@ -6,7 +6,7 @@ branch named `a/b` is one segment, `a%2Fb`. Where a word and a parameter both fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -53,31 +53,35 @@ class Router(Generic[R]):
     def find(self, method: str, raw_path: bytes) -> Found[R] | list[str]:
         """Return the route of a request, else the methods that the path has: none, if unknown."""
         segments = raw_path.decode("ascii", "replace").removeprefix("/").split("/")
-        ended = _walk(self._root, segments, 0)
-        if ended is None:
-            return []
-        node, values = ended
-        known = node.routes.get(method) or (node.routes.get("GET") if method == "HEAD" else None)
-        if known is None:
-            return sorted({*node.routes, *({"HEAD"} if "GET" in node.routes else ())})
-        route, names = known
-        return Found(route, dict(zip(names, map(_decoded, values), strict=True)))
+        allowed: set[str] = set()
+        for node, values in _ends(self._root, segments, 0):
+            routes = node.routes
+            known = routes.get(method) or (routes.get("GET") if method == "HEAD" else None)
+            if known is not None:
+                route, names = known
+                return Found(route, dict(zip(names, map(_decoded, values), strict=True)))
+            allowed |= {*routes, *({"HEAD"} if "GET" in routes else ())}
+        return sorted(allowed)
 
 
-def _walk(node: _Node[R], segments: list[str], at: int) -> tuple[_Node[R], tuple[str, ...]] | None:
-    """Follow segments to the node that they end at, with the segments that were parameters."""
+def _ends(
+    node: _Node[R], segments: list[str], at: int
+) -> Iterator[tuple[_Node[R], tuple[str, ...]]]:
+    """Yield the nodes that segments end at, with those that were parameters; words come first.
+
+    A path may have two: `DELETE /branches/merge` is of the branch `merge`, and `POST` is not.
+    """
     if at == len(segments):
-        return (node, ()) if node.routes else None
+        if node.routes:
+            yield node, ()
+        return
     segment = segments[at]
     word = node.words.get(segment if "%" not in segment else _plain(segment))
     if word is not None:
-        ended = _walk(word, segments, at + 1)
-        if ended is not None:
-            return ended
-    if node.parameter is None:
-        return None
-    ended = _walk(node.parameter, segments, at + 1)
-    return None if ended is None else (ended[0], (segment, *ended[1]))
+        yield from _ends(word, segments, at + 1)
+    if node.parameter is not None:
+        for ended, values in _ends(node.parameter, segments, at + 1):
+            yield ended, (segment, *values)
 
 
 def _plain(segment: str) -> str:

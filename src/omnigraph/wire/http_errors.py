@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -64,6 +65,11 @@ class ServerAnswerError(OmnigraphError):
         super().__init__(text)
 
 
+@runtime_checkable
+class _Previewed(Protocol):
+    def preview(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class _Form:
     status: int
@@ -99,12 +105,19 @@ def _pending(error: Any) -> Json:
 
 
 def _unread(error: Any) -> Json:
-    return {"external_blob_source": {"uri": error.uri, "reason": error.reason}}
+    parts = urlsplit(error.uri)
+    uri = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return {"external_blob_source": {"uri": uri, "reason": error.problem}}
+
+
+def _changed(error: Any) -> Json:
+    return {"read_set_conflict": {"member": error.member, "expected": None, "actual": None}}
 
 
 _FORMS: Final[Mapping[str, _Form]] = {
     "OG-PRECONDITION": _Form(412, _lost),
     "OG-EXPECTED-VERSION": _Form(409, _moved),
+    "OG-READ-SET": _Form(409, _changed),
     "OG-CHANGE-GAP": _Form(410),
     "OG-BLOB-RANGE": _Form(416),
     "OG-BLOB-SOURCE": _Form(424, _unread),
@@ -130,7 +143,7 @@ def http_error(error: OmnigraphError) -> tuple[int, Json]:
 
 def error_body(status: int, error: OmnigraphError, found: Json, details: Json) -> Json:
     """Return the body of an error answer."""
-    body: Json = {"error": str(error)}
+    body: Json = {"error": _text(error)}
     if status in CODES:
         body["code"] = CODES[status]
     facts: Json = {"code": error.code, "facts": _facts(error)}
@@ -141,9 +154,19 @@ def error_body(status: int, error: OmnigraphError, found: Json, details: Json) -
     return body | found | {"omnigraph": facts}
 
 
+def _text(error: OmnigraphError) -> str:
+    """Return the text of an error; conflicts of a merge are many, and the first ones stand for all.
+
+    Their messages are in the detail.
+    """
+    return error.preview() if isinstance(error, _Previewed) else str(error)
+
+
 def _facts(error: OmnigraphError) -> Json:
-    """Return the fields of an error that JSON can hold."""
-    return {name: value for name, value in vars(error).items() if _is_json(value)}
+    """Return the fields of an error that JSON can hold; its hint stands next to them."""
+    return {
+        name: value for name, value in vars(error).items() if name != "hint" and _is_json(value)
+    }
 
 
 def _is_json(value: object) -> bool:

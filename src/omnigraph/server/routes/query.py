@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
-from omnigraph.graph import QueryResult, QueryTimeoutError, ReadTarget
+from omnigraph.graph import QueryKindError, QueryResult, QueryTimeoutError, ReadTarget
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
@@ -20,6 +20,18 @@ INLINE_S: Final = 0.005
 """How long a read may hold up other requests."""
 _FEW_ROWS: Final = 100
 CONDITION: Final = "omnigraph-if-graph-commit"
+
+
+class WrongRouteError(QueryKindError):
+    """A mutation was sent to a route of reads, or the reverse."""
+
+    def __init__(self, name: str, is_mutation: bool) -> None:
+        super().__init__(name, is_mutation)
+        found, route = "no mutation", "POST /query"
+        if is_mutation:
+            found, route = "mutations", "POST /mutate"
+        self.args = (f"the query '{name}' contains {found}: use {route}",)
+        self.hint = f"send it to {route}"
 
 
 async def query(call: Call) -> Response:
@@ -79,17 +91,20 @@ async def read(
     accept = call.request.headers.get("accept", "")
 
     def run(cancelled: threading.Event | None, timeout_s: float | None) -> QueryResult:
-        return served.graph.query(
-            text,
-            name,
-            params,
-            target=target,
-            explain=chosen.explain,
-            profile=chosen.profile,
-            timeout_s=timeout_s,
-            rows_max=chosen.rows_max,
-            cancelled=cancelled,
-        )
+        try:
+            return served.graph.query(
+                text,
+                name,
+                params,
+                target=target,
+                explain=chosen.explain,
+                profile=chosen.profile,
+                timeout_s=timeout_s,
+                rows_max=chosen.rows_max,
+                cancelled=cancelled,
+            )
+        except QueryKindError as error:
+            raise WrongRouteError(error.name, is_mutation=True) from error
 
     def timed(cancelled: threading.Event) -> tuple[Response, float]:
         began = clock.monotonic_s()
@@ -146,16 +161,19 @@ async def change(
     """Run a mutation under admission."""
     size = len(text.encode()) + len(orjson.dumps(params))
     with call.admitted(size):
-        result = await call.run(
-            lambda: call.served.graph.mutate(
-                text,
-                name,
-                params,
-                branch=branch,
-                expected_head=expected_head,
-                actor_id=call.actor,
+        try:
+            result = await call.run(
+                lambda: call.served.graph.mutate(
+                    text,
+                    name,
+                    params,
+                    branch=branch,
+                    expected_head=expected_head,
+                    actor_id=call.actor,
+                )
             )
-        )
+        except QueryKindError as error:
+            raise WrongRouteError(error.name, is_mutation=False) from error
     return json_answer(result.to_json())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from omnigraph.errors import ConflictError
+from omnigraph.graph import SchemaApplied, require_queries_hold
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
 from omnigraph.wire.requests import SchemaApplyRequest
@@ -32,14 +33,16 @@ async def apply(call: Call) -> Response:
         raise ClusterOwnsSchemaError("the schema of this graph is applied by its cluster")
     served.require_no_export()
     with call.admitted(len(request.schema_source.encode())):
-        applied = await call.run(
-            lambda: served.graph.apply_schema(
-                request.schema_source,
-                allow_data_loss=request.allow_data_loss,
-                actor_id=call.actor,
-            )
-        )
+        applied = await call.run(_apply, call, request)
     shape = applied.to_json()
     steps = shape["steps"]
     count = len(steps) if isinstance(steps, list) else 0
     return json_answer({"uri": served.graph.uri, "step_count": count, **shape})
+
+
+def _apply(call: Call, request: SchemaApplyRequest) -> SchemaApplied:
+    served = call.served
+    require_queries_hold(served.queries, request.schema_source)
+    return served.graph.apply_schema(
+        request.schema_source, allow_data_loss=request.allow_data_loss, actor_id=call.actor
+    )
