@@ -589,6 +589,7 @@ def test_changed_queries_are_served(fresh: Policed) -> None:
         ("policy", SERVER_BUNDLE),
         ("queries", "query all( {"),
         ("queries", f"{READ}\n{READ}"),
+        ("queries", READ.replace("$p.name", "$p.nmae")),
     ],
 )
 def test_files_that_do_not_load_change_nothing(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, require_queries_hold
 from omnigraph.server.access import Gate, Mode, mode_of
 from omnigraph.server.app import App
 from omnigraph.server.call import Serving
@@ -83,6 +83,7 @@ def serve_store(settings: Settings, checked: Checked, shared: Shared) -> ServedG
     """Open one graph; its policy is asked by the routes first, and by the engine again."""
     graph_id, declared = checked.graph_id, checked.declared
     graph = Graph.open(settings.store, policy=declared.policy)
+    require_queries_hold(declared.queries, graph.schema_source())
     _log.info("graph routed", extra={"graph_id": graph_id})
     for warning in declared.queries.warnings:
         _log.warning("stored query '%s': %s", warning.key, warning.message)

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph import Registry, load_queries
+from omnigraph.graph import Registry, load_queries, require_queries_hold
 from omnigraph.policy import Policy, PolicyKind
 from omnigraph.server.access import Gate, Mode
 from omnigraph.server.call import Serving
@@ -111,16 +111,16 @@ class Reloader:
                 return False
             self._seen = stamp
             try:
-                declared = self._sources.read()
+                self._put(self._sources.read())
             except (OmnigraphError, OSError) as error:
                 _log.error("policies and stored queries stay as they were: %s", error)
                 return False
-            self._put(declared)
         _log.info("policies and stored queries read again")
         return True
 
     def _put(self, declared: Declared) -> None:
         served = self._serving.graphs.get(self._sources.graph_id)
+        require_queries_hold(declared.queries, served.graph.schema_source())
         changed = replace(
             served,
             graph=served.graph.with_policy(declared.policy),
