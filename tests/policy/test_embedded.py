@@ -9,15 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from omnigraph import Graph, OmnigraphError, OpenMode, Policy
+from omnigraph import Graph, OmnigraphError, OpenMode, Policy, engine
+from omnigraph.engine import LoadRequest
 from omnigraph.errors import DeniedError
 from omnigraph.graph.authorize import ActorBoundError
 from omnigraph.policy import Action, PolicyDeniedError, PolicyInvalidError, PolicyKind
 from omnigraph.wire import outcome_of
 from support import policies as oracle
+from support.inline_engine import InlineEngine
 
 SCHEMA = "node Person { name: String @key }"
 INSERT = "query add($name: String) { insert Person { name: $name } }"
@@ -290,6 +293,55 @@ def test_a_policy_that_is_not_one_of_a_graph_is_refused(tmp_path: Path, root: Pa
         Graph.open(root, policy=path)
     with pytest.raises(PolicyInvalidError, match="of a server"):
         Graph.open(root, policy=Policy.load(path, kind=PolicyKind.SERVER))
+
+
+class _StartedError(Exception):
+    """A job was started."""
+
+
+class _Watched(InlineEngine):
+    """Notes for whom a job would run, instead of running it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actors: list[str | None] = []
+
+    def load(self, request: LoadRequest) -> Any:
+        self.actors.append(request.options.actor_id)
+        raise _StartedError
+
+    def merge_workers(self, *_: object, **__: object) -> Any:
+        self.actors.append("merge")
+        raise _StartedError
+
+
+def test_a_job_of_spark_is_decided_before_it_starts(
+    root: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = _Watched()
+    monkeypatch.setitem(engine._engines, watched.name, watched)
+    rows = root.parent / "rows.jsonl"
+    rows.write_bytes(ROW)
+    with Graph.open(root) as graph:
+        graph.branch_create("draft")
+    calls: list[Callable[[Graph], object]] = [
+        lambda g: g.load(rows, mode="merge", engine="spark"),
+        lambda g: g.branch_merge("draft", engine="spark"),
+    ]
+    for call in calls:
+        with (
+            Graph.open(root, policy=policy, actor_id="act-editor") as graph,
+            pytest.raises(PolicyDeniedError),
+        ):
+            call(graph)
+        assert watched.actors == []
+    for call in calls:
+        with (
+            Graph.open(root, policy=policy, actor_id="act-owner") as graph,
+            pytest.raises(_StartedError),
+        ):
+            call(graph)
+    assert watched.actors == ["act-owner", "merge"]
 
 
 def test_an_invalid_policy_keeps_a_graph_from_being_made(tmp_path: Path) -> None:
