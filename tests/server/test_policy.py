@@ -462,6 +462,34 @@ def test_a_load_into_a_missing_branch_tells_a_stranger_nothing(fresh_main: Polic
     assert answers[0].body == answers[1].body
 
 
+def test_an_unknown_name_shows_no_name_that_may_not_be_listed(fresh: Policed) -> None:
+    fresh.graph.tag_create("secret-one", actor_id="act-owner")
+    asked: list[tuple[str, str, object]] = [
+        ("GET", "/snapshot?branch=releas", None),
+        ("GET", "/diff?from=draft&to=branch:releas", None),
+        ("POST", "/query", {"query": READ, "branch": "releas"}),
+        ("POST", "/query", {"query": READ, "tag": "secret-on"}),
+        ("POST", "/branches/merge", {"source": "releas", "target": "draft"}),
+        ("DELETE", "/branches/releas", None),
+        ("DELETE", "/tags/secret-on", None),
+    ]
+    for method, path, body in asked:
+        answer = fresh.ask("act-drafter", method, path, body)
+        assert answer.status == 404, path
+        assert answer.json["omnigraph"]["facts"].get("nearest") is None, path
+        assert b"release" not in answer.body, path
+        assert b"secret-one" not in answer.body, path
+    shown = fresh.ask("act-reader", "GET", "/snapshot?branch=releas")
+    assert shown.json["omnigraph"]["facts"]["nearest"] == "release"
+
+
+def test_a_difference_tells_a_stranger_no_name_of_a_branch(fresh_main: Policed) -> None:
+    for name in ("release", "branch:release", "missing", "branch:missing"):
+        for path in (f"/diff?from={name}&to=main", f"/diff?from=main&to={name}"):
+            answer = fresh_main.ask("act-eve", "GET", path)
+            assert answer.status == 403, path
+
+
 def test_head_and_options_show_nothing_that_get_does_not(fresh_main: Policed) -> None:
     for path in ("/schema", "/branches", "/commits?branch=main", "/snapshot?branch=main"):
         allowed = fresh_main.ask("act-reader", "HEAD", path)

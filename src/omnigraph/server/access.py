@@ -77,6 +77,10 @@ class Gate:
         if not allowed:
             raise ForbiddenError(message)
 
+    def allows(self, actor: str | None, action: str) -> bool:
+        """Whether the actor may do it where no branch is named."""
+        return self.mode is Mode.OPEN or self._decide(actor, action, None, None)[0]
+
     def _decide(
         self, actor: str | None, action: str, branch: str | None, target_branch: str | None
     ) -> tuple[bool, str | None, str]:
