@@ -1,8 +1,8 @@
 """A server that is killed under load loses nothing that it has acknowledged, and doubles nothing.
 
 Each insert has a text of its own and no key, so a write that lands twice makes two rows. An insert
-that was answered with 200 is there once. One without an answer is there once or not at all. One
-that was answered with an error is not there, unless the error says that the outcome is unknown.
+that returned is there once. One whose error says that the outcome is unknown, as that of a lost
+answer does, is there once or not at all. One with any other error is not there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from omnigraph.client import connect
+from omnigraph.client.http import ServerUnreachableError
+from omnigraph.errors import OmnigraphError, OutcomeUnknownError, UnavailableError
 from omnigraph.graph import Graph
+from omnigraph.wire.http_errors import ServerAnswerError
 from support.served import ANSWER_MAX_S, ServedProcess, served_process
 
 SCHEMA = "node Event { text: String }"
@@ -29,7 +34,6 @@ READ = "query all() { match { $e: Event } return { $e.text } }"
 WRITERS = 3
 ALIVE_MAX_S = 1.5
 """How long a server lives at most before it is killed."""
-UNSETTLED = frozenset({500, 503})
 
 
 @dataclass
@@ -40,6 +44,7 @@ class Outcomes:
     refused: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
     untyped: list[str] = field(default_factory=list)
+    """Failures that no class of the library stands for."""
 
 
 @pytest.fixture
@@ -94,28 +99,24 @@ def _kill(server: ServedProcess, *, with_workers: bool) -> None:
 
 def _write(server: ServedProcess, stop: threading.Event, outcomes: Outcomes, name: str) -> None:
     """Insert one text after the other until the server is gone."""
-    with httpx2.Client(base_url=server.url, timeout=ANSWER_MAX_S) as client:
-        number = 0
-        while not stop.is_set():
-            text = f"{name}-{number}"
-            number += 1
-            body = {"query": INSERT, "params": {"text": text}}
-            try:
-                answer = client.post("/graphs/events/mutate", json=body)
-            except httpx2.TransportError:
-                outcomes.unknown.add(text)
+    with connect(server.url, graph="events") as graph:
+        for number in count():
+            if stop.is_set():
                 return
-            _note(outcomes, text, answer)
-
-
-def _note(outcomes: Outcomes, text: str, answer: httpx2.Response) -> None:
-    if answer.status_code == 200:
-        outcomes.acknowledged.add(text)
-        return
-    shape = answer.json()
-    if not shape.get("error") or not shape.get("omnigraph", {}).get("code"):
-        outcomes.untyped.append(answer.text)
-    (outcomes.unknown if answer.status_code in UNSETTLED else outcomes.refused).add(text)
+            text = f"{name}-{number}"
+            try:
+                graph.mutate(INSERT, params={"text": text})
+            except ServerUnreachableError:
+                outcomes.refused.add(text)
+                return
+            except (OutcomeUnknownError, UnavailableError):
+                outcomes.unknown.add(text)
+            except ServerAnswerError as error:
+                outcomes.untyped.append(str(error))
+            except OmnigraphError:
+                outcomes.refused.add(text)
+            else:
+                outcomes.acknowledged.add(text)
 
 
 def _texts(server: ServedProcess) -> list[str]:
@@ -127,7 +128,7 @@ def _texts(server: ServedProcess) -> list[str]:
 
 def _check(found: list[str], outcomes: Outcomes) -> None:
     assert outcomes.untyped == []
-    assert [text for text, count in Counter(found).items() if count > 1] == []
+    assert [text for text, times in Counter(found).items() if times > 1] == []
     present = set(found)
     assert outcomes.acknowledged - present == set()
     assert present & outcomes.refused == set()
