@@ -32,6 +32,7 @@ SCHEMA = "node Event { text: String }"
 INSERT = "query add($text: String) { insert Event { text: $text } }"
 READ = "query all() { match { $e: Event } return { $e.text } }"
 WRITERS = 3
+SLOW_MAX_S = 7200
 ALIVE_MAX_S = 1.5
 """How long a server lives at most before it is killed."""
 
@@ -60,6 +61,7 @@ def test_a_killed_server_loses_nothing(store: Path, workers: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(SLOW_MAX_S)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_server_that_is_killed_a_hundred_times_loses_nothing(store: Path, workers: int) -> None:
     _kill_again_and_again(store, workers, rounds=100)
