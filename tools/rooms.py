@@ -141,7 +141,8 @@ ROOMS: tuple[Room, ...] = (
         "commands and output forms",
         (
             *_GROUND,
-            *("graph", "engine", "wire", "client", "spark", "cluster", "server", "mcp"),
+            *("policy", "graph", "engine", "wire", "client"),
+            *("spark", "cluster", "server", "mcp"),
         ),
     ),
 )

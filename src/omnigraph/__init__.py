@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
     from omnigraph.graph import Graph
     from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Snapshot
+    from omnigraph.policy import Policy
     from omnigraph.query import compile_text
     from omnigraph.schema import compile_schema, plan_schema
     from omnigraph.syntax import SourceError
@@ -26,6 +27,7 @@ __all__ = [
     "GraphCommit",
     "OmnigraphError",
     "OpenMode",
+    "Policy",
     "ReadTarget",
     "Snapshot",
     "SourceError",
@@ -39,6 +41,7 @@ _HOMES = {
     "GraphCommit": "omnigraph.manifest",
     "OmnigraphError": "omnigraph.errors",
     "OpenMode": "omnigraph.manifest",
+    "Policy": "omnigraph.policy",
     "ReadTarget": "omnigraph.manifest",
     "Snapshot": "omnigraph.manifest",
     "SourceError": "omnigraph.syntax",

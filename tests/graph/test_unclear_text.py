@@ -220,6 +220,7 @@ REQUIRED: dict[str, Any] = {
     "uri": "nowhere.omni",
     "schema": SCHEMA,
     "nodes": {},
+    "policy": None,
 }
 
 

@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "logout": ("setup.logout", "Forget the token of a server."),
     "mutate": ("data.mutate", "Change a graph by a mutation query."),
     "optimize": ("maintenance.optimize", "Compact and index every table."),
+    "policy": ("setup.policy", "Check a policy, test it, explain a decision."),
     "profile": ("setup.profile", "See the addresses you have named."),
     "query": ("data.query", "Run a read query."),
     "recovery": ("maintenance.recovery", "See what recovery did, and what is pending."),

@@ -20,7 +20,6 @@ INSTEAD: Final = {
     "graphs": "`omnigraph snapshot URI` looks at one graph",
     "mcp": "`omnigraph shell URI` asks one graph",
     "pipeline": "`omnigraph load --node TYPE=FILE` loads tables, on Spark too",
-    "policy": "`omnigraph log URI` shows who has changed what",
     "queries": "`omnigraph lint URI --query FILE` checks queries against a graph",
 }
 """What works today instead of each command that does not exist yet."""

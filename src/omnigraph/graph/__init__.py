@@ -34,7 +34,11 @@ from omnigraph.manifest import (
     Snapshot,
     Tag,
 )
-from omnigraph.manifest.errors import BranchNotFoundError, CommitNotFoundError
+from omnigraph.manifest.errors import (
+    BranchNotFoundError,
+    CommitNotFoundError,
+    TagNotFoundError,
+)
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query.registry import Registry, StoredQuery
@@ -116,6 +120,7 @@ __all__ = [
     "TableRepair",
     "TableReport",
     "Tag",
+    "TagNotFoundError",
     "check_page",
     "embed_records",
     "init_from_file",

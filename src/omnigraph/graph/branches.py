@@ -8,11 +8,11 @@ from pathlib import Path
 from omnigraph.engine import bulk_engine
 from omnigraph.graph.session import Part
 from omnigraph.manifest import GraphCommit
-from omnigraph.manifest.layout import Incarnation
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
+from omnigraph.policy import Action
 from omnigraph.write.stage.blob_bases import blob_bases
 
 
@@ -21,19 +21,20 @@ class GraphBranches(Part):
 
     def create(self, name: str, *, actor_id: str | None = None) -> None:
         """Create a branch at the head of the bound one; the cost does not grow with the graph."""
-        self._create(BranchName.parse(name), self._session.binding.get(), actor_id)
+        self._create(name, None, actor_id)
 
     def create_from(self, source: str, name: str, *, actor_id: str | None = None) -> None:
         """Create a branch at the head of another one."""
-        self._create(BranchName.parse(name), self._session.resolve(source), actor_id)
+        self._create(name, source, actor_id)
 
     def delete(self, name: str, *, actor_id: str | None = None) -> None:
         """Delete a branch that no other one was created from."""
         session = self._session
         session.require_writable("branch delete")
-        check_actor(actor_id)
+        branch = BranchName.parse(name)
+        session.authorize(Action.BRANCH_DELETE, target_branch=str(branch), actor_id=actor_id)
         session.repository.branches.delete(
-            BranchName.parse(name),
+            branch,
             bound=session.binding.get().branch,
             operation_id=session.repository.clock.ulid(),
         )
@@ -77,8 +78,8 @@ class GraphBranches(Part):
         """
         if not dry_run:
             self._session.require_writable("branch merge")
-        check_actor(actor_id)
         check_commit_texts(message=message)
+        actor_id = self._merges_as(source, target, actor_id, dry_run=dry_run)
         request = MergeRequest(
             source=self._session.resolve(source),
             target=self._session.resolve(target),
@@ -126,10 +127,33 @@ class GraphBranches(Part):
             rows,
         )
 
-    def _create(self, name: BranchName, source: Incarnation, actor_id: str | None) -> None:
+    def _merges_as(
+        self, source: str, target: str, actor_id: str | None, *, dry_run: bool
+    ) -> str | None:
+        """Return the actor of a merge; a dry run is a read, which the engine does not decide."""
+        if dry_run:
+            check_actor(actor_id)
+            return actor_id
+        return self._session.authorize(
+            Action.BRANCH_MERGE,
+            branch=self._session.branch_of(source),
+            target_branch=self._session.branch_of(target),
+            actor_id=actor_id,
+        )
+
+    def _create(self, name: str, source: str | None, actor_id: str | None) -> None:
         session = self._session
         session.require_writable("branch create")
-        check_actor(actor_id)
-        operation_id = session.repository.clock.ulid()
-        session.repository.branches.create(name, source=source, operation_id=operation_id)
+        branch = BranchName.parse(name)
+        session.authorize(
+            Action.BRANCH_CREATE,
+            branch=None if source is None else session.branch_of(source),
+            target_branch=str(branch),
+            actor_id=actor_id,
+        )
+        session.repository.branches.create(
+            branch,
+            source=session.incarnation_of(source),
+            operation_id=session.repository.clock.ulid(),
+        )
         session.background.record_files()

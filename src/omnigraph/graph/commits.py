@@ -8,7 +8,8 @@ from omnigraph.graph.session import Part
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
-from omnigraph.names import check_actor, choice
+from omnigraph.names import choice
+from omnigraph.policy import Action
 from omnigraph.write.stage.blob_bases import blob_bases
 
 
@@ -37,7 +38,9 @@ class GraphCommits(Part):
         `prefer="source"` undoes also what was changed again since, `target` leaves that alone.
         """
         self._session.require_writable("commit revert")
-        check_actor(actor_id)
+        actor_id = self._session.authorize(
+            Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
+        )
         decisions = Decisions(
             prefer=None if prefer is None else choice(Prefer, prefer, "preference")
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,8 +14,9 @@ import pyarrow as pa
 from omnigraph.changes.selection import KINDS
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.engine import EngineChoice, FrameRequest, LoadRequest, choose, engine_named
+from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.flat_names import FlatNames
-from omnigraph.graph.loads import load_with
+from omnigraph.graph.loads import load_target, load_with
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.session import start_session
 from omnigraph.manifest import OpenMode, ReadTarget, Snapshot, init_repository, open_read_only
@@ -29,12 +31,12 @@ from omnigraph.names import (
     MAIN,
     BranchName,
     TableKey,
-    check_actor,
     check_commit_texts,
     check_id,
     choice,
     one_of,
 )
+from omnigraph.policy import Action, Policy
 from omnigraph.query import QueryText
 from omnigraph.read.access.blobs import Blob, BlobSelector, EntityKind, find_blob
 from omnigraph.read.execute import ReadOptions
@@ -94,6 +96,7 @@ class Graph(FlatNames):
         schema: str | SourceText,
         *,
         actor_id: str | None = None,
+        policy: Policy | str | os.PathLike[str] | None = None,
         force: bool = False,
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
@@ -105,9 +108,10 @@ class Graph(FlatNames):
 
         `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
         compaction after small writes to calls of `optimize`; `checksums=False` writes files without
-        the checksums that `scrub` compares.
+        the checksums that `scrub` compares. `policy` and `actor_id` are as in `open`; the actor is
+        also that of the first commit.
         """
-        check_actor(actor_id)
+        gate = write_gate(policy, actor_id)
         one_of(DURABILITIES, durability, "durability")
         clock = clock or SystemClock()
         compiled = compile_schema(schema, domain=clock.ulid())
@@ -121,6 +125,7 @@ class Graph(FlatNames):
                 Recovery(repository),
                 mode=OpenMode.READ_WRITE,
                 incarnation=MAIN_INCARNATION,
+                gate=gate,
                 auto_optimize=auto_optimize,
             )
         )
@@ -132,13 +137,21 @@ class Graph(FlatNames):
         *,
         branch: str = MAIN,
         mode: OpenMode | str = OpenMode.READ_WRITE,
+        policy: Policy | str | os.PathLike[str] | None = None,
+        actor_id: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
         clock: Clock | None = None,
         auto_optimize: bool = True,
         checksums: bool = True,
     ) -> Self:
-        """Open a graph and bind to a branch."""
+        """Open a graph and bind to a branch.
+
+        `policy` is a bundle, or the path of one: every write through this handle is then decided by
+        it before it begins, and one without an actor is denied. `actor_id` is who writes. A handle
+        that has one acts for no other; without one, each call names its own.
+        """
+        gate = write_gate(policy, actor_id)
         mode = choice(OpenMode, mode, "mode")
         one_of(DURABILITIES, durability, "durability")
         store = connect(
@@ -158,9 +171,19 @@ class Graph(FlatNames):
                 recovery,
                 mode=mode,
                 incarnation=incarnation,
+                gate=gate,
                 auto_optimize=auto_optimize,
             )
         )
+
+    def with_policy(
+        self, policy: Policy | str | os.PathLike[str] | None, *, actor_id: str | None = None
+    ) -> Self:
+        """Return another handle of this open graph, with a policy and an actor of its own.
+
+        Both handles share everything else, also the bound branch; closing one closes both.
+        """
+        return type(self)(replace(self._session, gate=write_gate(policy, actor_id)))
 
     def close(self) -> None:
         """Release the graph, after the compaction that many small writes have left to do.
@@ -432,13 +455,16 @@ class Graph(FlatNames):
         session = self._session
         if not dry_run:
             session.require_writable("load")
-        check_actor(actor_id)
+        actor_id = session.authorize(
+            Action.CHANGE, branch=session.branch_of(branch), actor_id=actor_id
+        )
+        source = None if from_branch is None else BranchName.parse(from_branch)
         check_commit_texts(message=message, properties=properties)
         check_id("the expected head", expected_head)
         options = LoadOptions(
             mode=choice(WriteMode, mode, "load mode"),
-            target=session.binding.get() if branch is None else BranchName.parse(branch),
-            from_branch=None if from_branch is None else BranchName.parse(from_branch),
+            target=load_target(session, branch, source, actor_id),
+            from_branch=source,
             conversion=choice(ConversionMode, reader, "reader"),
             expected_head=expected_head,
             message=message,
@@ -534,7 +560,9 @@ class Graph(FlatNames):
         `external_blob_bases` only, and copied in.
         """
         self._session.require_writable("mutate")
-        check_actor(actor_id)
+        actor_id = self._session.authorize(
+            Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
+        )
         check_id("the expected head", expected_head)
         request = MutationRequest(
             text,
@@ -563,7 +591,9 @@ class Graph(FlatNames):
         `all` makes every vector again. Without `types` it covers all node types.
         """
         self._session.require_writable("embed")
-        check_actor(actor_id)
+        actor_id = self._session.authorize(
+            Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
+        )
         chosen = choice(EmbedMode, mode, "embed mode")
         request = EmbedRequest(self._session.incarnation_of(branch), tuple(types), chosen, actor_id)
         return StoredEmbedding(

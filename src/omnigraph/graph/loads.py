@@ -7,11 +7,37 @@ from dataclasses import replace
 
 from omnigraph.engine import EngineChoice, LoadRequest, run_load
 from omnigraph.graph.session import Session
+from omnigraph.manifest.errors import BranchNotFoundError
+from omnigraph.manifest.layout import Incarnation
+from omnigraph.names import BranchName
+from omnigraph.policy import Action
 from omnigraph.write.load.input.source import RecordSource
 from omnigraph.write.load.input.tables import table_source
 from omnigraph.write.load.loader import Loader
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.load.workers import LocalLoadWorkers
+
+
+def load_target(
+    session: Session, branch: str | None, source: BranchName | None, actor_id: str | None
+) -> Incarnation | BranchName:
+    """Return where to load: a branch that exists, or a name; decide about one that is made.
+
+    Under a policy a name stands for a branch that may be made. An existing branch is resolved here,
+    so that one that disappears meanwhile is not made again without a decision.
+    """
+    if branch is None:
+        return session.binding.get()
+    name = BranchName.parse(branch)
+    if source is None or session.gate.policy is None:
+        return name
+    try:
+        return session.resolve(str(name))
+    except BranchNotFoundError:
+        session.authorize(
+            Action.BRANCH_CREATE, branch=str(source), target_branch=str(name), actor_id=actor_id
+        )
+        return name
 
 
 def load_with(session: Session, engine: EngineChoice, request: LoadRequest) -> LoadResult:

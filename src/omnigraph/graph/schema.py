@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnigraph.graph.session import Part
-from omnigraph.names import check_actor
+from omnigraph.names import MAIN
+from omnigraph.policy import Action
 from omnigraph.query import LintReport, SchemaSource, lint_queries
 from omnigraph.schema import Catalog, PlannedSchema, plan_schema, read_ir
 from omnigraph.syntax import SourceText
@@ -51,7 +52,9 @@ class GraphSchema(Part):
         `allow_data_loss` makes drops hard: what they remove is purged from older snapshots too.
         """
         self._session.require_writable("schema apply")
-        check_actor(actor_id)
+        actor_id = self._session.authorize(
+            Action.SCHEMA_APPLY, target_branch=MAIN, actor_id=actor_id
+        )
         work = SchemaApply(
             self._session.repository, self._session.recovery, self._session.committer
         )

@@ -11,12 +11,14 @@ import threading
 from dataclasses import dataclass
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.graph.authorize import UNGATED, WriteGate
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Repository, Snapshot
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName, choice
+from omnigraph.policy import Action
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
 from omnigraph.schema import Catalog
@@ -81,6 +83,7 @@ class Session:
     topologies: Topologies
     embeddings: LazyEmbeddingClient
     reader: Reader
+    gate: WriteGate
 
     @property
     def is_writable(self) -> bool:
@@ -91,6 +94,23 @@ class Session:
         """Raise unless the graph was opened for writing."""
         if not self.is_writable:
             raise ReadOnlyGraphError(operation)
+
+    def authorize(
+        self,
+        action: Action,
+        *,
+        branch: str | None = None,
+        target_branch: str | None = None,
+        actor_id: str | None = None,
+    ) -> str | None:
+        """Return the actor that a write is recorded for, or raise unless it may be done."""
+        return self.gate.authorize(
+            action, branch=branch, target_branch=target_branch, actor_id=actor_id
+        )
+
+    def branch_of(self, branch: str | None) -> str:
+        """Return the checked name of a branch, by default of the bound one; reads no storage."""
+        return str(self.binding.get().branch if branch is None else BranchName.parse(branch))
 
     def resolve(self, branch: str) -> Incarnation:
         """Return the live branch of a name."""
@@ -146,6 +166,7 @@ def start_session(
     *,
     mode: OpenMode,
     incarnation: Incarnation,
+    gate: WriteGate = UNGATED,
     auto_optimize: bool = True,
 ) -> Session:
     """Put the parts of an open graph together; touches no storage."""
@@ -181,4 +202,5 @@ def start_session(
         topologies=topologies,
         embeddings=embeddings,
         reader=Reader(topologies, repository.clock, embeddings=embeddings),
+        gate=gate,
     )

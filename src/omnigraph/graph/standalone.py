@@ -26,6 +26,7 @@ from omnigraph.schema import compile_schema
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, embed_file
 from omnigraph.store import connect
+from omnigraph.syntax import SourceError
 from omnigraph.syntax.grammar import decode_source
 
 
@@ -84,5 +85,8 @@ def load_queries(paths: Sequence[Path]) -> Registry:
         for file in sorted(path.glob("**/*.gq")) if path.is_dir() else [path]:
             source = decode_source(file.read_bytes(), str(file), "Q")
             parsed = parse_queries_tolerant(source)
+            if parsed.diagnostics and not parsed.queries:
+                # No entry would stand for the file, and the registry would not look at it.
+                raise SourceError(parsed.diagnostics)
             entries += [RegistryEntry(query.name, source) for query in parsed.file.queries]
     return load_registry(entries).raise_on_errors()

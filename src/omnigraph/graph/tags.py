@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from omnigraph.graph.session import Part
 from omnigraph.manifest import ReadTarget, Snapshot, Tag
-from omnigraph.names import check_actor
+from omnigraph.names import check_tag_name
+from omnigraph.policy import Action
 
 
 class GraphTags(Part):
@@ -15,15 +16,20 @@ class GraphTags(Part):
     ) -> Tag:
         """Name a commit, by default the head of the bound branch, and keep its versions."""
         self._session.require_writable("tag create")
-        check_actor(actor_id)
+        actor_id = self._session.authorize(
+            Action.BRANCH_CREATE, target_branch=check_tag_name(name), actor_id=actor_id
+        )
         snapshot = self._session.snapshot_of(target)
         tag = self._session.repository.tags.create(name, snapshot, actor_id=actor_id)
         self._session.background.record_files()
         return tag
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, actor_id: str | None = None) -> None:
         """Forget a tag."""
         self._session.require_writable("tag delete")
+        self._session.authorize(
+            Action.BRANCH_DELETE, target_branch=check_tag_name(name), actor_id=actor_id
+        )
         self._session.repository.tags.delete(name)
         self._session.background.record_files()
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from enum import StrEnum
 
-from omnigraph.policy import Policy
-from omnigraph.server.errors import BootRefusedError, ForbiddenError
+from omnigraph.policy import Policy, PolicyEvaluationError
+from omnigraph.server.errors import BootRefusedError, ForbiddenError, PolicyFailedError
 
 _log = logging.getLogger(__name__)
 
@@ -77,11 +77,18 @@ class Gate:
         if not allowed:
             raise ForbiddenError(message)
 
+    def allows(self, actor: str | None, action: str) -> bool:
+        """Whether the actor may do it where no branch is named."""
+        return self.mode is Mode.OPEN or self._decide(actor, action, None, None)[0]
+
     def _decide(
         self, actor: str | None, action: str, branch: str | None, target_branch: str | None
     ) -> tuple[bool, str | None, str]:
         if self._policy is None or actor is None:
             allowed = self.mode is not Mode.OPEN and action == "read"
             return allowed, None, f"default-deny: no policy allows action '{action}'"
-        found = self._policy.decide(actor, action, branch, target_branch)
+        try:
+            found = self._policy.decide(actor, action, branch, target_branch)
+        except PolicyEvaluationError as error:
+            raise PolicyFailedError(error.reason) from error
         return found.allowed, found.rule_id, found.message

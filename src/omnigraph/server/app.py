@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph import BranchNotFoundError, TagNotFoundError
 from omnigraph.server.admission import RETRY_AFTER_S
 from omnigraph.server.call import Call, Serving, json_answer
 from omnigraph.server.metrics import Metrics
@@ -125,9 +126,15 @@ class App:
         if serving.requires_bearer and not route.is_public:
             # Costs a look at the times of a file: a change holds from the next request on.
             serving.tokens.refresh()
-            actor = serving.tokens.actor_of(request.headers.get("authorization"))
+            given = request.headers.getlist("authorization")
+            # Of two headers nothing says which one a proxy has checked.
+            actor = serving.tokens.actor_of(given[0] if len(given) == 1 else None)
         served = serving.graphs.get(found.params["graph_id"]) if route.has_graph else None
-        answer = await route.handler(Call(serving, request, found.params, actor, served))
+        call = Call(serving, request, found.params, actor, served)
+        try:
+            answer = await route.handler(call)
+        except (BranchNotFoundError, TagNotFoundError) as error:
+            raise call.unnamed(error) from error
         if route.successor is not None:
             answer.headers["Deprecation"] = "true"
             answer.headers["Link"] = f'<{route.successor}>; rel="successor-version"'

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from omnigraph.graph import Graph, load_queries
-from omnigraph.policy import Policy
+from omnigraph.graph import Graph, require_queries_hold
 from omnigraph.server.access import Gate, Mode, mode_of
 from omnigraph.server.app import App
 from omnigraph.server.call import Serving
@@ -19,6 +18,7 @@ from omnigraph.server.errors import BootRefusedError
 from omnigraph.server.graphs import Graphs, ServedGraph, is_servable
 from omnigraph.server.origin import Origins, loopback_hosts
 from omnigraph.server.pool import EnginePool
+from omnigraph.server.reload import Declared, Reloader, Sources, Stamp
 from omnigraph.server.settings import Settings
 from omnigraph.server.shared import Shared
 from omnigraph.server.tokens import LiveTokens, token_source
@@ -33,51 +33,62 @@ class Checked:
 
     tokens: LiveTokens
     graph_id: str
-    policy: Policy | None
     mode: Mode
+    sources: Sources
+    stamp: Stamp
+    declared: Declared
 
 
 def check(settings: Settings) -> Checked:
-    """Read tokens and policy and decide the state of the server, or refuse to start."""
+    """Read tokens, policies and stored queries, decide the state, or refuse to start."""
     tokens = LiveTokens(token_source(settings.environ))
     graph_id = graph_id_of(settings.store)
-    policy = None if settings.policy is None else Policy.load(settings.policy, graph_id=graph_id)
+    sources = Sources.of(settings, graph_id)
+    stamp, declared = sources.stamp(), sources.read()
     mode = mode_of(
         has_tokens=bool(tokens),
-        has_policy=policy is not None,
+        has_policy=declared.policy is not None or declared.server_policy is not None,
         unauthenticated=settings.unauthenticated,
     )
-    return Checked(tokens, graph_id, policy, mode)
+    return Checked(tokens, graph_id, mode, sources, stamp, declared)
 
 
 def boot(settings: Settings, shared: Shared | None = None) -> App:
     """Return the application that serves one graph."""
+    return boot_reloading(settings, shared)[0]
+
+
+def boot_reloading(settings: Settings, shared: Shared | None = None) -> tuple[App, Reloader]:
+    """Return the application that serves one graph, and what reads its files again."""
     shared = shared or Shared()
     checked = check(settings)
     mode, graph_id = checked.mode, checked.graph_id
     _log.info("tokens: %s", checked.tokens.name)
     if mode is not Mode.POLICY:
         _log.warning("no policy: the server is %s", mode.replace("_", "-"))
-    served = serve_store(settings, graph_id, Gate(mode, checked.policy), shared)
+    served = serve_store(settings, checked, shared)
     serving = Serving(
         tokens=checked.tokens,
         graphs=Graphs({graph_id: served}),
-        server_gate=Gate(mode, None),
+        server_gate=Gate(mode, checked.declared.server_policy),
         admission=shared.admission(settings.limits),
         pool=EnginePool(),
         requires_bearer=mode is not Mode.OPEN,
     )
-    return App(serving, origins=origins_of(settings, mode), metrics=shared.metrics())
+    app = App(serving, origins=origins_of(settings, mode), metrics=shared.metrics())
+    return app, Reloader(serving, mode, checked.sources, checked.stamp)
 
 
-def serve_store(settings: Settings, graph_id: str, gate: Gate, shared: Shared) -> ServedGraph:
-    """Open one graph."""
-    graph = Graph.open(settings.store)
+def serve_store(settings: Settings, checked: Checked, shared: Shared) -> ServedGraph:
+    """Open one graph; its policy is asked by the routes first, and by the engine again."""
+    graph_id, declared = checked.graph_id, checked.declared
+    graph = Graph.open(settings.store, policy=declared.policy)
+    require_queries_hold(declared.queries, graph.schema_source())
     _log.info("graph routed", extra={"graph_id": graph_id})
-    queries = load_queries(settings.queries)
-    for warning in queries.warnings:
+    for warning in declared.queries.warnings:
         _log.warning("stored query '%s': %s", warning.key, warning.message)
-    return ServedGraph(graph_id, graph, gate, queries, shared.export_slot(graph_id))
+    gate = Gate(checked.mode, declared.policy)
+    return ServedGraph(graph_id, graph, gate, declared.queries, shared.export_slot(graph_id))
 
 
 def graph_id_of(store: str) -> str:

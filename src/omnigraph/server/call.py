@@ -18,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.graph import ReadTarget
+from omnigraph.errors import NotFoundError
+from omnigraph.graph import BranchNotFoundError, ReadTarget, TagNotFoundError
 from omnigraph.names import MAIN
 from omnigraph.server.admission import ANONYMOUS, Admission
 from omnigraph.server.decode import (
@@ -108,6 +109,14 @@ class Call:
     ) -> None:
         """Raise unless the actor may do it on the graph of the path."""
         self.served.gate.require(self.actor, action, branch=branch, target_branch=target_branch)
+
+    def unnamed(self, error: BranchNotFoundError | TagNotFoundError) -> NotFoundError:
+        """Return the error of an unknown name; one near it is for those who may list names."""
+        if error.nearest is None or self.served.gate.allows(self.actor, "read"):
+            return error
+        if isinstance(error, BranchNotFoundError):
+            return BranchNotFoundError(error.branch)
+        return TagNotFoundError(error.tag)
 
     def admitted(self, size: int) -> AbstractContextManager[None]:
         """Reserve a write of so many bytes for the length of a `with` block, or raise."""

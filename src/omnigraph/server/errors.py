@@ -9,6 +9,7 @@ from omnigraph.errors import (
     DeniedError,
     InvalidInputError,
     NotFoundError,
+    OmnigraphError,
     UnavailableError,
 )
 
@@ -25,6 +26,15 @@ class ForbiddenError(DeniedError):
     """A policy, or the lack of one, refuses the request."""
 
     code = "OG-HTTP-FORBIDDEN"
+
+
+class PolicyFailedError(OmnigraphError):
+    """The policy of a graph could not be evaluated for a request; this is no denial."""
+
+    code = "OG-HTTP-POLICY"
+    hint = "the log of the server has the details"
+    template = "policy: {reason}"
+    reason: str
 
 
 class UnknownGraphError(NotFoundError):

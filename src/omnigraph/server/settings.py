@@ -21,6 +21,7 @@ class Settings:
     store: str
     bind: str = BIND_DEFAULT
     policy: Path | None = None
+    server_policy: Path | None = None
     queries: tuple[Path, ...] = ()
     unauthenticated: bool = False
     workers: int = 1

@@ -16,6 +16,7 @@ import socket
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -26,9 +27,10 @@ import uvicorn
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.admission import forget_worker
-from omnigraph.server.boot import boot, check
+from omnigraph.server.boot import boot_reloading, check
 from omnigraph.server.listen import config, listen, print_address, run_server
 from omnigraph.server.logs import log_to_stderr
+from omnigraph.server.reload import Hangup
 from omnigraph.server.settings import Settings
 from omnigraph.server.shared import Shared
 
@@ -55,6 +57,7 @@ def serve_with_workers(settings: Settings) -> None:
         supervisor = _Supervisor(settings, listener, Path(folder), SystemClock())
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, supervisor.stop)
+        signal.signal(signal.SIGHUP, supervisor.hang_up)
         supervisor.run()
 
 
@@ -88,6 +91,13 @@ class _Supervisor:
         self._is_stopping = True
         self._wake.send(None)
 
+    def hang_up(self, *_: object) -> None:
+        """Let every worker read its files again."""
+        for worker in list(self._workers.values()):
+            if worker.process.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(worker.process.pid, signal.SIGHUP)
+
     def run(self) -> None:
         """Serve until stopped."""
         try:
@@ -111,7 +121,10 @@ class _Supervisor:
             args=(self._settings, self._listener, Shared(self._folder, name), says_ready),
             name=f"omnigraph-worker-{name}",
         )
+        # A worker cannot take the signal at once, and would die of it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         says_ready.close()
         self._workers[name] = _Worker(process, ready)
 
@@ -158,11 +171,14 @@ def work(
 ) -> None:
     """Serve in a worker process."""
     log_to_stderr(os.environ)
+    hangup = Hangup()
+    hangup.listen()
     try:
-        app = boot(settings, shared)
+        app, reloader = boot_reloading(settings, shared)
     except OmnigraphError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(1)
+    reloader.follow(hangup)
     server = uvicorn.Server(config(app, settings))
     threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     says_ready.send(None)

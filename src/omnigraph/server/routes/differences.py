@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
-from omnigraph.graph import Graph, ReadTarget, Selection
+from omnigraph.graph import BranchNotFoundError, Graph, ReadTarget, Selection
 from omnigraph.names import MAIN
 from omnigraph.server.call import JSON, Call, json_answer
 from omnigraph.server.decode import branch_name
@@ -36,9 +36,7 @@ async def diff(call: Call) -> Response:
     """Return what differs between two states."""
     query = call.query(DiffQuery)
     graph = call.served.graph
-    before, after = await call.run(lambda: (_ref(graph, query.from_), _ref(graph, query.to)))
-    for found in (before, after):
-        call.authorize("read", branch=found["branch"])
+    before, after = await _readable(call, query.from_), await _readable(call, query.to)
     skip = _skipped(query.page_token, before["graph_commit_id"], after["graph_commit_id"])
     selection = Selection.of(query.kind or None, query.type or None, query.op or None)
 
@@ -101,6 +99,17 @@ async def revert(call: Call) -> Response:
 
 
 # -- refs -----------------------------------------------------------------------------------------
+
+
+async def _readable(call: Call, name: str) -> dict[str, str]:
+    """Find what a ref means, and decide about it; so also about a branch that does not exist."""
+    try:
+        found = await call.run(_ref, call.served.graph, name)
+    except BranchNotFoundError as error:
+        call.authorize("read", branch=error.branch)
+        raise
+    call.authorize("read", branch=found["branch"])
+    return found
 
 
 def _ref(graph: Graph, name: str) -> dict[str, str]:

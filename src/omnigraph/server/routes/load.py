@@ -54,11 +54,11 @@ async def _branches(call: Call, branch: str | None, source: str | None) -> tuple
     name = branch_name(branch)
     base = None if source is None else branch_name(source)
     exists = name in await call.run(call.served.graph.branch_list)
-    if not exists:
-        if base is None:
-            raise BranchNotFoundError(name)
+    if not exists and base is not None:
         call.authorize("branch_create", branch=base, target_branch=name)
     call.authorize("change", branch=name)
+    if not exists and base is None:
+        raise BranchNotFoundError(name)
     return name, base
 
 

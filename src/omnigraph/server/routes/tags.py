@@ -34,5 +34,5 @@ async def delete(call: Call) -> Response:
     call.authorize("branch_delete", target_branch=name)
     graph = call.served.graph
     with call.admitted(BYTES):
-        await call.run(graph.tag_delete, name)
+        await call.run(lambda: graph.tag_delete(name, actor_id=call.actor))
     return json_answer({"uri": graph.uri, "name": name})

@@ -22,6 +22,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Where to listen; port 0 lets the system choose.",
 )
 @click.option("--policy", type=_FILE, help="The policy of the graph.")
+@click.option("--server-policy", type=_FILE, help="The policy of the server: who may list graphs.")
 @click.option(
     "--queries",
     multiple=True,
@@ -52,6 +53,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def command(
     bind: str,
     policy: Path | None,
+    server_policy: Path | None,
     queries: tuple[Path, ...],
     unauthenticated: bool,
     workers: int,
@@ -63,6 +65,7 @@ def command(
     """Serve the graph of --store over HTTP, until interrupted.
 
     The address is printed as `OMNIGRAPH_LISTEN_ADDR=HOST:PORT`. Tokens come from the environment.
+    Policies and stored queries are read again when their files change, and on SIGHUP.
     """
     # The web framework is an extra, and loads slowly.
     from omnigraph.server.admission import AdmissionLimits  # noqa: PLC0415
@@ -79,6 +82,7 @@ def command(
             store=store,
             bind=bind,
             policy=policy,
+            server_policy=server_policy,
             queries=queries,
             unauthenticated=unauthenticated or flag_of(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
             workers=workers,
