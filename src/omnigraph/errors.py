@@ -76,6 +76,8 @@ class OmnigraphError(Exception):
         fields: dict[str, Parameter] = {}
         for base in reversed(cls.__mro__[: cls.__mro__.index(OmnigraphError)]):
             for name, annotation in vars(base).get("__annotations__", {}).items():
+                if str(annotation).startswith("ClassVar"):
+                    continue
                 default = vars(base).get(name, Parameter.empty)
                 fields[name] = Parameter(
                     name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation

@@ -10,13 +10,13 @@ class PolicyInvalidError(InvalidInputError):
 
     code = "OG-POLICY-INVALID"
     hint = "fix the file; docs/reference/policy.md has the format"
+    reason: str
+    what: str = "policy"
+    source: str | None = None
 
-    def __init__(self, reason: str, *, what: str = "policy", source: str | None = None) -> None:
-        self.reason = reason
-        self.what = what
-        self.source = source
-        name = what if source is None else f"{what} '{source}'"
-        super().__init__(f"{name} is invalid: {reason}")
+    def _message(self) -> str:
+        name = self.what if self.source is None else f"{self.what} '{self.source}'"
+        return f"{name} is invalid: {self.reason}"
 
 
 class PolicyFileError(InvalidInputError):
@@ -24,11 +24,9 @@ class PolicyFileError(InvalidInputError):
 
     code = "OG-POLICY-FILE"
     hint = "check the path and its permissions"
-
-    def __init__(self, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"policy file '{path}' cannot be read: {reason}")
+    template = "policy file '{path}' cannot be read: {reason}"
+    path: str
+    reason: str
 
 
 class PolicyDeniedError(DeniedError):
@@ -36,10 +34,8 @@ class PolicyDeniedError(DeniedError):
 
     code = "OG-POLICY-DENIED"
     hint = "ask for a rule that permits it, or act as someone who may"
-
-    def __init__(self, message: str) -> None:
-        self.message = message
-        super().__init__(message)
+    template = "{message}"
+    message: str
 
 
 class PolicyEvaluationError(OmnigraphError):
@@ -47,10 +43,8 @@ class PolicyEvaluationError(OmnigraphError):
 
     code = "OG-POLICY-EVALUATION"
     hint = "this is a defect of omnigraph: report it with the bundle"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"policy evaluation failed: {reason}")
+    template = "policy evaluation failed: {reason}"
+    reason: str
 
 
 class CedarMissingError(UnavailableError):
@@ -58,6 +52,4 @@ class CedarMissingError(UnavailableError):
 
     code = "OG-NO-CEDAR"
     hint = "pip install 'omnigraph[server]'"
-
-    def __init__(self) -> None:
-        super().__init__("a policy needs cedarpy: pip install 'omnigraph[server]'")
+    template = "a policy needs cedarpy: pip install 'omnigraph[server]'"

@@ -20,12 +20,17 @@ class UnauthorizedError(DeniedError):
     code = "OG-HTTP-UNAUTHORIZED"
     status: ClassVar[int] = 401
     hint = "send `Authorization: Bearer TOKEN`"
+    template = "{problem}"
+    problem: str
 
 
 class ForbiddenError(DeniedError):
     """A policy, or the lack of one, refuses the request."""
 
     code = "OG-HTTP-FORBIDDEN"
+    hint = "ask for a rule that permits it, or act as someone who may"
+    template = "{problem}"
+    problem: str
 
 
 class PolicyFailedError(OmnigraphError):
@@ -42,34 +47,30 @@ class UnknownGraphError(NotFoundError):
 
     code = "OG-HTTP-GRAPH"
     hint = "`GET /graphs` lists the graphs that are served"
-
-    def __init__(self, graph_id: str) -> None:
-        self.graph_id = graph_id
-        super().__init__(f"graph '{graph_id}' not found")
+    template = "graph '{graph_id}' not found"
+    graph_id: str
 
 
 class RequestError(InvalidInputError):
     """A request that cannot be read: its body, its content type, its query string, its headers."""
 
     code = "OG-HTTP-REQUEST"
-
-    def __init__(self, problem: str, *, status: int = 400) -> None:
-        self.problem = problem
-        self.status = status
-        super().__init__(problem)
+    hint = "`GET /openapi.json` describes every request"
+    template = "{problem}"
+    problem: str
+    status: int = 400
 
 
 class BodyTooLargeError(InvalidInputError):
     """A body is larger than its route takes."""
 
     code = "OG-HTTP-BODY-SIZE"
+    hint = "send less at once; `POST load/ndjson` takes a load of any size"
     status: ClassVar[int] = 413
-
-    def __init__(self, limit: int, resource: str | None = None, actual: int = 0) -> None:
-        self.limit = limit
-        self.resource = resource
-        self.actual = actual
-        super().__init__(f"the body is larger than {limit} bytes")
+    template = "the body is larger than {limit} bytes"
+    limit: int
+    resource: str | None = None
+    actual: int = 0
 
     @property
     def details(self) -> dict[str, object] | None:
@@ -86,11 +87,9 @@ class TooManyRequestsError(ConflictError):
     code = "OG-HTTP-ADMISSION"
     status: ClassVar[int] = 429
     hint = "try again later"
-
-    def __init__(self, actor: str, problem: str) -> None:
-        self.actor = actor
-        self.problem = problem
-        super().__init__(f"too many requests of '{actor}': {problem}")
+    template = "too many requests of '{actor}': {problem}"
+    actor: str
+    problem: str
 
 
 class StreamBusyError(InvalidInputError):
@@ -98,12 +97,10 @@ class StreamBusyError(InvalidInputError):
 
     code = "OG-HTTP-STREAMS"
     hint = "try again when the other export is finished"
-
-    def __init__(self, resource: str, limit: int, actual: int) -> None:
-        self.resource = resource
-        self.limit = limit
-        self.actual = actual
-        super().__init__(f"{resource}: the limit is {limit}")
+    template = "{resource}: the limit is {limit}"
+    resource: str
+    limit: int
+    actual: int
 
     @property
     def details(self) -> dict[str, object]:
@@ -116,9 +113,8 @@ class StoredQueryNotFoundError(NotFoundError):
     """No stored query of this name, or none that the caller may see."""
 
     code = "OG-HTTP-STORED-QUERY"
-
-    def __init__(self) -> None:
-        super().__init__("stored query not found")
+    hint = "`GET queries` lists the stored queries"
+    template = "stored query not found"
 
 
 class BootRefusedError(InvalidInputError):
@@ -137,7 +133,5 @@ class ServerExtraMissingError(UnavailableError):
 
     code = "OG-NO-SERVER"
     hint = "pip install 'omnigraph[server]'"
-
-    def __init__(self, library: str) -> None:
-        self.library = library
-        super().__init__(f"the server needs {library}, which is not installed")
+    template = "the server needs {library}, which is not installed"
+    library: str

@@ -44,9 +44,7 @@ class WorkersFailingError(OmnigraphError):
 
     code = "OG-SERVE-WORKERS"
     hint = "the log says why; `--workers 1` shows it at once"
-
-    def __init__(self) -> None:
-        super().__init__(f"more than {RESTARTS_MAX} workers died within {RESTARTS_S:.0f} s")
+    template = f"more than {RESTARTS_MAX} workers died within {RESTARTS_S:.0f} s"
 
 
 def serve_with_workers(settings: Settings) -> None:

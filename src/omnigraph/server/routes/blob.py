@@ -31,9 +31,8 @@ class BlobInternalError(CorruptError):
     """Something that was not foreseen while a Blob value was read."""
 
     code = "OG-HTTP-BLOB"
-
-    def __init__(self) -> None:
-        super().__init__("internal error while reading a Blob value")
+    hint = "the log of the server has the details"
+    template = "internal error while reading a Blob value"
 
 
 class BlobTagError(ConflictError):
@@ -42,9 +41,7 @@ class BlobTagError(ConflictError):
     code = "OG-HTTP-IF-MATCH"
     hint = "read the value again: the answer has its current ETag"
     status: ClassVar[int] = 412
-
-    def __init__(self) -> None:
-        super().__init__("the value has another tag")
+    template = "the value has another tag"
 
 
 async def get(call: Call) -> Response:

@@ -39,9 +39,8 @@ class ChangesInternalError(CorruptError):
     """Something that was not foreseen while changes were read."""
 
     code = "OG-HTTP-CHANGES"
-
-    def __init__(self) -> None:
-        super().__init__("internal error while reading changes")
+    hint = "the log of the server has the details"
+    template = "internal error while reading changes"
 
 
 def _without_details(call: Callable[[], T]) -> T:

@@ -25,13 +25,15 @@ CONDITION: Final = "omnigraph-if-graph-commit"
 class WrongRouteError(QueryKindError):
     """A mutation was sent to a route of reads, or the reverse."""
 
-    def __init__(self, name: str, is_mutation: bool) -> None:
-        super().__init__(name, is_mutation)
-        found, route = "no mutation", "POST /query"
-        if is_mutation:
-            found, route = "mutations", "POST /mutate"
-        self.args = (f"the query '{name}' contains {found}: use {route}",)
-        self.hint = f"send it to {route}"
+    def _message(self) -> str:
+        found, route = self._wanted()
+        return f"the query '{self.name}' contains {found}: use {route}"
+
+    def _hint(self) -> str:
+        return f"send it to {self._wanted()[1]}"
+
+    def _wanted(self) -> tuple[str, str]:
+        return ("mutations", "POST /mutate") if self.is_mutation else ("no mutation", "POST /query")
 
 
 async def query(call: Call) -> Response:

@@ -16,6 +16,7 @@ class ClusterOwnsSchemaError(ConflictError):
 
     code = "OG-HTTP-CLUSTER-SCHEMA"
     hint = "change the schema file of the cluster, then `omnigraph cluster apply`"
+    template = "the schema of this graph is applied by its cluster"
 
 
 async def show(call: Call) -> Response:
@@ -30,7 +31,7 @@ async def apply(call: Call) -> Response:
     call.authorize("schema_apply", target_branch=MAIN)
     served = call.served
     if served.is_in_cluster:
-        raise ClusterOwnsSchemaError("the schema of this graph is applied by its cluster")
+        raise ClusterOwnsSchemaError
     served.require_no_export()
     with call.admitted(len(request.schema_source.encode())):
         applied = await call.run(_apply, call, request)
