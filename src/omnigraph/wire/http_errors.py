@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, get_type_hints
 
+import msgspec
 import orjson
 
 from omnigraph.errors import OmnigraphError
@@ -54,10 +56,14 @@ DETAILS: Final = (
 """The details that an answer may have."""
 
 
+_NO_JSON: Final = object()
+
+
 class ServerAnswerError(OmnigraphError):
     """An answer of a server that no class of the library stands for."""
 
     code = "OG-SERVER"
+    hint = "check the address; the log of the server says more"
 
     def __init__(self, status: int, text: str) -> None:
         self.status = status
@@ -143,15 +149,23 @@ def error_body(status: int, error: OmnigraphError, found: Json, details: Json) -
 
 def _facts(error: OmnigraphError) -> Json:
     """Return the fields of an error that JSON can hold."""
-    return {name: value for name, value in vars(error).items() if _is_json(value)}
+    found = {name: _plain(value) for name, value in vars(error).items()}
+    return {name: value for name, value in found.items() if value is not _NO_JSON}
 
 
-def _is_json(value: object) -> bool:
+def _plain(value: object) -> object:
     try:
-        orjson.dumps(value)
+        return orjson.loads(orjson.dumps(value, default=_simpler))
     except TypeError:
-        return False
-    return True
+        return _NO_JSON
+
+
+def _simpler(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (tuple, set, frozenset)):
+        return list(value)
+    raise TypeError
 
 
 def error_of(
@@ -171,8 +185,31 @@ def error_of(
         return ServerAnswerError(status, text)
     error = kind.__new__(kind)
     error.args = (text,)
-    for name, value in (facts.get("facts") or {}).items():
-        error.__dict__[name] = value
+    error.__dict__.update(_typed(kind, facts.get("facts") or {}))
     if "hint" in facts:
         error.__dict__["hint"] = facts["hint"]
     return error
+
+
+def _typed(kind: type[OmnigraphError], facts: Json) -> Json:
+    """Return facts as the fields of their class are declared; another release may differ."""
+    try:
+        hints = get_type_hints(kind)
+    except NameError:
+        return facts
+    return {name: _converted(value, hints.get(name, Any)) for name, value in facts.items()}
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    bases = getattr(hint, "__orig_bases__", ())
+    try:
+        if bases and isinstance(hint, type) and issubclass(hint, tuple):
+            return hint(msgspec.convert(value, bases[0], dec_hook=_made))
+        return msgspec.convert(value, hint, dec_hook=_made)
+    except (msgspec.ValidationError, TypeError):
+        return value
+
+
+def _made(kind: type, value: Any) -> Any:
+    """Make a value of a class of its own, such as a name that is a string."""
+    return kind(value)

@@ -14,6 +14,7 @@ from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
 from omnigraph.server.routes.answers import read_answer
+from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import ChangeRequest, QueryRequest, ReadRequest
 
 CONDITION: Final = "omnigraph-if-graph-commit"
@@ -135,7 +136,7 @@ async def change(
                 actor_id=call.actor,
             )
         )
-    return json_answer(result.to_json())
+    return json_answer({**result.to_json(), "commit": commit_shape(result.commit)})
 
 
 def _one(value: str | None, older: str | None, name: str, old_name: str) -> str | None:
