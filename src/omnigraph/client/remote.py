@@ -36,7 +36,9 @@ from omnigraph.texts import shown
 P = ParamSpec("P")
 T = TypeVar("T")
 _GRAPHS: Final = "/graphs/"
-_BASELINE: Final = b'{"baseline":'
+_PARTS: Final = ("maintenance", "recovery")
+"""The parts of a local graph that work on its storage."""
+BASELINE: Final = b'{"baseline":'
 
 
 class NoGraphNamedError(InvalidInputError):
@@ -302,7 +304,7 @@ class RemoteChanges(Part):
 
     def _records(self, lines: Iterator[bytes], handshake: dict[str, str]) -> Iterator[bytes]:
         for line in lines:
-            if line.startswith(_BASELINE):
+            if line.startswith(BASELINE):
                 handshake |= orjson.loads(line)["baseline"]
             else:
                 yield line
@@ -361,7 +363,7 @@ class RemoteGraph(Part):
         return f"RemoteGraph({shown(self.uri)!r})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_") or not hasattr(Graph, name):
+        if name not in _PARTS and (name.startswith("_") or not hasattr(Graph, name)):
             raise AttributeError(f"'RemoteGraph' has no attribute {name!r}")
         raise NeedsStorageError(f"`{name}`")
 
