@@ -3,7 +3,7 @@
 Options after the names go to each of them: `python -m bench queries --size M`.
 
 Each prints a Markdown table for bench/RESULTS.md. Numbers are ratios against a peer measured in the
-same run, in locks, so that a busy machine hurts both sides.
+same run, in turns, so that a busy machine hurts both sides.
 """
 
 from __future__ import annotations

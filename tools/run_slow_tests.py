@@ -26,6 +26,7 @@ SHARDS: Final[dict[str, tuple[str, ...]]] = {
         "tests/recovery",
         "tests/write",
     ),
+    "server": ("tests/server",),
     "faults": ("tests/faults",),
     "sim": ("tests/sim",),
     "crash": ("tests/crash",),

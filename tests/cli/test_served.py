@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.served import Served, serve
+from support.served_here import Served, serve
 from support.terminal import Result, Terminal
 
 SCHEMA = """\
@@ -29,7 +29,7 @@ query age($n: String, $a: I32) { update Person set { age: $a } where name = $n }
 FILES = {
     "people.pg": SCHEMA,
     "next.pg": SCHEMA.replace("age: I32?", "age: I32?  nick: String?"),
-    "no.pg": SCHEMA.replace("age: I32?", "age: Bool?"),
+    "no.pg": SCHEMA.replace("since: Date?", "since: Bool?"),
     "people.jsonl": RECORDS,
     "broken.jsonl": '{"type": "Person", "data": {"nme": "x"}}\n',
     "loose.jsonl": '{"type": "Person", "data": {"name": "dan", "age": "old", "shoe": 3}}\n',

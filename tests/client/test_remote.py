@@ -24,7 +24,7 @@ from omnigraph.client.http import (
 from omnigraph.client.refusals import NeedsStorageError
 from omnigraph.client.remote import NoGraphNamedError
 from omnigraph.errors import DeniedError, OmnigraphError
-from support.served import Served, serve
+from support.served_here import Served, serve
 from support.ways import QUERIES, RECORDS
 
 TOKEN = "a-token-that-nobody-may-see"  # noqa: S105 - the test looks for it everywhere

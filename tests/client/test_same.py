@@ -249,7 +249,7 @@ FAILURES: dict[str, Callable[[Any], Any]] = {
         g.blob("node", "Person", "ann", "photo").chunks(ByteRange(offset=9))
     ),
     "schema": lambda g: g.apply_schema("node person {}"),
-    "migration": lambda g: g.apply_schema(SCHEMA.replace("I32?", "Bool?")),
+    "migration": lambda g: g.apply_schema(SCHEMA.replace("since: Date?", "since: Bool?")),
     "branches": lambda g: (g.branch_create("b"), g.apply_schema(SCHEMA + "node New {}")),
 }
 

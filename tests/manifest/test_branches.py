@@ -82,7 +82,7 @@ def test_a_name_cannot_be_a_path_prefix_of_a_live_one(
     local_graph: Graph, first: str, second: str
 ) -> None:
     local_graph.branch_create(first)
-    with pytest.raises(BranchRefusedError, match=f"cannot exist beside '{first}'"):
+    with pytest.raises(BranchConflictError, match=f"cannot exist beside '{first}'"):
         local_graph.branch_create(second)
     local_graph.branch_create("ab")
     local_graph.branch_delete(first)
@@ -91,7 +91,7 @@ def test_a_name_cannot_be_a_path_prefix_of_a_live_one(
 
 
 def test_nothing_can_be_created_below_main(local_graph: Graph) -> None:
-    with pytest.raises(BranchRefusedError, match="cannot exist beside 'main'"):
+    with pytest.raises(BranchConflictError, match="cannot exist beside 'main'"):
         local_graph.branch_create("main/x")
 
 

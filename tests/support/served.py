@@ -1,59 +1,102 @@
-"""A server of one graph, on a port of this machine, in a thread."""
+"""A real `omnigraph serve` as a process of its own."""
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Final
 
-import uvicorn
+import httpx2
 
-from omnigraph.clock import SystemClock
-from omnigraph.server.boot import boot
-from omnigraph.server.listen import config, listen
-from omnigraph.server.settings import Settings
-
-_STARTS_S = 30
-_STEP_S = 0.01
+PREFIX: Final = "OMNIGRAPH_LISTEN_ADDR="
+START_MAX_S: Final = 240.0
+"""Starting takes a second; a machine that does much else needs longer."""
+ANSWER_MAX_S: Final = 120.0
+_COMMAND: Final = "from omnigraph.cli import main; main()"
 
 
-@dataclass(frozen=True)
-class Served:
-    """Where a server listens, and the id of its graph."""
+@dataclass
+class ServedProcess:
+    """A running server: where it listens, and what it has written to stderr."""
 
-    url: str
-    graph: str
+    process: subprocess.Popen[str]
+    host: str
+    port: int
+    log: IO[str]
+    scheme: str = "http"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((self.host, self.port), timeout=ANSWER_MAX_S)
+
+    def get(self, path: str) -> httpx2.Response:
+        return httpx2.get(self.url + path, timeout=ANSWER_MAX_S)
+
+    def stop(self) -> int:
+        """Ask it to stop, and return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(ANSWER_MAX_S)
+
+    def log_lines(self) -> list[str]:
+        self.log.seek(0)
+        return self.log.read().splitlines()
+
+    def memory_peak_kib(self) -> int:
+        """Return the most memory that the process has ever had."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1])
+
+
+def command(store: str, *options: str) -> list[str]:
+    return [sys.executable, "-c", _COMMAND, "--store", store, "serve", *options]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of this process without tokens of whoever runs the tests."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("OMNIGRAPH_SERVER_")}
+    return kept | more
 
 
 @contextmanager
-def serve(
-    store: str | Path,
-    *,
-    queries: tuple[Path, ...] = (),
-    tokens: Mapping[str, str] | None = None,
-    policy: Path | None = None,
-) -> Iterator[Served]:
-    """Serve a graph until the end of the block; without tokens everyone may do everything."""
-    given: dict[str, Any] = {"unauthenticated": True}
-    if tokens is not None:
-        given = {"environ": dict(tokens), "policy": policy}
-    settings = Settings(store=str(store), bind="127.0.0.1:0", queries=queries, **given)
-    app, listener = boot(settings), listen(settings)
-    server = uvicorn.Server(config(app, settings))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    clock = SystemClock()
-    waited = 0.0
-    while not server.started and waited < _STARTS_S:
-        clock.sleep(_STEP_S)
-        waited += _STEP_S
-    try:
-        port = listener.getsockname()[1]
-        yield Served(f"http://127.0.0.1:{port}", Path(store).name.removesuffix(".omni"))
-    finally:
-        server.should_exit = True
-        thread.join(_STARTS_S)
-        listener.close()
+def served_process(
+    store: str, *, options: Sequence[str] = ("--unauthenticated",), scheme: str = "http"
+) -> Iterator[ServedProcess]:
+    """Start a server on a port of the system's choice; kill it at the end if it still runs."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            command(store, "--bind", "127.0.0.1:0", *options),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment(),
+            text=True,
+        )
+        # A server that never says where it listens must not hang the test.
+        watch = threading.Timer(START_MAX_S, process.kill)
+        watch.start()
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            watch.cancel()
+            log.seek(0)
+            assert line.startswith(PREFIX), log.read()
+            host, _, port = line.removeprefix(PREFIX).strip().rpartition(":")
+            yield ServedProcess(process, host, int(port), log, scheme)
+        finally:
+            watch.cancel()
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from omnigraph import AsyncGraph, Graph, connect
 from support.awaiting import Awaiting
-from support.served import serve
+from support.served_here import serve
 
 SCHEMA = """\
 node Person { name: String @key  age: I32?  born: Date?  photo: Blob?  note: String? }

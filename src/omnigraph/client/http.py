@@ -188,11 +188,15 @@ class Lines:
 
 @cache
 def error_classes() -> dict[str, type[OmnigraphError]]:
-    """Return the classes of the library's errors by code; the most special one of a code."""
+    """Return the classes of the library's errors by code; the most special one of a code.
+
+    A client knows nothing of those that only a server raises.
+    """
     found: dict[str, type[OmnigraphError]] = {}
     kinds: list[type[OmnigraphError]] = [OmnigraphError]
     while kinds:
         kind = kinds.pop(0)
-        found[kind.code] = kind
+        if not kind.__module__.startswith("omnigraph.server."):
+            found[kind.code] = kind
         kinds += kind.__subclasses__()
     return found

@@ -1,6 +1,6 @@
 """The public face: a graph, its parts, and the results of their calls."""
 
-from omnigraph.changes.commit_changes import CommitPage
+from omnigraph.changes.commit_changes import PAGE_CHANGES_MAX, CommitPage, check_page
 from omnigraph.changes.diff import Difference
 from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
@@ -18,6 +18,7 @@ from omnigraph.graph.standalone import (
     init_from_file,
     lint_files,
     load_queries,
+    require_queries_hold,
     scrub_graph,
 )
 from omnigraph.graph.tags import GraphTags
@@ -47,7 +48,7 @@ from omnigraph.read.access.blobs import (
     ByteRange,
     ExternalBlobError,
 )
-from omnigraph.read.limits import MEMORY_MAX_DEFAULT
+from omnigraph.read.limits import MEMORY_MAX_DEFAULT, QueryTimeoutError
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
 from omnigraph.schema import Catalog
@@ -63,6 +64,7 @@ from omnigraph.write.schema_apply import SchemaApplied
 __all__ = [
     "BYTES_AT_ONCE",
     "MEMORY_MAX_DEFAULT",
+    "PAGE_CHANGES_MAX",
     "Blob",
     "BlobRangeError",
     "BlobSelector",
@@ -110,6 +112,7 @@ __all__ = [
     "QueryKindError",
     "QueryResult",
     "QuerySelectionError",
+    "QueryTimeoutError",
     "ReadOnlyGraphError",
     "ReadTarget",
     "ReadableCommits",
@@ -127,11 +130,13 @@ __all__ = [
     "TableRepair",
     "TableReport",
     "Tag",
+    "check_page",
     "embed_records",
     "init_from_file",
     "lint_files",
     "load_queries",
     "require_kind",
     "require_outside_cluster",
+    "require_queries_hold",
     "scrub_graph",
 ]

@@ -13,8 +13,15 @@ from omnigraph.maintenance.scrub import scrub
 from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
 from omnigraph.manifest.repository import assemble, require_graph
 from omnigraph.query import LintReport, SchemaSource, lint_queries
+from omnigraph.query.compile import try_compile
 from omnigraph.query.language.parse import parse_queries_tolerant
-from omnigraph.query.registry import Registry, RegistryEntry, load_registry
+from omnigraph.query.registry import (
+    Registry,
+    RegistryEntry,
+    RegistryError,
+    RegistryProblem,
+    load_registry,
+)
 from omnigraph.schema import compile_schema
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, embed_file
@@ -53,6 +60,21 @@ def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:
         schema_source=SchemaSource("file", str(schema_path)),
         query_path=str(query_path),
     )
+
+
+def require_queries_hold(registry: Registry, schema: str) -> None:
+    """Raise unless every stored query compiles against a schema."""
+    if not registry.queries:
+        return
+    catalog = compile_schema(schema, domain=SystemClock().ulid()).catalog
+    problems = []
+    for stored in registry.queries:
+        _, found = try_compile(stored.query, catalog, stored.source)
+        problems += [
+            RegistryProblem(each.code, stored.name, each.message, each.hint) for each in found
+        ]
+    if problems:
+        raise RegistryError(problems)
 
 
 def load_queries(paths: Sequence[Path]) -> Registry:

@@ -285,7 +285,7 @@ def _require_free(branch: BranchName, names: frozenset[str]) -> None:
         if incarnation.branch == branch:
             raise BranchConflictError(branch.text, "already exists")
         if incarnation.branch.nests_with(branch):
-            raise BranchRefusedError(
+            raise BranchConflictError(
                 branch.text,
                 f"cannot exist beside '{incarnation.branch}': one name is a path prefix of the"
                 " other",

@@ -28,6 +28,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 REQUEST_ID: Final = "x-request-id"
 _REQUEST_ID_MAX: Final = 128
+_REST_MAX: Final = 65_536
 SAFE_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -67,7 +68,8 @@ class App:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
-        request = Request(scope, receive)
+        body = _Body(receive)
+        request = Request(scope, body.receive)
         request_id = _request_id(request, self._clock)
         started = self._clock.monotonic_s()
         answer, name = await self._answer(request)
@@ -79,14 +81,18 @@ class App:
         )
         if answer is None:
             return
-        await answer(scope, receive, _with_headers(send, request_id, self._origins, request))
+        if body.is_left(request):
+            answer.headers["Connection"] = "close"
+        await answer(scope, body.receive, _with_headers(send, request_id, self._origins, request))
 
     async def _answer(self, request: Request) -> tuple[Response | None, str]:
         """Return the answer, None if there is nobody to take it, and the name of the operation."""
         raw = request.scope.get("raw_path") or request.scope["path"].encode()
-        found = self._router.find(request.method, raw)
-        name = found.route.operation_id if isinstance(found, Found) else "none"
+        name = "none"
         try:
+            found = self._router.find(request.method, raw)
+            if isinstance(found, Found):
+                name = found.route.operation_id
             self._origins.require(request)
             if isinstance(found, Found):
                 return await self._run(found, request), name
@@ -142,6 +148,30 @@ class App:
     def _readyz(self) -> Response:
         graphs = [served.graph_id for served in self._serving.graphs]
         return json_answer({"status": "ready", "graphs": len(graphs)})
+
+
+class _Body:
+    """Looks at how far the body of a request was read.
+
+    The rest of a large body that nothing asks for would be received to its end, for the sake of the
+    next request on the same connection. Such a connection is closed instead.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._is_read = False
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self._is_read = True
+        return message
+
+    def is_left(self, request: Request) -> bool:
+        """Whether much of the body was not read, as far as its headers tell."""
+        declared = request.headers.get("content-length", "")
+        is_large = declared.isdigit() and int(declared) > _REST_MAX
+        return not self._is_read and (is_large or "transfer-encoding" in request.headers)
 
 
 def _request_id(request: Request, clock: Clock) -> str:

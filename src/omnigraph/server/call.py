@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.clock import Clock, SystemClock
 from omnigraph.graph import ReadTarget
 from omnigraph.names import MAIN
 from omnigraph.server.admission import ANONYMOUS, Admission
@@ -30,10 +31,12 @@ from omnigraph.server.decode import (
 )
 from omnigraph.server.errors import RequestError
 from omnigraph.server.graphs import Graphs, ServedGraph
-from omnigraph.server.pool import EnginePool
+from omnigraph.server.pool import EnginePool, Habits
 from omnigraph.server.tokens import LiveTokens
 
 JSON: Final = "application/json"
+_DECODED_AT_ONCE_MAX: Final = 65_536
+"""Larger bodies are decoded in a thread: other requests do not wait for it."""
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -48,6 +51,8 @@ class Serving:
     admission: Admission
     pool: EnginePool
     requires_bearer: bool
+    clock: Clock = field(default_factory=SystemClock)
+    habits: Habits = field(default_factory=Habits)
     load_spark_bytes: int | None = None
 
 
@@ -81,7 +86,9 @@ class Call:
         """Return the body as a record."""
         require_json(self.request.headers.get("content-type"))
         data = await read_body(self.request.stream(), self.request.headers, limit)
-        return decode_json(data, kind, shape_status=shape_status)
+        if len(data) <= _DECODED_AT_ONCE_MAX:
+            return decode_json(data, kind, shape_status=shape_status)
+        return await self.run(lambda: decode_json(data, kind, shape_status=shape_status))
 
     def query(self, kind: type[S]) -> S:
         """Return the query string as a record."""

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -23,6 +24,9 @@ from omnigraph.server.errors import BodyTooLargeError, RequestError
 BODY_MAX: Final = 1_048_576
 LOAD_BODY_MAX: Final = 33_554_432
 DEPTH_MAX: Final = 128
+_MARKS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+"""A string, or where a list or an object begins or ends."""
+_STEPS: Final = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -64,16 +68,19 @@ def decode_json(body: bytes, kind: type[T], *, shape_status: int = 422) -> T:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise RequestError(str(error), status=shape_status) from error
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RequestError(f"the body is not JSON: {error}") from error
 
 
 def _require_plain(body: bytes) -> None:
     """Raise when an object has a key twice, or when lists and objects nest too deep."""
+    depth = 0
+    for found in _MARKS.finditer(body):
+        depth += _STEPS.get(found[0], 0)
+        if depth > DEPTH_MAX:
+            raise RequestError(f"the body is not JSON: it nests deeper than {DEPTH_MAX}")
     try:
         json.loads(body, object_pairs_hook=_once)
-    except RecursionError as error:
-        raise RequestError("the body is not JSON: it nests too deep") from error
     except UnicodeDecodeError as error:
         raise RequestError(f"the body is not UTF-8: {error}") from error
     except ValueError as error:

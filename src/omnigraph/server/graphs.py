@@ -32,6 +32,11 @@ class ServedGraph:
     export_slot: Slot
     is_in_cluster: bool = False
 
+    @property
+    def is_near(self) -> bool:
+        """Whether storage answers without a network."""
+        return "://" not in self.graph.uri or self.graph.uri.startswith("file://")
+
     def require_no_export(self) -> None:
         """Raise while an export or a baseline is open."""
         if self.export_slot.is_taken():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from typing import Final
@@ -12,6 +13,22 @@ from omnigraph.server.settings import Settings
 
 LISTENING: Final = "OMNIGRAPH_LISTEN_ADDR="
 _BACKLOG: Final = 2048
+
+
+def run(app: object, settings: Settings, listener: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, and finish what is in flight."""
+    run_server(uvicorn.Server(config(app, settings)), listener)
+
+
+def run_server(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Run a server; it ends normally on a signal, instead of dying by it afterwards."""
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    server.run(sockets=[listener])
 
 
 def config(app: object, settings: Settings) -> uvicorn.Config:
@@ -41,7 +58,7 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def announce(listener: socket.socket) -> None:
+def print_address(listener: socket.socket) -> None:
     """Print where the server listens, for programs that start it."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

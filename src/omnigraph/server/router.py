@@ -1,20 +1,19 @@
 """From a method and a path to a route.
 
 Paths are matched as they were sent, segment by segment, and each segment is decoded after that: a
-branch named `a/b` is one segment, `a%2Fb`.
+branch named `a/b` is one segment, `a%2Fb`. Where a word and a parameter both fit, the word wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from omnigraph.server.errors import RequestError
 
 R = TypeVar("R")
-_ANY: Final = "{}"
 
 
 @dataclass(frozen=True)
@@ -25,49 +24,64 @@ class Found(Generic[R]):
     params: Mapping[str, str]
 
 
+@dataclass
+class _Node(Generic[R]):
+    """What may follow the segments so far, and the routes that end here by method."""
+
+    words: dict[str, _Node[R]] = field(default_factory=dict)
+    parameter: _Node[R] | None = None
+    routes: dict[str, tuple[R, tuple[str, ...]]] = field(default_factory=dict)
+
+
 class Router(Generic[R]):
-    """A table of routes by the shape of their path."""
+    """A table of routes by the segments of their path."""
 
     def __init__(self, routes: Sequence[tuple[str, str, R]]) -> None:
         """Take methods, path templates such as `/graphs/{graph_id}/query`, and routes."""
-        self._by_shape: dict[tuple[str, ...], dict[str, tuple[R, tuple[str, ...]]]] = {}
+        self._root: _Node[R] = _Node()
         for method, template, route in routes:
-            segments = template.strip("/").split("/")
-            shape = tuple(_ANY if part.startswith("{") else part for part in segments)
-            names = tuple(part[1:-1] for part in segments if part.startswith("{"))
-            self._by_shape.setdefault(shape, {})[method] = route, names
+            node, names = self._root, []
+            for part in template.strip("/").split("/"):
+                if part.startswith("{"):
+                    names.append(part[1:-1])
+                    node.parameter = node.parameter or _Node()
+                    node = node.parameter
+                else:
+                    node = node.words.setdefault(part, _Node())
+            node.routes[method] = route, tuple(names)
 
     def find(self, method: str, raw_path: bytes) -> Found[R] | list[str]:
         """Return the route of a request, else the methods that the path has: none, if unknown."""
         segments = raw_path.decode("ascii", "replace").removeprefix("/").split("/")
-        methods = self._shape_of(segments)
-        if methods is None:
-            return []
-        known = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
-        if known is None:
-            allowed = set(methods) | ({"HEAD"} if "GET" in methods else set())
-            return sorted(allowed)
-        route, names = known
-        return Found(route, dict(zip(names, self._values(segments, methods), strict=True)))
+        allowed: set[str] = set()
+        for node, values in _ends(self._root, segments, 0):
+            routes = node.routes
+            known = routes.get(method) or (routes.get("GET") if method == "HEAD" else None)
+            if known is not None:
+                route, names = known
+                return Found(route, dict(zip(names, map(_decoded, values), strict=True)))
+            allowed |= {*routes, *({"HEAD"} if "GET" in routes else ())}
+        return sorted(allowed)
 
-    def _shape_of(self, segments: list[str]) -> dict[str, tuple[R, tuple[str, ...]]] | None:
-        """Return the methods of the path; a literal segment wins over a parameter."""
-        plain = tuple(_plain(segment) for segment in segments)
-        best: tuple[int, dict[str, tuple[R, tuple[str, ...]]]] | None = None
-        for shape, methods in self._by_shape.items():
-            if len(shape) != len(plain):
-                continue
-            if all(part in (_ANY, have) for part, have in zip(shape, plain, strict=True)):
-                literal = sum(part != _ANY for part in shape)
-                if best is None or literal > best[0]:
-                    best = literal, methods
-        return None if best is None else best[1]
 
-    def _values(
-        self, segments: list[str], methods: dict[str, tuple[R, tuple[str, ...]]]
-    ) -> list[str]:
-        shape = next(shape for shape, known in self._by_shape.items() if known is methods)
-        return [_decoded(have) for part, have in zip(shape, segments, strict=True) if part == _ANY]
+def _ends(
+    node: _Node[R], segments: list[str], at: int
+) -> Iterator[tuple[_Node[R], tuple[str, ...]]]:
+    """Yield the nodes that segments end at, with those that were parameters; words come first.
+
+    A path may have two: `DELETE /branches/merge` is of the branch `merge`, and `POST` is not.
+    """
+    if at == len(segments):
+        if node.routes:
+            yield node, ()
+        return
+    segment = segments[at]
+    word = node.words.get(segment if "%" not in segment else _plain(segment))
+    if word is not None:
+        yield from _ends(word, segments, at + 1)
+    if node.parameter is not None:
+        for ended, values in _ends(node.parameter, segments, at + 1):
+            yield ended, (segment, *values)
 
 
 def _plain(segment: str) -> str:

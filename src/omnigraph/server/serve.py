@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import uvicorn
-
 from omnigraph.server.boot import boot
-from omnigraph.server.listen import announce, config, listen
+from omnigraph.server.listen import listen, print_address, run
 from omnigraph.server.settings import Settings
 from omnigraph.server.workers import serve_with_workers
 
@@ -17,5 +15,5 @@ def serve(settings: Settings) -> None:
         return
     app = boot(settings)
     listener = listen(settings)
-    announce(listener)
-    uvicorn.Server(config(app, settings)).run(sockets=[listener])
+    print_address(listener)
+    run(app, settings, listener)

@@ -1,7 +1,7 @@
 """Answers that are made while they are sent.
 
 1. A part is made only when the client has taken the one before (and the transport its buffer), so a
-   client that reads slowly, or not at all, costs one part of memory and no thread.
+   client that reads slowly, or not at all, costs two parts of memory and no thread.
 2. The first part is made before the answer begins: a failure until then is an ordinary error
    answer. A failure after it breaks the connection, so that no client takes a part for the whole.
 3. However the answer ends, the iterator behind it is closed.
@@ -9,10 +9,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from omnigraph.server.pool import EnginePool
 
@@ -35,6 +38,63 @@ def chunked(lines: Iterable[bytes], size: int = CHUNK_BYTES) -> Iterator[bytes]:
         yield b"".join(held)
 
 
+class _Source:
+    """The iterator behind an answer; it is used in threads, by one at a time."""
+
+    def __init__(self, make: Callable[[], Iterator[bytes]], on_end: Callable[[], None]) -> None:
+        self._make = make
+        self._on_end = on_end
+        self._guard = threading.Lock()
+        self._is_closed = False
+        self._chunks: Iterator[bytes] | None = None
+
+    def next(self) -> bytes | None:
+        """Return the next part, None after the last one."""
+        with self._guard:
+            if self._is_closed:
+                return None
+            if self._chunks is None:
+                self._chunks = self._make()
+            return next(self._chunks, None)
+
+    def close(self) -> None:
+        """Close the iterator, after the part that is being made; a second time does nothing."""
+        with self._guard:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                close = getattr(self._chunks, "close", None)
+                if close is not None:
+                    close()
+            finally:
+                self._on_end()
+
+
+class _Streamed(StreamingResponse):
+    """An answer that closes its source, whether or not it was ever begun."""
+
+    def __init__(
+        self,
+        pool: EnginePool,
+        source: _Source,
+        first: bytes | None,
+        *,
+        headers: Mapping[str, str] | None,
+        media_type: str,
+    ) -> None:
+        super().__init__(_parts(pool, source, first), headers=headers, media_type=media_type)
+        self._pool = pool
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            # Not awaited: when the client is gone this task is cancelled, and so is what it awaits.
+            self._pool.start(self._source.close)
+
+
 async def streamed(
     pool: EnginePool,
     make: Callable[[], Iterator[bytes]],
@@ -44,34 +104,31 @@ async def streamed(
     on_end: Callable[[], None] = lambda: None,
 ) -> StreamingResponse:
     """Return an answer of the chunks that an iterator makes in the pool."""
+    source = _Source(make, on_end)
     try:
-        chunks, first = await pool.run(_begun, make)
-    except BaseException:
-        on_end()
+        first = await pool.run(source.next)
+    except Exception:
+        await pool.run(source.close)
         raise
-    return StreamingResponse(
-        _parts(pool, chunks, first, on_end), headers=headers, media_type=media_type
-    )
+    except BaseException:
+        pool.start(source.close)
+        raise
+    return _Streamed(pool, source, first, headers=headers, media_type=media_type)
 
 
-def _begun(make: Callable[[], Iterator[bytes]]) -> tuple[Iterator[bytes], bytes | None]:
-    chunks = make()
-    return chunks, next(chunks, None)
-
-
-async def _parts(
-    pool: EnginePool,
-    chunks: Iterator[bytes],
-    first: bytes | None,
-    on_end: Callable[[], None],
-) -> AsyncIterator[bytes]:
+async def _parts(pool: EnginePool, source: _Source, first: bytes | None) -> AsyncIterator[bytes]:
     part = first
-    try:
-        while part is not None:
-            yield part
-            part = await pool.run(next, chunks, None)
-    finally:
-        close = getattr(chunks, "close", None)
-        if close is not None:
-            await pool.run(close)
-        on_end()
+    while part is not None:
+        coming = asyncio.ensure_future(pool.run(source.next))
+        # When the client goes away nobody awaits it.
+        coming.add_done_callback(_looked_at)
+        yield part
+        part = await coming
+    # Before the end is sent: whoever has seen it may ask for the next stream at once.
+    await pool.run(source.close)
+
+
+def _looked_at(done: asyncio.Future[bytes | None]) -> None:
+    """Take the error of a part that nobody waits for; whoever awaits it gets it all the same."""
+    if not done.cancelled():
+        done.exception()

@@ -20,9 +20,9 @@ from typing import Final
 from omnigraph.server.errors import BootRefusedError, ServerExtraMissingError, UnauthorizedError
 
 PREFIX: Final = "OMNIGRAPH_SERVER_BEARER_TOKEN"
-FILE: Final = f"{PREFIX}S_FILE"
-JSON: Final = f"{PREFIX}S_JSON"
-AWS_SECRET: Final = f"{PREFIX}S_AWS_SECRET"
+FILE: Final = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
+JSON: Final = "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"
+AWS_SECRET: Final = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"  # noqa: S105 - a name
 DEFAULT_ACTOR: Final = "default"
 _SCHEME: Final = "Bearer "
 _log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from omnigraph.clock import Clock, SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.admission import forget_worker
 from omnigraph.server.boot import boot, check
-from omnigraph.server.listen import announce, config, listen
+from omnigraph.server.listen import config, listen, print_address, run_server
 from omnigraph.server.logs import log_to_stderr
 from omnigraph.server.settings import Settings
 from omnigraph.server.shared import Shared
@@ -96,7 +96,7 @@ class _Supervisor:
             for worker in list(self._workers.values()):
                 self._wait_until_ready(worker)
             if not self._is_stopping:
-                announce(self._listener)
+                print_address(self._listener)
             while not self._is_stopping:
                 self._wait()
         finally:
@@ -167,7 +167,7 @@ def work(
     threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     says_ready.send(None)
     says_ready.close()
-    server.run(sockets=[listener])
+    run_server(server, listener)
 
 
 def _end_with_parent(server: uvicorn.Server) -> None:

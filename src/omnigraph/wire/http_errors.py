@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, Protocol, get_type_hints, runtime_checkable
+from urllib.parse import urlsplit
 
 import msgspec
 import orjson
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import (
+    ConflictError,
+    DeniedError,
+    InvalidInputError,
+    NotFoundError,
+    OmnigraphError,
+    UnavailableError,
+)
 from omnigraph.names import TableKey
 from omnigraph.wire.outcomes import outcome_of
 from omnigraph.wire.responses import Code
@@ -38,6 +46,21 @@ CODES: Final[Mapping[int, Code]] = {
     500: "internal",
 }
 """The code of a status; newer statuses have a detail and no code."""
+
+_KINDS: Final[Mapping[int, type[OmnigraphError]]] = {
+    400: InvalidInputError,
+    401: DeniedError,
+    403: DeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    413: InvalidInputError,
+    415: InvalidInputError,
+    416: InvalidInputError,
+    422: InvalidInputError,
+    429: ConflictError,
+    503: UnavailableError,
+}
+"""What an error of a code that only servers have is, by its status."""
 
 DETAILS: Final = (
     "merge_conflicts",
@@ -68,6 +91,11 @@ class ServerAnswerError(OmnigraphError):
     def __init__(self, status: int, text: str) -> None:
         self.status = status
         super().__init__(text)
+
+
+@runtime_checkable
+class _Previewed(Protocol):
+    def preview(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -105,12 +133,19 @@ def _pending(error: Any) -> Json:
 
 
 def _unread(error: Any) -> Json:
-    return {"external_blob_source": {"uri": error.uri, "reason": error.reason}}
+    parts = urlsplit(error.uri)
+    uri = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return {"external_blob_source": {"uri": uri, "reason": error.problem}}
+
+
+def _changed(error: Any) -> Json:
+    return {"read_set_conflict": {"member": error.member, "expected": None, "actual": None}}
 
 
 _FORMS: Final[Mapping[str, _Form]] = {
     "OG-PRECONDITION": _Form(412, _lost),
     "OG-EXPECTED-VERSION": _Form(409, _moved),
+    "OG-READ-SET": _Form(409, _changed),
     "OG-CHANGE-GAP": _Form(410),
     "OG-BLOB-RANGE": _Form(416),
     "OG-BLOB-SOURCE": _Form(424, _unread),
@@ -136,7 +171,7 @@ def http_error(error: OmnigraphError) -> tuple[int, Json]:
 
 def error_body(status: int, error: OmnigraphError, found: Json, details: Json) -> Json:
     """Return the body of an error answer."""
-    body: Json = {"error": str(error)}
+    body: Json = {"error": _text(error)}
     if status in CODES:
         body["code"] = CODES[status]
     facts: Json = {"code": error.code, "facts": _facts(error)}
@@ -147,9 +182,17 @@ def error_body(status: int, error: OmnigraphError, found: Json, details: Json) -
     return body | found | {"omnigraph": facts}
 
 
+def _text(error: OmnigraphError) -> str:
+    """Return the text of an error; conflicts of a merge are many, and the first ones stand for all.
+
+    Their messages are in the detail.
+    """
+    return error.preview() if isinstance(error, _Previewed) else str(error)
+
+
 def _facts(error: OmnigraphError) -> Json:
-    """Return the fields of an error that JSON can hold."""
-    found = {name: _plain(value) for name, value in vars(error).items()}
+    """Return the fields of an error that JSON can hold; its hint stands next to them."""
+    found = {name: _plain(value) for name, value in vars(error).items() if name != "hint"}
     return {name: value for name, value in found.items() if value is not _NO_JSON}
 
 
@@ -179,15 +222,17 @@ def error_of(
         return ServerAnswerError(
             status, body.decode(errors="replace").strip() or f"status {status}"
         )
-    facts = shape.get("omnigraph") or {}
-    kind = classes.get(facts.get("code", ""))
-    if kind is None:
-        return ServerAnswerError(status, text)
-    error = kind.__new__(kind)
-    error.args = (text,)
-    error.__dict__.update(_typed(kind, facts.get("facts") or {}))
-    if "hint" in facts:
-        error.__dict__["hint"] = facts["hint"]
+    known = shape.get("omnigraph") or {}
+    kind = classes.get(known.get("code", ""), _KINDS.get(status, OmnigraphError))
+    facts = _typed(kind, known.get("facts") or {})
+    hint = {"hint": known["hint"]} if "hint" in known else {}
+    error = kind.of_facts(facts | hint)
+    if error is None:
+        error = kind.__new__(kind)
+        error.args = (text,)
+        error.__dict__.update(facts | hint)
+    if "code" in known and known["code"] != kind.code:
+        error.__dict__["code"] = known["code"]
     return error
 
 

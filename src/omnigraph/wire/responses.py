@@ -115,7 +115,10 @@ class LegacyReadOutput(msgspec.Struct):
 
 
 class ChangeOutput(msgspec.Struct):
-    """What a mutation has done; `commit` is null when nothing changed."""
+    """What a mutation has done; `commit` is null when nothing changed.
+
+    `durability` is there when the server does not wait until a write is safe from power loss.
+    """
 
     branch: str
     query_name: str
@@ -123,6 +126,7 @@ class ChangeOutput(msgspec.Struct):
     affected_edges: int
     actor_id: str | None
     commit: CommitOutput | None
+    durability: str | UnsetType = UNSET
 
 
 ParamKind = Literal[

@@ -6,11 +6,11 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from starlette.responses import Response
 
-from omnigraph.errors import CorruptError, OmnigraphError
+from omnigraph.errors import ConflictError, CorruptError, OmnigraphError
 from omnigraph.graph import Blob, BlobRangeError, ByteRange
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import decode_query
@@ -22,6 +22,7 @@ from omnigraph.wire.requests import BlobQuery
 
 _OCTETS: Final = "application/octet-stream"
 _RANGE: Final = re.compile(r"bytes=(?:(\d{1,20})-(\d{0,20})|-(\d{1,20}))\Z", re.IGNORECASE)
+_OFFSET_MAX: Final = 2**64 - 1
 _TAGS: Final = re.compile(r'\s*(W/)?("[^"]*")\s*(?:,|\Z)')
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,17 @@ class BlobInternalError(CorruptError):
 
     def __init__(self) -> None:
         super().__init__("internal error while reading a Blob value")
+
+
+class BlobTagError(ConflictError):
+    """`If-Match` names another version of a Blob value."""
+
+    code = "OG-HTTP-IF-MATCH"
+    hint = "read the value again: the answer has its current ETag"
+    status: ClassVar[int] = 412
+
+    def __init__(self) -> None:
+        super().__init__("the value has another tag")
 
 
 async def get(call: Call) -> Response:
@@ -104,8 +116,9 @@ def _conditional(call: Call, found: Blob, headers: dict[str, str]) -> Response |
     """Return the answer that `If-Match` or `If-None-Match` decide, if they do."""
     etag, given = found.stat.etag or "", call.request.headers
     if "if-match" in given and not _matches(given.getlist("if-match"), etag, weak=False):
-        shape = {"error": "the value has another tag", "code": "conflict"}
-        return json_answer(shape, status=412, headers=headers)
+        # Its code is that of a conflict: only a lost conditional write has none.
+        _, shape = http_error(BlobTagError())
+        return json_answer(shape, status=BlobTagError.status, headers=headers)
     if "if-none-match" in given and _matches(given.getlist("if-none-match"), etag, weak=True):
         return Response(None, 304, headers | {"Content-Length": str(found.stat.size or 0)})
     return None
@@ -155,21 +168,17 @@ class _Asked:
 def _asked_range(call: Call, etag: str) -> _Asked | None:
     """Return the range to answer with; one that is not understood is ignored."""
     given = call.request.headers
-    values = given.getlist("range")
-    if len(values) != 1:
+    values, conditions = given.getlist("range"), given.getlist("if-range")
+    found = _RANGE.match(values[0]) if len(values) == 1 else None
+    if found is None or (conditions and conditions != [etag]):
         return None
-    conditions = given.getlist("if-range")
-    if conditions and conditions != [etag]:
+    first, last, suffix = (int(part) if part else None for part in found.groups())
+    if any(bound is not None and bound > _OFFSET_MAX for bound in (first, last, suffix)):
         return None
-    found = _RANGE.match(values[0])
-    if found is None:
-        return None
-    if found[3] is not None:
-        return _Asked(None, int(found[3]))
-    start, end = int(found[1]), int(found[2]) if found[2] else None
-    if start >= 2**64 or (end is not None and (end >= 2**64 or start > end)):
-        return None
-    return _Asked(start, end)
+    if suffix is not None:
+        return _Asked(None, suffix)
+    is_reversed = first is not None and last is not None and first > last
+    return None if is_reversed else _Asked(first, last)
 
 
 def _unsatisfiable(asked: _Asked, size: int, headers: dict[str, str]) -> Response:

@@ -13,7 +13,13 @@ import orjson
 from starlette.responses import Response
 
 from omnigraph.errors import CorruptError, OmnigraphError
-from omnigraph.graph import CommitNotFoundError, FeedRequest, Selection
+from omnigraph.graph import (
+    PAGE_CHANGES_MAX,
+    CommitNotFoundError,
+    FeedRequest,
+    Selection,
+    check_page,
+)
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
@@ -24,6 +30,7 @@ from omnigraph.wire.outcomes import outcome_of
 from omnigraph.wire.requests import ChangeBaselineRequest, ChangesQuery, CommitChangesQuery
 
 PAGE_CHANGES_DEFAULT = 1000
+_PAGE_CHANGES = "commit_changes_page_changes"
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -51,6 +58,7 @@ def _without_details(call: Callable[[], T]) -> T:
 async def of_commit(call: Call) -> Response:
     """Return a page of what a commit changed."""
     query = call.query(CommitChangesQuery)
+    limit = _limit(query)
     graph, commit_id = call.served.graph, call.params["commit_id"]
     commit = await call.run(graph.get_commit, commit_id)
     try:
@@ -58,7 +66,6 @@ async def of_commit(call: Call) -> Response:
     except ForbiddenError as error:
         raise CommitNotFoundError(commit_id) from error
     selection = _selection(query)
-    limit = PAGE_CHANGES_DEFAULT if query.limit is None else query.limit
     page = await call.run(
         _without_details,
         lambda: graph.commit_changes(
@@ -74,13 +81,16 @@ async def poll(call: Call) -> Response:
     branch = branch_name(query.branch)
     if sum(each is not None for each in (query.cursor, query.start, query.page_token)) > 1:
         raise RequestError("cursor, start and page_token are mutually exclusive")
+    if query.start == "":
+        raise RequestError("start is empty: expected now, beginning or after:<commit id>")
+    limit = _limit(query)
     call.authorize("read", branch=branch)
     request = FeedRequest(
         _selection(query),
         cursor=query.cursor,
         start=query.start,
         page_token=query.page_token,
-        limit=PAGE_CHANGES_DEFAULT if query.limit is None else query.limit,
+        limit=limit,
     )
     graph = call.served.graph
     page = await call.run(
@@ -106,6 +116,13 @@ async def baseline(call: Call) -> Response:
         return chunked(with_end())
 
     return await open_stream(call, make, media_type=NDJSON)
+
+
+def _limit(query: ChangesQuery | CommitChangesQuery) -> int:
+    """Return how many changes a page may have, before anything is looked up."""
+    limit = PAGE_CHANGES_DEFAULT if query.limit is None else query.limit
+    check_page(_PAGE_CHANGES, limit=PAGE_CHANGES_MAX, actual=limit)
+    return limit
 
 
 def _selection(query: ChangesQuery | CommitChangesQuery | ChangeBaselineRequest) -> Selection:

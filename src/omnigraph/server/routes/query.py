@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
-from omnigraph.graph import ReadTarget
+from omnigraph.graph import QueryKindError, QueryResult, QueryTimeoutError, ReadTarget
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
@@ -17,7 +17,22 @@ from omnigraph.server.routes.answers import read_answer
 from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import ChangeRequest, QueryRequest, ReadRequest
 
+INLINE_S: Final = 0.005
+"""How long a read may hold up other requests."""
+_FEW_ROWS: Final = 100
 CONDITION: Final = "omnigraph-if-graph-commit"
+
+
+class WrongRouteError(QueryKindError):
+    """A mutation was sent to a route of reads, or the reverse."""
+
+    def __init__(self, name: str, is_mutation: bool) -> None:
+        super().__init__(name, is_mutation)
+        found, route = "no mutation", "POST /query"
+        if is_mutation:
+            found, route = "mutations", "POST /mutate"
+        self.args = (f"the query '{name}' contains {found}: use {route}",)
+        self.hint = f"send it to {route}"
 
 
 async def query(call: Call) -> Response:
@@ -73,22 +88,43 @@ async def read(
 ) -> Response:
     """Run a read and answer in the form that the request accepts."""
     chosen = options or ReadOptions()
+    served, clock = call.served, call.serving.clock
+    accept = call.request.headers.get("accept", "")
 
-    def run(cancelled: threading.Event) -> Response:
-        result = call.served.graph.query(
-            text,
-            name,
-            params,
-            target=target,
-            explain=chosen.explain,
-            profile=chosen.profile,
-            timeout_s=chosen.timeout_s,
-            rows_max=chosen.rows_max,
-            cancelled=cancelled,
-        )
-        return read_answer(result, call.request.headers.get("accept", ""))
+    def run(cancelled: threading.Event | None, timeout_s: float | None) -> QueryResult:
+        try:
+            return served.graph.query(
+                text,
+                name,
+                params,
+                target=target,
+                explain=chosen.explain,
+                profile=chosen.profile,
+                timeout_s=timeout_s,
+                rows_max=chosen.rows_max,
+                cancelled=cancelled,
+            )
+        except QueryKindError as error:
+            raise WrongRouteError(error.name, is_mutation=True) from error
 
-    return await call.run_cancellable(run)
+    def timed(cancelled: threading.Event) -> tuple[Response, float]:
+        began = clock.monotonic_s()
+        result = run(cancelled, chosen.timeout_s)
+        took = clock.monotonic_s() - began
+        return read_answer(result, accept), took if result.row_count <= _FEW_ROWS else 1.0
+
+    habits, kind = call.serving.habits, (served.graph_id, text, name)
+    if served.is_near and chosen.timeout_s is None and habits.is_short(kind):
+        began = clock.monotonic_s()
+        try:
+            found = run(None, INLINE_S)
+            habits.note(kind, clock.monotonic_s() - began)
+            return read_answer(found, accept)
+        except QueryTimeoutError:
+            habits.note(kind, INLINE_S)
+    answer, took = await call.run_cancellable(timed)
+    habits.note(kind, took)
+    return answer
 
 
 async def mutate(call: Call) -> Response:
@@ -126,16 +162,19 @@ async def change(
     """Run a mutation under admission."""
     size = len(text.encode()) + len(orjson.dumps(params))
     with call.admitted(size):
-        result = await call.run(
-            lambda: call.served.graph.mutate(
-                text,
-                name,
-                params,
-                branch=branch,
-                expected_head=expected_head,
-                actor_id=call.actor,
+        try:
+            result = await call.run(
+                lambda: call.served.graph.mutate(
+                    text,
+                    name,
+                    params,
+                    branch=branch,
+                    expected_head=expected_head,
+                    actor_id=call.actor,
+                )
             )
-        )
+        except QueryKindError as error:
+            raise WrongRouteError(error.name, is_mutation=False) from error
     return json_answer({**result.to_json(), "commit": commit_shape(result.commit)})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from omnigraph.errors import ConflictError
+from omnigraph.graph import SchemaApplied, require_queries_hold
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.routes.shapes import commit_shape
@@ -33,13 +34,7 @@ async def apply(call: Call) -> Response:
         raise ClusterOwnsSchemaError("the schema of this graph is applied by its cluster")
     served.require_no_export()
     with call.admitted(len(request.schema_source.encode())):
-        applied = await call.run(
-            lambda: served.graph.apply_schema(
-                request.schema_source,
-                allow_data_loss=request.allow_data_loss,
-                actor_id=call.actor,
-            )
-        )
+        applied = await call.run(_apply, call, request)
     steps = [{**step.to_json(), "text": step.render()} for step in applied.plan.steps]
     shape: dict[str, object] = {
         "uri": served.graph.uri,
@@ -50,3 +45,11 @@ async def apply(call: Call) -> Response:
     if applied.warnings:
         shape["warnings"] = list(applied.warnings)
     return json_answer(shape)
+
+
+def _apply(call: Call, request: SchemaApplyRequest) -> SchemaApplied:
+    served = call.served
+    require_queries_hold(served.queries, request.schema_source)
+    return served.graph.apply_schema(
+        request.schema_source, allow_data_loss=request.allow_data_loss, actor_id=call.actor
+    )
