@@ -255,6 +255,25 @@ def test_the_stored_queries_are_listed(terminal: Terminal, server: Served) -> No
     assert terminal("queries", "list", "--profile", "none").code == 1
 
 
+def test_an_alias_runs_a_stored_read(terminal: Terminal, server: Served, home: Path) -> None:
+    (home / "config.yaml").write_text(
+        f"servers: {{lab: {{url: '{server.url}'}}}}\n"
+        f"aliases: {{who: {{server: lab, graph: {server.graph}, query: all}},"
+        f" grow: {{server: lab, graph: {server.graph}, query: age, args: [n, a]}}}}\n"
+    )
+    scope = ("--server", "lab", "--graph", server.graph)
+    assert terminal("load", "--data", "people.jsonl", "--mode", "merge", *scope).code == 0
+    assert [row["p.name"] for row in terminal("alias", "who", "--json").json["rows"]] == [
+        "ann",
+        "bob",
+    ]
+    assert "unknown alias 'what' (defined: grow, who)" in terminal("alias", "what").err
+    assert "too many" in terminal("alias", "who", "x").err
+    assert "mutate" in terminal("alias", "grow", "ann", "3").err
+    refused = terminal("alias", "who", *scope)
+    assert "--server, --graph does not apply" in refused.err
+
+
 def test_engine_spark_on_a_server_is_wrong_usage(terminal: Terminal, server: Served) -> None:
     scope = ("--server", server.url, "--graph", server.graph, "--engine", "spark")
     assert terminal("load", "--data", "people.jsonl", "--mode", "merge", *scope).code == 2
