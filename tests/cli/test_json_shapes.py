@@ -119,7 +119,7 @@ recovery list URI
 login lab --token t
 logout lab
 load --frobnicate  # exit 2
-serve --store URI  # exit 1
+cluster status  # exit 1
 profile list
 profile show
 profile show good
