@@ -119,7 +119,7 @@ ROOMS: tuple[Room, ...] = (
         15,
         "client",
         "a graph of a server, with the face of a local one",
-        (*_GROUND, "read", "write", "merge", "graph", "wire"),
+        (*_GROUND, "syntax", "schema", "read", "write", "merge", "graph", "wire"),
     ),
     Room(
         17,

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from omnigraph.client import AsyncGraph, connect
     from omnigraph.errors import OmnigraphError
     from omnigraph.graph import Graph
     from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Snapshot
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.syntax import SourceError
 
 __all__ = [
+    "AsyncGraph",
     "Graph",
     "GraphCommit",
     "OmnigraphError",
@@ -33,10 +35,12 @@ __all__ = [
     "SourceError",
     "compile_schema",
     "compile_text",
+    "connect",
     "plan_schema",
 ]
 
 _HOMES = {
+    "AsyncGraph": "omnigraph.client",
     "Graph": "omnigraph.graph",
     "GraphCommit": "omnigraph.manifest",
     "OmnigraphError": "omnigraph.errors",
@@ -46,6 +50,7 @@ _HOMES = {
     "Snapshot": "omnigraph.manifest",
     "SourceError": "omnigraph.syntax",
     "compile_text": "omnigraph.query",
+    "connect": "omnigraph.client",
     "compile_schema": "omnigraph.schema",
     "plan_schema": "omnigraph.schema",
 }

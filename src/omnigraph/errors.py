@@ -29,8 +29,9 @@ safe to show: secrets of addresses are hidden, and what would steer a terminal i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from typing import Any, ClassVar, dataclass_transform
 
 from omnigraph.texts import shown
@@ -93,6 +94,19 @@ class OmnigraphError(Exception):
         if self.hint is None or "hint" in vars(self):
             return self.hint
         return self.hint.format_map(vars(self))
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, object]) -> OmnigraphError | None:
+        """Return the error that was made of these facts; None where they are not enough."""
+        is_declared = cls.template or cls._message is not OmnigraphError._message
+        own_init = cls.__init__ is not OmnigraphError.__init__
+        if not own_init and not is_declared:
+            return None
+        parameters = (signature(cls) if own_init else cls.signature()).parameters
+        try:
+            return cls(**{name: facts[name] for name in parameters if name in facts})
+        except (TypeError, AttributeError, KeyError, ValueError):
+            return None
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set a fact; a text is stored in the form that is safe to show."""

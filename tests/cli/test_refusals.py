@@ -208,7 +208,7 @@ def test_every_command_that_a_message_names_exists() -> None:
 STEPS: list[tuple[str, str]] = [
     ("snapshot nowhere.omni", "`omnigraph init --schema FILE {folder}/nowhere.omni` makes one"),
     ("init --schema s.pg g.omni", "`omnigraph snapshot {folder}/g.omni` shows what is there"),
-    ("snapshot", "give a URI, `--store URI` or `--profile NAME`, or set defaults.store"),
+    ("snapshot", "`--server NAME|URL` or `--profile NAME`, or set defaults.store"),
     ("snapshot g.omni --store g.omni", "give one of them"),
     ("snapshot g.omni --graph x", "leave --graph away"),
     ("snapshot https://graphs.example", "address it with `--server https://graphs.example`"),

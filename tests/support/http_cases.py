@@ -47,7 +47,7 @@ _VOLATILE: Final = (
     (re.compile(r"\b[0-9a-f]{32}\b"), "TAG"),
     (re.compile(r"(?<=/)[0-9a-f]{16}\b|^[A-Za-z0-9_-]{43}\Z"), "TYPE"),
 )
-_TIMES: Final = frozenset({"created_at", "authored_at"})
+_TIMES: Final = frozenset({"created_at", "authored_at", "seconds", "bytes_written"})
 _NAME: Final = re.compile(r"\b(?:ID|TAG|TOKEN|TYPE)\d+\b")
 
 
@@ -78,12 +78,12 @@ class Names:
 
     def hide_in(self, value: Any, key: str = "") -> Any:
         """Replace the values inside of JSON."""
+        if key in _TIMES:
+            return "TIME"
         if isinstance(value, dict):
             return {name: self.hide_in(each, name) for name, each in value.items()}
         if isinstance(value, list):
             return [self.hide_in(each) for each in value]
-        if key in _TIMES:
-            return "TIME"
         if key == "version" and value == version("omnigraph"):
             return "VERSION"
         return self.hide(value) if isinstance(value, str) else value

@@ -9,24 +9,30 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.capabilities import Capability, rule_of
+from omnigraph.cli.capabilities import rule_of
+from omnigraph.cli.config.credentials import token_of
 from omnigraph.cli.config.operator_config import OperatorConfig, ScopeKind, read_operator_config
 from omnigraph.cli.options.flags import flags, words_of
 from omnigraph.cli.options.together import Decorator
 from omnigraph.cli.output.output import Output
 from omnigraph.cli.output.streams import say
-from omnigraph.errors import InvalidInputError, UnavailableError
+from omnigraph.errors import InvalidInputError, OmnigraphError, UnavailableError
 
 if TYPE_CHECKING:
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph
 
 _OPERATOR: Final = "omnigraph.operator"
-_HOW: Final = "give a URI, `--store URI` or `--profile NAME`, or set defaults.store"
+_TARGET: Final = "omnigraph.target"
+_SERVED: Final = "omnigraph.served"
+_HOW: Final = (
+    "give a URI, `--store URI`, `--server NAME|URL` or `--profile NAME`, or set defaults.store"
+)
 
 
 class NoGraphAddressedError(InvalidInputError):
@@ -50,9 +56,17 @@ class ScopeUnavailableError(UnavailableError):
 
     code = "OG-SCOPE"
     hint = "address the root of the graph: a URI, or `--store URI`"
-    template = "{kind} {target}: this release opens storage directly and has no {kind}s"
+    template = "{kind} {target}: this release has no {kind}s"
     kind: str
     target: str
+
+
+class ServedActorError(InvalidInputError):
+    """A write on a server was given an actor, which the server takes from the token."""
+
+    code = "OG-SERVED-ACTOR"
+    hint = "leave --as away; `omnigraph login NAME` stores another token"
+    template = "--as is not allowed on a served write: the server takes the actor from the token"
 
 
 @dataclass(frozen=True)
@@ -85,8 +99,15 @@ def _warn(text: str) -> None:
 
 
 def acting() -> str | None:
-    """Return the actor to record: `--as`, else the operator's own name."""
+    """Return the actor to record: `--as`, else the operator's own name.
+
+    A server takes it from the token.
+    """
     given = flags().get("as")
+    if click.get_current_context().find_root().meta.get(_SERVED):
+        if given is not None:
+            raise ServedActorError
+        return None
     return operator().actor if given is None else given
 
 
@@ -114,8 +135,31 @@ def resolve_scope(uri: str | None = None) -> Scope:
 
 
 def resolve_address(uri: str | None = None) -> str:
-    """Return the root of the addressed graph."""
-    scope = resolve_scope(uri)
+    """Return the root of the addressed graph, or the URL of a served one."""
+    return _resolved(uri).target
+
+
+def is_served(uri: str | None = None) -> bool:
+    """Whether the addressed graph is that of a server."""
+    return resolve_scope(uri).kind == "server"
+
+
+def refuse_served_spark(uri: str | None, *, on_spark: bool) -> None:
+    """Raise a usage error where Spark is asked for and a server would have to run it."""
+    if on_spark and is_served(uri):
+        raise click.UsageError("--engine spark is for a graph that is opened directly")
+
+
+def _resolved(uri: str | None) -> Scope:
+    """Return where the addressed graph is: in storage, or below the URL of a server."""
+    meta = click.get_current_context().find_root().meta
+    if _TARGET not in meta:
+        meta[_TARGET] = _find_target(resolve_scope(uri))
+    found: Scope = meta[_TARGET]
+    return found
+
+
+def _find_target(scope: Scope) -> Scope:
     command, is_direct = _running()
     if scope.kind == "server":
         if is_direct:
@@ -123,7 +167,7 @@ def resolve_address(uri: str | None = None) -> str:
                 f"`{command}` needs direct storage access and {scope.target} is a server:"
                 " give the root of the graph, as a URI or with --store"
             )
-        raise ScopeUnavailableError("server", scope.target)
+        return replace(scope, target=_served_graph(scope))
     if scope.kind == "cluster":
         if not is_direct:
             raise ConflictingAddressError(
@@ -131,20 +175,60 @@ def resolve_address(uri: str | None = None) -> str:
                 " --store or --server"
             )
         raise ScopeUnavailableError("cluster", scope.target)
+    return scope
+
+
+def _served_graph(scope: Scope) -> str:
+    """Return the URL of the graph; without an id the server is asked which ones it has."""
+    from omnigraph.client import graph_url, served_graphs  # noqa: PLC0415 loads Lance
+
+    if scope.graph is not None:
+        return graph_url(scope.target, scope.graph)
+    try:
+        found = served_graphs(scope.target, token=server_token(scope.target))
+    except OmnigraphError:
+        # A server may refuse to list its graphs, and its address may be that of a graph.
+        return scope.target
+    if found:
+        names = ", ".join(one["graph_id"] for one in found)
+        raise ConflictingAddressError(f"{scope.target} serves {names}: pick one with `--graph ID`")
     return scope.target
 
 
-def open_graph(uri: str | None = None, *, read_only: bool) -> Graph:
+def server_address(value: str) -> str:
+    """Return the URL of a server, which is given by name or as it is."""
+    return _looked_up("server", value)
+
+
+def server_token(url: str) -> str | None:
+    """Return the token for a server, from the environment or the file of credentials."""
+    return token_of(url, operator().servers, os.environ)
+
+
+def open_graph(uri: str | None = None, *, read_only: bool) -> Graph | RemoteGraph:
     """Open the addressed graph; closing it at the end of the command finishes its maintenance."""
     from omnigraph.graph import Graph, OpenMode  # noqa: PLC0415 loads Lance
 
-    mode = OpenMode.READ_ONLY if read_only else OpenMode.READ_WRITE
-    graph = Graph.open(resolve_address(uri), mode=mode)
-    click.get_current_context().call_on_close(graph.close)
+    scope = _resolved(uri)
+    context = click.get_current_context()
+    graph: Graph | RemoteGraph
+    if scope.kind == "server":
+        from omnigraph.client import RemoteGraph  # noqa: PLC0415 an optional library
+
+        context.find_root().meta[_SERVED] = True
+        if not read_only:
+            acting()
+        graph = RemoteGraph(scope.target, token=server_token(scope.target))
+    else:
+        mode = OpenMode.READ_ONLY if read_only else OpenMode.READ_WRITE
+        graph = Graph.open(scope.target, mode=mode)
+    context.call_on_close(graph.close)
     return graph
 
 
-def open_target(uri: str | None, *, as_json: bool, read_only: bool = False) -> tuple[Graph, Output]:
+def open_target(
+    uri: str | None, *, as_json: bool, read_only: bool = False
+) -> tuple[Graph | RemoteGraph, Output]:
     """Open the graph that a command writes to, and print on stderr which one it is."""
     graph, out = open_graph(uri, read_only=read_only), Output(as_json=as_json)
     out.write_target(graph.uri)
@@ -155,7 +239,7 @@ def _running() -> tuple[str, bool]:
     """Return the first word of the running command, and whether it needs direct storage access."""
     words = words_of(click.get_current_context())
     rule = rule_of(words)
-    return words[0], rule is not None and rule.capability is Capability.DIRECT
+    return words[0], rule is not None and "server" not in rule.flags
 
 
 def _explicit(flag: str, value: str, graph: str | None) -> Scope:

@@ -25,6 +25,7 @@ from omnigraph.wire import EXIT_FAILURE, EXIT_INTERRUPTED, outcome_of
 
 COMMANDS: Final = {
     # name: module in `commands/`, help
+    "alias": ("served.alias", "Run a stored query under a name of yours."),
     "blob": ("data.blob", "Read the Blob values of nodes and edges."),
     "branch": ("history.branch", "Create, list, merge and delete branches."),
     "changes": ("history.changes", "Follow what happens on a branch."),
@@ -35,6 +36,7 @@ COMMANDS: Final = {
     "demo": ("setup.demo", "Walk through what omnigraph does, end to end."),
     "embed": ("data.embed", "Make the vectors of records or of a graph."),
     "export": ("data.export", "Write nodes and edges to files."),
+    "graphs": ("served.graphs", "See the graphs of a server."),
     "ingest": ("data.ingest", "Deprecated: use load."),
     "init": ("setup.init", "Make a new graph."),
     "lint": ("setup.lint", "Check a file of queries against a schema."),
@@ -46,6 +48,7 @@ COMMANDS: Final = {
     "optimize": ("maintenance.optimize", "Compact and index every table."),
     "policy": ("setup.policy", "Check a policy, test it, explain a decision."),
     "profile": ("setup.profile", "See the addresses you have named."),
+    "queries": ("served.queries", "See the stored queries of a served graph."),
     "query": ("data.query", "Run a read query."),
     "recovery": ("maintenance.recovery", "See what recovery did, and what is pending."),
     "repair": ("maintenance.repair", "Look for versions that came from outside."),
@@ -111,7 +114,7 @@ def in_new_words(args: list[str]) -> list[str]:
 def is_planned(name: str) -> bool:
     """Whether a word is a command of a later release.
 
-    >>> is_planned("graphs"), is_planned("query"), is_planned("frobnicate")
+    >>> is_planned("cluster"), is_planned("query"), is_planned("frobnicate")
     (True, False, False)
     """
     return name not in COMMANDS and name in {words.partition(" ")[0] for words in RULES}

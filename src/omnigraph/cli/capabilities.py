@@ -82,6 +82,11 @@ RULES: Final[dict[str, Rule]] = {
     "pipeline": Rule(Capability.DIRECT, _STORE | {"as"}, _A_URI),
     "cluster": Rule(Capability.CONTROL, _NONE, "give `--config <dir>`"),
     "policy": Rule(Capability.CONTROL, _CONTROL, "give `--cluster <dir|uri>`"),
+    "queries list": Rule(
+        Capability.CONTROL,
+        _CONTROL | {"server"},
+        "give `--server <name|url>` or `--profile <name>`",
+    ),
     "queries": Rule(Capability.CONTROL, _CONTROL, "give `--cluster <dir|uri>`"),
     "alias": _LOCAL,
     "demo": _LOCAL,

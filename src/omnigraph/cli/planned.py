@@ -6,18 +6,12 @@ from typing import Final
 
 import click
 
-from omnigraph.cli.capabilities import (
-    SCOPE_FLAGS,
-    AliasOwnsAddressError,
-    require_applicable,
-)
+from omnigraph.cli.capabilities import require_applicable
 from omnigraph.cli.options.flags import GlobalFlags, ScopedCommand, scope_flags_in
 from omnigraph.errors import UnavailableError
 
 INSTEAD: Final = {
-    "alias": "`omnigraph query NAME --query FILE --store URI` runs a query of a file",
     "cluster": "`omnigraph init --schema FILE URI` makes one graph",
-    "graphs": "`omnigraph snapshot URI` looks at one graph",
     "mcp": "`omnigraph shell URI` asks one graph",
     "pipeline": "`omnigraph load --node TYPE=FILE` loads tables, on Spark too",
     "queries": "`omnigraph lint URI --query FILE` checks queries against a graph",
@@ -47,8 +41,6 @@ class PlannedCommand(ScopedCommand):
         words = (name, *args[:1]) if args and not args[0].startswith("-") else (name,)
         before = frozenset(ctx.find_root().ensure_object(GlobalFlags).scope)
         given = before | scope_flags_in(args)
-        if name == "alias" and given:
-            raise AliasOwnsAddressError(tuple(flag for flag in SCOPE_FLAGS if flag in given))
         require_applicable(words, given)
         raise PlannedCommandError(words)
 

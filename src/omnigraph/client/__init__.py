@@ -1,6 +1,6 @@
 """Graphs of a server, with the face of a local one."""
 
 from omnigraph.client.asynchronous import AsyncGraph
-from omnigraph.client.remote import RemoteGraph, connect
+from omnigraph.client.remote import RemoteBlob, RemoteGraph, connect, graph_url, served_graphs
 
-__all__ = ["AsyncGraph", "RemoteGraph", "connect"]
+__all__ = ["AsyncGraph", "RemoteBlob", "RemoteGraph", "connect", "graph_url", "served_graphs"]

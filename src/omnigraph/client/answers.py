@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 
+from omnigraph.client.http import Answer
 from omnigraph.graph import (
+    BlobSelector,
+    BlobStat,
     Block,
     CommitPage,
     FeedPage,
@@ -18,23 +20,27 @@ from omnigraph.graph import (
     MergeResult,
     MutationResult,
     QueryResult,
+    SchemaApplied,
     Tag,
 )
 from omnigraph.merge.conflicts import Conflict, ConflictKind, Conflicts
 from omnigraph.merge.merger import MergeKind, TypeCounts
 from omnigraph.read.profile import trace_of
 from omnigraph.read.result import Target
+from omnigraph.schema import MigrationPlan
+from omnigraph.schema.migration.cost import Price
+from omnigraph.schema.migration.steps import Step
 from omnigraph.values import PropType, Scalar
-from omnigraph.write.load.result import LoadCounts
+from omnigraph.write.load.result import LoadCounts, Seconds
 
 Json = dict[str, Any]
 ENVELOPE: Final = b"omnigraph"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 
 
-def read(data: bytes) -> QueryResult:
+def read(answer: Answer) -> QueryResult:
     """Return the rows of an Arrow stream; its metadata has the rest."""
-    table = pa.ipc.open_stream(data).read_all().combine_chunks()
+    table = pa.ipc.open_stream(answer.body).read_all().combine_chunks()
     shape = orjson.loads((table.schema.metadata or {})[ENVELOPE])
     types = [_prop_type(one) for one in shape["types"]]
     names = table.column_names
@@ -124,6 +130,10 @@ def load(shape: Json) -> LoadResult:
         edge_counts={each["name"]: _load_counts(each) for each in shape["edges"]},
         commit=commit(shape["commit"]),
         actor_id=shape["actor_id"],
+        engine=shape.get("engine", "local"),
+        durability=shape.get("durability", "full"),
+        bytes_written=shape.get("bytes_written", 0),
+        seconds=Seconds(**shape.get("seconds", {})),
     )
 
 
@@ -183,11 +193,6 @@ def commit_page(shape: Json) -> CommitPage:
     )
 
 
-def without_nulls(params: Mapping[str, object]) -> Json:
-    """Leave out what was not given."""
-    return {name: value for name, value in params.items() if value is not None}
-
-
 def revert(shape: Json) -> MergeResult:
     """Return what undoing a commit has done."""
     done = commit(shape["commit"])
@@ -196,6 +201,44 @@ def revert(shape: Json) -> MergeResult:
     return MergeResult(shape["reverted"], shape["branch"], outcome, actor, commit=done)
 
 
-def lines(data: bytes) -> list[Json]:
-    """Return the objects of lines of JSON."""
-    return [orjson.loads(line) for line in data.splitlines() if line]
+def applied(shape: Json) -> SchemaApplied:
+    """Return what a schema apply has done."""
+    return SchemaApplied(
+        plan=MigrationPlan(tuple(ServedStep.of(step) for step in shape["steps"])),
+        applied=shape["applied"],
+        graph_manifest_version=shape["graph_manifest_version"],
+        commit=commit(shape.get("commit")),
+        warnings=tuple(shape.get("warnings", ())),
+    )
+
+
+@dataclass(frozen=True)
+class ServedStep(Step, kind="served"):
+    """A step of a migration as a server describes it."""
+
+    shape: Json
+    line: str
+
+    @classmethod
+    def of(cls, shape: Json) -> ServedStep:
+        """Read one step; `text` is its line for people."""
+        rest: Json = {name: value for name, value in shape.items() if name != "text"}
+        price = Price(shape["tier"], shape.get("table_key"), shape.get("row_count"))
+        return cls(price, rest, str(shape.get("text", shape["kind"])))
+
+    def to_json(self) -> Json:
+        """Return the step as plans show it."""
+        return self.shape
+
+    def render(self) -> str:
+        """Return one line that says what changes and what it costs."""
+        return self.line
+
+
+def blob_stat(cell: BlobSelector, answer: Answer) -> BlobStat:
+    """Return what a Blob value is."""
+    commit_id = answer.headers["omnigraph-snapshot-id"]
+    if answer.status == 302:
+        return BlobStat(cell, "external", commit_id, uri=answer.headers["location"])
+    size, etag = int(answer.headers["content-length"]), answer.headers["etag"]
+    return BlobStat(cell, "managed", commit_id, size, etag)

@@ -1,13 +1,28 @@
-"""The operations of a graph as calls: what is sent, and how the answer is read."""
+"""The operations of a graph as calls: what is sent, and how the answer is read.
+
+Each function has the parameters of the method of `Graph` that it stands for. What a server cannot
+honour is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import orjson
 
 from omnigraph.client import answers
-from omnigraph.client.http import CONDITION, HttpCall, json_of, segment
+from omnigraph.client.http import CONDITION, Answer, HttpCall, json_of, segment
+from omnigraph.client.records import RemoteInput, record_chunks
+from omnigraph.client.refusals import NeedsStorageError, refuse, refuse_engine
+from omnigraph.client.snapshot import RemoteSnapshot
 from omnigraph.graph import (
+    MEMORY_MAX_DEFAULT,
+    BlobSelector,
+    BlobStat,
+    Catalog,
     CommitPage,
     FeedPage,
     FeedRequest,
@@ -17,159 +32,354 @@ from omnigraph.graph import (
     MutationResult,
     QueryResult,
     ReadTarget,
+    SchemaApplied,
     Selection,
+    Snapshot,
+    SourceText,
     Tag,
 )
+from omnigraph.names import MAIN
+from omnigraph.schema import compile_schema
+from omnigraph.syntax.grammar import decode_source
 
 Json = dict[str, Any]
+Target = ReadTarget | Snapshot | RemoteSnapshot | None
 NDJSON: Final = "application/x-ndjson"
+PAGE_CHANGES_DEFAULT: Final = 1000
 _LINES: Final = {"Accept": NDJSON}
+_DOMAIN: Final = "0" * 26
+"""Identities are known to the graph only; a schema that is compiled here needs some."""
 
 
-def _ref(target: ReadTarget | None) -> Json:
-    """Return the fields that name what to read."""
+def list_graphs() -> HttpCall[list[dict[str, str]]]:
+    """Return the graphs of a server; the call goes to the server itself."""
+    return HttpCall("GET", "graphs", json_of(lambda shape: list(shape["graphs"])), is_read=True)
+
+
+# -- what is read ---------------------------------------------------------------------------------
+
+
+def ref(target: Target, *kinds: Literal["branch", "commit", "tag"]) -> Json:
+    """Return the fields that name what to read; `kinds` are those that the route takes."""
     if target is None:
         return {}
+    if isinstance(target, RemoteSnapshot):
+        return {"branch": target.branch}
+    if isinstance(target, Snapshot):
+        raise NeedsStorageError("a snapshot of a local graph", "name a branch or a commit")
+    if target.kind not in kinds:
+        allowed = " or ".join(kinds)
+        raise NeedsStorageError(f"a target by {target.kind}", f"here it reads by {allowed}")
     names = {"branch": "branch", "commit": "snapshot", "tag": "tag"}
-    if target.kind not in names:
-        raise ValueError(f"a server does not read by {target.kind}")
     return {names[target.kind]: target.value}
 
 
+def snapshot_of(target: Target) -> HttpCall[RemoteSnapshot]:
+    """Return what a branch publishes."""
+    params = ref(target, "branch")
+    return HttpCall("GET", "snapshot", json_of(RemoteSnapshot.of), params=params, is_read=True)
+
+
+def snapshot() -> HttpCall[RemoteSnapshot]:
+    """Return what `main` publishes."""
+    return snapshot_of(None)
+
+
+# -- queries --------------------------------------------------------------------------------------
+
+
 def query(
-    text: str,
-    name: str | None,
-    params: Mapping[str, object] | None,
-    target: ReadTarget | None,
-    options: Json,
+    text: str | bytes | SourceText | None = None,
+    name: str | None = None,
+    params: Mapping[str, object] | None = None,
+    *,
+    target: Target = None,
+    explain: bool = False,
+    profile: bool = False,
+    timeout_s: float | None = None,
+    rows_max: int | None = None,
+    memory_max: int | None = MEMORY_MAX_DEFAULT,
+    cancelled: threading.Event | None = None,
 ) -> HttpCall[QueryResult]:
-    """Run a read query of a text."""
-    body = answers.without_nulls({"query": text, "name": name, "params": params} | options)
+    """Run a read of a text on one snapshot, or without a text the stored one of this name."""
+    refuse(memory_max=memory_max != MEMORY_MAX_DEFAULT, cancelled=cancelled)
+    if text is None:
+        refuse(explain=explain, profile=profile, timeout_s=timeout_s, rows_max=rows_max)
+        body = _given(params=params, expect_mutation=False) | ref(target, "branch", "commit")
+        return _arrow(f"queries/{segment(name or '')}", body)
+    body = _given(
+        query=_source(text).text,
+        name=name,
+        params=params,
+        explain=explain or None,
+        profile=profile or None,
+        timeout_ms=None if timeout_s is None else round(timeout_s * 1000),
+        max_rows=rows_max,
+    )
+    return _arrow("query", body | ref(target, "branch", "commit", "tag"), _source(text))
+
+
+def _arrow(path: str, body: Json, source: SourceText | None = None) -> HttpCall[QueryResult]:
+    headers = {"Accept": answers.ARROW}
     return HttpCall(
-        "POST", "query", answers.read, json=body | _ref(target), headers={"Accept": answers.ARROW}
+        "POST", path, answers.read, json=body, headers=headers, is_read=True, source=source
     )
 
 
-def invoke(
-    name: str,
-    params: Mapping[str, object] | None,
-    target: ReadTarget | None,
-) -> HttpCall[QueryResult]:
-    """Run a stored read."""
-    body = answers.without_nulls({"params": params, "expect_mutation": False}) | _ref(target)
-    headers = {"Accept": answers.ARROW}
-    return HttpCall("POST", f"queries/{segment(name)}", answers.read, json=body, headers=headers)
-
-
 def mutate(
-    text: str,
-    name: str | None,
-    params: Mapping[str, object] | None,
-    branch: str | None,
-    expected_head: str | None,
+    text: str | bytes | SourceText | None = None,
+    name: str | None = None,
+    params: Mapping[str, object] | None = None,
+    *,
+    branch: str | None = None,
+    expected_head: str | None = None,
+    embed: str = "missing",
+    actor_id: str | None = None,
+    external_blob_bases: Sequence[str] = (),
 ) -> HttpCall[MutationResult]:
-    """Run a mutation query of a text."""
-    body = answers.without_nulls({"query": text, "name": name, "params": params, "branch": branch})
-    return _conditional("mutate", body, expected_head)
-
-
-def invoke_mutation(
-    name: str,
-    params: Mapping[str, object] | None,
-    branch: str | None,
-    expected_head: str | None,
-) -> HttpCall[MutationResult]:
-    """Run a stored mutation."""
-    body = answers.without_nulls({"params": params, "branch": branch, "expect_mutation": True})
-    return _conditional(f"queries/{segment(name)}", body, expected_head)
-
-
-def _conditional(path: str, body: Json, expected_head: str | None) -> HttpCall[MutationResult]:
+    """Run a mutation of a text as one commit, or without a text the stored one of this name."""
+    refuse(
+        embed=embed != "missing", actor_id=actor_id, external_blob_bases=tuple(external_blob_bases)
+    )
+    if text is None:
+        path = f"queries/{segment(name or '')}"
+        body = _given(params=params, branch=branch, expect_mutation=True)
+    else:
+        path, body = (
+            "mutate",
+            _given(query=_source(text).text, name=name, params=params, branch=branch),
+        )
+    headers = {}
+    if expected_head is not None:
+        path, headers = f"{path}/if-graph-commit", {CONDITION: expected_head}
     read = json_of(answers.mutation)
-    if expected_head is None:
-        return HttpCall("POST", path, read, json=body)
-    headers = {CONDITION: expected_head}
-    return HttpCall("POST", f"{path}/if-graph-commit", read, json=body, headers=headers)
+    return HttpCall(
+        "POST",
+        path,
+        read,
+        json=body,
+        headers=headers,
+        source=None if text is None else _source(text),
+    )
 
 
-def load(data: Any, mode: str, branch: str | None, base: str | None) -> HttpCall[LoadResult]:
-    """Load records that are the body."""
+def list_queries() -> HttpCall[list[Json]]:
+    """Return the stored queries, by name."""
+    return HttpCall("GET", "queries", json_of(lambda shape: list(shape["queries"])), is_read=True)
+
+
+# -- loads ----------------------------------------------------------------------------------------
+
+
+def load(
+    data: RemoteInput,
+    *,
+    mode: str,
+    branch: str | None = None,
+    from_branch: str | None = None,
+    reader: str = "strict",
+    expected_head: str | None = None,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    embed: str = "missing",
+    actor_id: str | None = None,
+    external_blob_bases: Sequence[str] = (),
+    on_error: str = "fail",
+    quarantine: str | Path | None = None,
+    max_errors: int | None = None,
+    on_duplicate: str = "error",
+    cascade: bool = False,
+    order_by: Sequence[str] = (),
+    engine: str = "auto",
+    spark: object | None = None,
+    progress: bool = False,
+    dry_run: bool = False,
+) -> HttpCall[LoadResult]:
+    """Load graph JSONL (paths, globs, bytes, an open file, an iterator) as one commit; streamed.
+
+    `reader="compatible"` sends everything at once. `progress` shows nothing: the server works.
+    """
+    refuse_engine(engine, spark)
+    refuse(
+        expected_head=expected_head,
+        message=message,
+        properties=properties,
+        embed=embed != "missing",
+        actor_id=actor_id,
+        external_blob_bases=tuple(external_blob_bases),
+        on_error=on_error != "fail",
+        quarantine=quarantine,
+        max_errors=max_errors is not None,
+        on_duplicate=on_duplicate != "error",
+        cascade=cascade,
+        order_by=tuple(order_by),
+        dry_run=dry_run,
+    )
+    del progress
+    chunks = record_chunks(data)
+    read = json_of(answers.load)
+    if reader == "compatible":
+        text = b"".join(chunks).decode()
+        body = _given(branch=branch, mode=mode, data=text) | _given(**{"from": from_branch})
+        return HttpCall("POST", "ingest", read, json=body)
+    refuse(reader=reader != "strict")
     return HttpCall(
         "POST",
         "load/ndjson",
-        json_of(answers.load),
-        params={"mode": mode, "branch": branch, "from": base},
-        content=data,
+        read,
+        params={"mode": mode, "branch": branch, "from": from_branch},
+        content=chunks,
         headers={"Content-Type": NDJSON},
     )
 
 
+# -- branches -------------------------------------------------------------------------------------
+
+
 def branch_list() -> HttpCall[list[str]]:
-    """List the branches, `main` first."""
-    return HttpCall("GET", "branches", json_of(_main_first))
+    """Return the names of all branches, sorted, `main` first."""
+    return HttpCall("GET", "branches", json_of(_main_first), is_read=True)
 
 
 def _main_first(shape: Json) -> list[str]:
-    return sorted(shape["branches"], key=lambda name: (name != "main", name))
+    return sorted(shape["branches"], key=lambda name: (name != MAIN, name))
 
 
-def branch_create(source: str | None, name: str) -> HttpCall[None]:
-    """Create a branch."""
-    body = answers.without_nulls({"name": name, "from": source})
-    return HttpCall("POST", "branches", _nothing, json=body)
+def branch_create(name: str, *, actor_id: str | None = None) -> HttpCall[None]:
+    """Create a branch at the head of `main`."""
+    return branch_create_from(MAIN, name, actor_id=actor_id)
 
 
-def branch_delete(name: str) -> HttpCall[None]:
-    """Delete a branch."""
+def branch_create_from(source: str, name: str, *, actor_id: str | None = None) -> HttpCall[None]:
+    """Create a branch at the head of another one."""
+    refuse(actor_id=actor_id)
+    return HttpCall("POST", "branches", _nothing, json={"name": name, "from": source})
+
+
+def branch_delete(name: str, *, actor_id: str | None = None) -> HttpCall[None]:
+    """Delete a branch that no other one was created from."""
+    refuse(actor_id=actor_id)
     return HttpCall("DELETE", f"branches/{segment(name)}", _nothing)
 
 
-def branch_merge(source: str, target: str, options: Json) -> HttpCall[MergeResult]:
-    """Merge a branch into another one."""
-    body = answers.without_nulls({"source": source, "target": target} | options)
-    return HttpCall("POST", "branches/merge", json_of(answers.merge), json=body)
-
-
-def merge_conflicts(source: str, target: str, strategy: str) -> HttpCall[list[str]]:
-    """Return a line for every conflict of a merge."""
-    params = {"source": source, "target": target, "strategy": strategy}
-    return HttpCall("GET", "branches/conflicts", _text_lines, params=params, headers=_LINES)
-
-
-def list_commits(branch: str | None, limit: int | None) -> HttpCall[list[GraphCommit]]:
-    """List commits, newest first."""
-    params = {"branch": branch, "limit": limit}
-    return HttpCall(
-        "GET",
-        "commits",
-        json_of(lambda shape: [answers.sure_commit(one) for one in shape["commits"]]),
-        params=params,
+def branch_merge(
+    source: str,
+    target: str = MAIN,
+    *,
+    strategy: str = "row",
+    prefer: str | None = None,
+    resolve_file: Path | None = None,
+    dry_run: bool = False,
+    message: str | None = None,
+    external_blob_bases: Sequence[str] = (),
+    actor_id: str | None = None,
+    engine: str = "auto",
+    spark: object | None = None,
+) -> HttpCall[MergeResult]:
+    """Merge a branch into another one as one commit with two parents, or not at all."""
+    refuse_engine(engine, spark)
+    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases))
+    body = _given(
+        source=source,
+        target=target,
+        strategy=strategy,
+        prefer=prefer,
+        resolutions=None if resolve_file is None else _json_lines(resolve_file.read_bytes()),
+        dry_run=dry_run or None,
+        message=message,
     )
+    return HttpCall("POST", "branches/merge", json_of(answers.merge), json=body, is_read=dry_run)
+
+
+def merge_conflicts(source: str, target: str = MAIN, *, strategy: str = "row") -> HttpCall[None]:
+    """Yield a line of JSON for every row in conflict, with its images on all sides."""
+    params = {"source": source, "target": target, "strategy": strategy}
+    return _stream("GET", "branches/conflicts", params=params)
+
+
+# -- history --------------------------------------------------------------------------------------
+
+
+def list_commits(
+    branch: str | None = None, *, limit: int | None = None, before: int | None = None
+) -> HttpCall[list[GraphCommit]]:
+    """Return commits newest first, with those that the branch inherited."""
+
+    def read(shape: Json) -> list[GraphCommit]:
+        found = [answers.sure_commit(one) for one in shape["commits"]]
+        if before is None:
+            return found
+        return [commit for commit in found if commit.manifest_version < before][:limit]
+
+    # A server pages by ids of commits, a graph by versions.
+    params = {"branch": branch, "limit": limit if before is None else None}
+    return HttpCall("GET", "commits", json_of(read), params=params, is_read=True)
 
 
 def get_commit(commit_id: str) -> HttpCall[GraphCommit]:
-    """Find one commit."""
-    return HttpCall("GET", f"commits/{segment(commit_id)}", json_of(answers.sure_commit))
+    """Find one commit on any branch."""
+    read = json_of(answers.sure_commit)
+    return HttpCall("GET", f"commits/{segment(commit_id)}", read, is_read=True)
 
 
-def commit_revert(commit_id: str, branch: str | None, prefer: str | None) -> HttpCall[MergeResult]:
-    """Undo a commit."""
-    body = answers.without_nulls({"branch": branch, "prefer": prefer})
+def head_commit_id(branch: str | None = None) -> HttpCall[str]:
+    """Return the id of a branch's newest commit."""
+    read = json_of(lambda shape: str(shape["commits"][0]["graph_commit_id"]))
+    return HttpCall("GET", "commits", read, params={"branch": branch, "limit": 1}, is_read=True)
+
+
+def commit_revert(
+    commit_id: str,
+    *,
+    branch: str | None = None,
+    prefer: str | None = None,
+    external_blob_bases: Sequence[str] = (),
+    actor_id: str | None = None,
+) -> HttpCall[MergeResult]:
+    """Undo what one commit changed, as a new commit; conflicts are those of a merge."""
+    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases))
     path = f"commits/{segment(commit_id)}/revert"
+    body = _given(branch=branch, prefer=prefer)
     return HttpCall("POST", path, json_of(answers.revert), json=body)
 
 
+def tag_list() -> HttpCall[list[Tag]]:
+    """Return all tags, sorted by name."""
+    read = json_of(lambda shape: [answers.tag(one) for one in shape["tags"]])
+    return HttpCall("GET", "tags", read, is_read=True)
+
+
+def tag_create(name: str, target: Target = None, *, actor_id: str | None = None) -> HttpCall[Tag]:
+    """Name a commit, by default the head of `main`, and keep its versions."""
+    refuse(actor_id=actor_id)
+    body = _given(name=name, graph_commit_id=ref(target, "commit").get("snapshot"))
+    return HttpCall("POST", "tags", json_of(answers.tag), json=body)
+
+
+def tag_delete(name: str, *, actor_id: str | None = None) -> HttpCall[None]:
+    """Forget a tag."""
+    refuse(actor_id=actor_id)
+    return HttpCall("DELETE", f"tags/{segment(name)}", _nothing)
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+
 def commit_changes(
-    commit_id: str, selection: Selection | None, limit: int, page_token: str | None
+    commit_id: str,
+    selection: Selection | None = None,
+    *,
+    limit: int = PAGE_CHANGES_DEFAULT,
+    page_token: str | None = None,
 ) -> HttpCall[CommitPage]:
-    """Return a page of what a commit changed."""
+    """Return a page of what one commit changed, with the rows before and after."""
     params = {"limit": limit, "page_token": page_token, **_selected(selection)}
     path = f"commits/{segment(commit_id)}/changes"
-    return HttpCall("GET", path, json_of(answers.commit_page), params=params)
+    return HttpCall("GET", path, json_of(answers.commit_page), params=params, is_read=True)
 
 
-def poll_changes(request: FeedRequest, branch: str | None) -> HttpCall[FeedPage]:
-    """Return a page of the change feed."""
+def poll_changes(request: FeedRequest, *, branch: str | None = None) -> HttpCall[FeedPage]:
+    """Return a page of what happened on a branch since a cursor."""
     params = {
         "branch": branch,
         "cursor": request.cursor,
@@ -178,7 +388,33 @@ def poll_changes(request: FeedRequest, branch: str | None) -> HttpCall[FeedPage]
         "limit": request.limit,
         **_selected(request.selection),
     }
-    return HttpCall("GET", "changes", json_of(answers.feed_page), params=params)
+    return HttpCall("GET", "changes", json_of(answers.feed_page), params=params, is_read=True)
+
+
+def baseline(*, branch: str | None = None, selection: Selection | None = None) -> HttpCall[None]:
+    """Return every entity of a branch as lines of JSON, and where the feed goes on after them."""
+    body = _given(branch=branch) | _selected(selection)
+    return _stream("POST", "changes/baseline", json=body)
+
+
+def changes_between(
+    before: Target,
+    after: Target,
+    selection: Selection | None = None,
+    *,
+    engine: str = "auto",
+    spark: object | None = None,
+) -> HttpCall[None]:
+    """Yield what differs between two states, with the rows of both sides."""
+    refuse_engine(engine, spark)
+    params = {"from": _spelled(before), "to": _spelled(after), **_selected(selection)}
+    return _stream("GET", "diff", params=params)
+
+
+def _spelled(target: Target) -> str:
+    """Return a ref that means only one thing."""
+    [(kind, value)] = (ref(target, "branch", "commit", "tag") or {"branch": MAIN}).items()
+    return f"{'commit' if kind == 'snapshot' else kind}:{value}"
 
 
 def _selected(selection: Selection | None) -> Json:
@@ -188,47 +424,93 @@ def _selected(selection: Selection | None) -> Json:
     return {name: sorted(part) for name, part in parts.items() if part is not None}
 
 
-def snapshot(branch: str | None) -> HttpCall[Json]:
-    """Return what a branch publishes."""
-    return HttpCall("GET", "snapshot", json_of(dict), params={"branch": branch})
+# -- exports and blobs ----------------------------------------------------------------------------
+
+
+def export_lines(*, types: Sequence[str] = (), target: Target = None) -> HttpCall[None]:
+    """Yield one line of graph JSONL per entity of a branch, by type and id."""
+    body = {"type_names": list(types), **ref(target, "branch")}
+    return _stream("POST", "export", json=body)
+
+
+def blob(
+    entity: Literal["node", "edge"],
+    type_name: str,
+    entity_id: str,
+    property: str,  # noqa: A002 - what the schema calls it
+    *,
+    target: Target = None,
+) -> HttpCall[BlobStat]:
+    """Return one Blob value of a node or an edge: what it is, and its bytes in parts."""
+    cell = BlobSelector(entity, type_name, entity_id, property)
+    return HttpCall(
+        "HEAD",
+        "blob",
+        lambda answer: answers.blob_stat(cell, answer),
+        params={**cell.to_json(), **ref(target, "branch", "commit")},
+        is_read=True,
+        accepted=(302,),
+    )
+
+
+# -- the schema -----------------------------------------------------------------------------------
 
 
 def schema_source() -> HttpCall[str]:
-    """Return the schema as text."""
-    return HttpCall("GET", "schema", json_of(lambda shape: str(shape["schema_source"])))
+    """Return the accepted schema text of `main`."""
+    read = json_of(lambda shape: str(shape["schema_source"]))
+    return HttpCall("GET", "schema", read, is_read=True)
 
 
-def apply_schema(source: str, *, allow_data_loss: bool) -> HttpCall[Json]:
-    """Apply a schema."""
-    body = {"schema_source": source, "allow_data_loss": allow_data_loss}
-    return HttpCall("POST", "schema/apply", json_of(dict), json=body)
+def catalog() -> HttpCall[Catalog]:
+    """Return what the accepted schema declares; the numbers of types are not those of the graph."""
+    read = json_of(lambda s: compile_schema(s["schema_source"], domain=_DOMAIN).catalog)
+    return HttpCall("GET", "schema", read, is_read=True)
 
 
-def tag_list() -> HttpCall[list[Tag]]:
-    """List the tags."""
-    return HttpCall("GET", "tags", json_of(lambda s: [answers.tag(one) for one in s["tags"]]))
+def apply_schema(
+    desired: str | SourceText, *, allow_data_loss: bool = False, actor_id: str | None = None
+) -> HttpCall[SchemaApplied]:
+    """Make a desired schema the accepted one of `main`, with what it means for stored rows."""
+    refuse(actor_id=actor_id)
+    body = {"schema_source": _source(desired).text, "allow_data_loss": allow_data_loss}
+    read = json_of(answers.applied)
+    return HttpCall("POST", "schema/apply", read, json=body, source=_source(desired))
 
 
-def tag_create(name: str, commit_id: str | None) -> HttpCall[Tag]:
-    """Name a commit."""
-    body = answers.without_nulls({"name": name, "graph_commit_id": commit_id})
-    return HttpCall("POST", "tags", json_of(answers.tag), json=body)
+def apply_schema_file(
+    path: Path, *, allow_data_loss: bool = False, actor_id: str | None = None
+) -> HttpCall[SchemaApplied]:
+    """Make the schema in a file the accepted one."""
+    desired = decode_source(path.read_bytes(), str(path), "S")
+    return apply_schema(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
 
 
-def tag_delete(name: str) -> HttpCall[None]:
-    """Forget a tag."""
-    return HttpCall("DELETE", f"tags/{segment(name)}", _nothing)
+# -- small parts ----------------------------------------------------------------------------------
 
 
-def diff(before: str, after: str, selection: Selection | None) -> HttpCall[list[Json]]:
-    """Return what differs between two states."""
-    params = {"from": before, "to": after, **_selected(selection)}
-    return HttpCall("GET", "diff", answers.lines, params=params, headers=_LINES)
+def _stream(
+    method: str, path: str, *, params: Json | None = None, json: object = None
+) -> HttpCall[None]:
+    return HttpCall(
+        method, path, _nothing, params=params or {}, json=json, headers=_LINES, is_read=True
+    )
 
 
-def _nothing(_: bytes) -> None:
+def _source(text: str | bytes | SourceText) -> SourceText:
+    if isinstance(text, bytes):
+        return decode_source(text, "<text>", "Q")
+    return SourceText(text) if isinstance(text, str) else text
+
+
+def _given(**fields: object) -> Json:
+    """Leave out what was not given."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _json_lines(data: bytes) -> list[Json]:
+    return [orjson.loads(line) for line in data.splitlines() if line.strip()]
+
+
+def _nothing(_: Answer) -> None:
     return None
-
-
-def _text_lines(data: bytes) -> list[str]:
-    return data.decode().splitlines()

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Final, Self, TypeVar
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from itertools import chain
+from typing import Any, Concatenate, Final, Literal, NoReturn, ParamSpec, Self, TypeVar
 
 import httpx2
+import orjson
 
-from omnigraph.client import answers, calls
-from omnigraph.client.http import TIMEOUT, HttpCall, error_classes, failure, segment
-from omnigraph.errors import InvalidInputError
-from omnigraph.graph import (
-    CommitPage,
-    FeedPage,
-    FeedRequest,
-    GraphCommit,
-    LoadResult,
-    MergeResult,
-    MutationResult,
-    QueryResult,
-    ReadTarget,
-    Selection,
-    Tag,
+from omnigraph.client import calls
+from omnigraph.client.blobs import BlobPart
+from omnigraph.client.calls import Target
+from omnigraph.client.http import (
+    BROKEN,
+    TIMEOUT,
+    Answer,
+    HttpCall,
+    Lines,
+    StreamBrokenError,
+    headers_of,
+    segment,
 )
+from omnigraph.client.refusals import NeedsStorageError
+from omnigraph.client.snapshot import RemoteSnapshot
+from omnigraph.errors import InvalidInputError
+from omnigraph.graph import BYTES_AT_ONCE, BlobStat, ByteRange, Graph, Selection
 from omnigraph.names import MAIN
-from omnigraph.wire.http_errors import error_of
+from omnigraph.texts import shown
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _GRAPHS: Final = "/graphs/"
+_PARTS: Final = ("maintenance", "recovery")
+"""The parts of a local graph that work on its storage."""
+BASELINE: Final = b'{"baseline":'
 
 
 class NoGraphNamedError(InvalidInputError):
@@ -36,10 +46,8 @@ class NoGraphNamedError(InvalidInputError):
 
     code = "OG-NO-GRAPH-NAMED"
     hint = "give `graph=`, or an address that ends with /graphs/ID"
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        super().__init__(f"{url} is a server: which of its graphs?")
+    template = "{url} is a server: which of its graphs?"
+    url: str
 
 
 def connect(
@@ -67,33 +75,283 @@ def graph_url(url: str, graph: str | None) -> str:
     return base
 
 
-def headers_of(token: str | None) -> dict[str, str]:
-    """Return the headers of every request."""
-    return {} if token is None else {"Authorization": f"Bearer {token}"}
+def served_graphs(url: str, *, token: str | None = None) -> list[dict[str, str]]:
+    """Return `graph_id` and `uri` of the graphs that a server serves."""
+    connection = Connection(url.rstrip("/"), token=token)
+    try:
+        return connection.send(calls.list_graphs())
+    finally:
+        connection.close()
 
 
-class RemoteGraph:
-    """A graph of a server. Its methods are those of `Graph`, and so are results and errors.
-
-    The server takes the actor of a write from the token. Safe to share between threads.
-    """
+class Connection:
+    """Sends calls. A read is repeated once when a kept connection was closed, a write never."""
 
     def __init__(
         self, url: str, *, token: str | None = None, verify: bool | str = True, http: Any = None
     ) -> None:
-        """Use `connect`. `http` replaces the transport, for tests."""
-        self.uri = url
+        self.url = url
         self._http = httpx2.Client(
             base_url=f"{url}/",
             headers=headers_of(token),
             timeout=TIMEOUT,
             verify=verify,
             transport=http,
+            follow_redirects=False,
         )
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def send(self, call: HttpCall[T]) -> T:
+        """Send a call and return its result."""
+        found = self._sent(call)
+        answer = Answer(found.status_code, found.headers, found.content)
+        if call.method == "HEAD" and call.is_refused(answer.status):
+            # The answer to HEAD has no text; that to GET has it.
+            return self.send(replace(call, method="GET"))
+        return call.result(answer)
+
+    @contextmanager
+    def stream(self, call: HttpCall[Any]) -> Iterator[httpx2.Response]:
+        """Open an answer that is read in parts."""
+        found = self._sent(call, stream=True)
+        try:
+            if call.is_refused(found.status_code):
+                raise call.error(found.status_code, found.read())
+            yield found
+        except httpx2.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise StreamBrokenError(self.url, reason) from error
+        finally:
+            found.close()
+
+    def lines(self, call: HttpCall[Any]) -> Iterator[bytes]:
+        """Return the lines of an answer; an error that stands for it raises at once."""
+        lines = self._lines(call)
+        return chain([first for first in (next(lines, b""),) if first], lines)
+
+    def _lines(self, call: HttpCall[Any]) -> Iterator[bytes]:
+        cut = Lines()
+        with self.stream(call) as found:
+            for chunk in found.iter_raw():
+                yield from cut.of(chunk)
+        if cut.rest:
+            yield cut.rest
+
+    def _sent(self, call: HttpCall[Any], *, stream: bool = False) -> httpx2.Response:
+        try:
+            try:
+                return self._http.send(call.request(self._http), stream=stream)
+            except BROKEN:
+                if not call.is_read:
+                    raise
+                return self._http.send(call.request(self._http), stream=stream)
+        except httpx2.HTTPError as error:
+            raise call.failure(error, self.url) from error
+
+
+class Part:
+    """A part of a served graph."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+
+def sent(make: Callable[P, HttpCall[T]]) -> Callable[Concatenate[Part, P], T]:
+    """Return the method that sends what a function of `calls` makes."""
+
+    @wraps(make)
+    def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._connection.send(make(*args, **kwargs))
+
+    return with_self(method, make)
+
+
+def lined(make: Callable[P, HttpCall[None]]) -> Callable[Concatenate[Part, P], Iterator[bytes]]:
+    """Return the method that yields the lines of an answer."""
+
+    @wraps(make)
+    def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[bytes]:
+        return self._connection.lines(make(*args, **kwargs))
+
+    return with_self(method, make)
+
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def with_self(method: M, make: Callable[..., Any]) -> M:
+    """Give a method the parameters of the function that it stands for."""
+    own = signature(make)
+    first = Parameter("self", Parameter.POSITIONAL_ONLY)
+    parameters = [first, *own.parameters.values()]
+    vars(method)["__signature__"] = Signature(parameters)
+    return method
+
+
+@dataclass(frozen=True)
+class RemoteBlob:
+    """One Blob value that is not null."""
+
+    stat: BlobStat
+    _call: HttpCall[BlobStat]
+    _connection: Connection
+
+    def chunks(self, wanted: ByteRange | None = None) -> Iterator[bytes]:
+        """Yield the bytes of a range, by default all, in parts of at most 4 MiB."""
+        part = BlobPart.of(self._call, self.stat, wanted)
+        return iter(()) if part is None else self._parts(part)
+
+    def read(self) -> bytes:
+        """Return all bytes at once."""
+        return b"".join(self.chunks())
+
+    def _parts(self, part: BlobPart) -> Iterator[bytes]:
+        count, url = 0, self._connection.url
+        with self._connection.stream(part.call) as found:
+            part.check(url, found.status_code, found.headers)
+            for chunk in found.iter_raw(BYTES_AT_ONCE):
+                count += len(chunk)
+                yield chunk
+        part.check_length(url, count)
+
+
+@dataclass(frozen=True)
+class RemoteDiff:
+    """What differs between two states, asked for when its rows are."""
+
+    _changes: RemoteChanges
+    before: Target
+    after: Target
+    selection: Selection | None
+
+    def rows(
+        self, *, engine: str = "auto", spark: object | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what differs, with the rows of both sides."""
+        return self._changes.between(
+            self.before, self.after, self.selection, engine=engine, spark=spark
+        )
+
+
+class RemoteBranches(Part):
+    """Lists, creates, deletes and merges the branches of a graph."""
+
+    create = sent(calls.branch_create)
+    create_from = sent(calls.branch_create_from)
+    list = sent(calls.branch_list)
+    delete = sent(calls.branch_delete)
+    merge = sent(calls.branch_merge)
+
+    def conflicts(self, source: str, target: str = MAIN, *, strategy: str = "row") -> Iterator[str]:
+        """Yield a line of JSON for every row in conflict, with its images on all sides."""
+        lines = self._connection.lines(calls.merge_conflicts(source, target, strategy=strategy))
+        return (line.decode().removesuffix("\n") for line in lines)
+
+
+class RemoteCommits(Part):
+    """Lists, finds and reverts commits."""
+
+    list = sent(calls.list_commits)
+    get = sent(calls.get_commit)
+    head_id = sent(calls.head_commit_id)
+    revert = sent(calls.commit_revert)
+
+
+class RemoteTags(Part):
+    """Names commits and keeps their versions."""
+
+    create = sent(calls.tag_create)
+    delete = sent(calls.tag_delete)
+    list = sent(calls.tag_list)
+
+
+class RemoteChanges(Part):
+    """Finds what changed between two states, in a commit, or since a cursor."""
+
+    of_commit = sent(calls.commit_changes)
+    poll = sent(calls.poll_changes)
+
+    def between(
+        self,
+        before: Target,
+        after: Target,
+        selection: Selection | None = None,
+        *,
+        engine: str = "auto",
+        spark: object | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what differs between two states, with the rows of both sides."""
+        call = calls.changes_between(before, after, selection, engine=engine, spark=spark)
+        return map(orjson.loads, self._connection.lines(call))
+
+    def diff(self, before: Target, after: Target, selection: Selection | None = None) -> RemoteDiff:
+        """Return what differs between two states, as rows."""
+        return RemoteDiff(self, before, after, selection)
+
+    def baseline(
+        self, *, branch: str | None = None, selection: Selection | None = None
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        """Return every entity of a branch as lines of JSON, and where the feed goes on after them.
+
+        The second part is filled when all lines have come: use it only then.
+        """
+        handshake: dict[str, str] = {}
+        lines = self._connection.lines(calls.baseline(branch=branch, selection=selection))
+        return self._records(lines, handshake), handshake
+
+    def _records(self, lines: Iterator[bytes], handshake: dict[str, str]) -> Iterator[bytes]:
+        for line in lines:
+            if line.startswith(BASELINE):
+                handshake |= orjson.loads(line)["baseline"]
+            else:
+                yield line
+        if not handshake:
+            raise StreamBrokenError(self._connection.url, "its last line has not come")
+
+
+class RemoteSchema(Part):
+    """Shows and applies the schema of a graph."""
+
+    source = sent(calls.schema_source)
+    catalog = sent(calls.catalog)
+    apply = sent(calls.apply_schema)
+    apply_file = sent(calls.apply_schema_file)
+
+
+class RemoteGraph(Part):
+    """A graph of a server. Its methods are those of `Graph`, and so are results and errors.
+
+    The server takes the actor of a write from the token. Safe to share between threads. What
+    needs storage at hand (`optimize`, `to_spark` and so on) is an error of its own.
+    """
+
+    def __init__(
+        self, url: str, *, token: str | None = None, verify: bool | str = True, http: Any = None
+    ) -> None:
+        """Use `connect`. `http` replaces the transport, for tests."""
+        super().__init__(Connection(url, token=token, verify=verify, http=http))
+        self.branches = RemoteBranches(self._connection)
+        self.commits = RemoteCommits(self._connection)
+        self.tags = RemoteTags(self._connection)
+        self.changes = RemoteChanges(self._connection)
+        self.schema = RemoteSchema(self._connection)
+
+    @property
+    def uri(self) -> str:
+        """The address of the graph."""
+        return self._connection.url
+
+    @property
+    def branch(self) -> str:
+        """The branch that calls mean which name none."""
+        return MAIN
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -101,204 +359,86 @@ class RemoteGraph:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _send(self, call: HttpCall[T]) -> T:
-        try:
-            found = self._http.send(call.request(self._http))
-        except httpx2.HTTPError as error:
-            raise failure(error, self.uri) from error
-        return call.answer(found.status_code, found.content)
+    def __repr__(self) -> str:
+        return f"RemoteGraph({shown(self.uri)!r})"
 
-    @contextmanager
-    def _streamed(self, call: HttpCall[Any]) -> Iterator[httpx2.Response]:
-        try:
-            found = self._http.send(call.request(self._http), stream=True)
-            try:
-                if found.status_code >= 300:
-                    raise error_of(found.status_code, found.read(), classes=error_classes())
-                yield found
-            finally:
-                found.close()
-        except httpx2.HTTPError as error:
-            raise failure(error, self.uri) from error
+    def __getattr__(self, name: str) -> NoReturn:
+        if name not in _PARTS and (name.startswith("_") or not hasattr(Graph, name)):
+            raise AttributeError(f"'RemoteGraph' has no attribute {name!r}")
+        raise NeedsStorageError(f"`{name}`")
 
-    # -- reading ----------------------------------------------------------------------------------
+    # -- reading and writing ----------------------------------------------------------------------
 
-    def query(
+    snapshot = sent(calls.snapshot)
+    snapshot_of = sent(calls.snapshot_of)
+    query = sent(calls.query)
+    list_queries = sent(calls.list_queries)
+    export_lines = lined(calls.export_lines)
+    mutate = sent(calls.mutate)
+    load = sent(calls.load)
+
+    def refresh(self) -> RemoteSnapshot:
+        """Ask for the newest state of `main`; the server keeps itself up to date."""
+        return self.snapshot()
+
+    def blob(
         self,
-        text: str | None = None,
-        name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        entity: Literal["node", "edge"],
+        type_name: str,
+        entity_id: str,
+        property: str,  # noqa: A002 - what the schema calls it
         *,
-        target: ReadTarget | None = None,
-        explain: bool = False,
-        profile: bool = False,
-        timeout_s: float | None = None,
-        rows_max: int | None = None,
-    ) -> QueryResult:
-        """Run a read of a text, or without a text the stored one of this name."""
-        if text is None:
-            return self._send(calls.invoke(name or "", params, target))
-        options = {
-            "explain": explain or None,
-            "profile": profile or None,
-            "timeout_ms": None if timeout_s is None else round(timeout_s * 1000),
-            "max_rows": rows_max,
-        }
-        return self._send(calls.query(text, name, params, target, options))
+        target: Target = None,
+    ) -> RemoteBlob:
+        """Return one Blob value of a node or an edge: what it is, and its bytes in parts."""
+        call = calls.blob(entity, type_name, entity_id, property, target=target)
+        return RemoteBlob(self._connection.send(call), call, self._connection)
 
-    def export_lines(
-        self, *, types: tuple[str, ...] = (), target: ReadTarget | None = None
-    ) -> Iterator[bytes]:
-        """Yield one line of graph JSONL per entity of a branch, by type and id."""
-        branch = MAIN if target is None else target.value
-        body = {"branch": branch, "type_names": list(types)}
-        with self._streamed(HttpCall("POST", "export", bytes, json=body)) as found:
-            for line in found.iter_lines():
-                yield line.encode() + b"\n"
+    # -- flat names of the parts ------------------------------------------------------------------
 
-    def snapshot_json(self, branch: str | None = None) -> dict[str, Any]:
-        """Return what a branch publishes."""
-        return self._send(calls.snapshot(branch))
-
-    # -- writing ----------------------------------------------------------------------------------
-
-    def mutate(
-        self,
-        text: str | None = None,
-        name: str | None = None,
-        params: Mapping[str, object] | None = None,
-        *,
-        branch: str | None = None,
-        expected_head: str | None = None,
-    ) -> MutationResult:
-        """Run a mutation of a text, or without a text the stored one of this name."""
-        if text is None:
-            call = calls.invoke_mutation(name or "", params, branch, expected_head)
-        else:
-            call = calls.mutate(text, name, params, branch, expected_head)
-        return self._send(call)
-
-    def load(
-        self,
-        data: bytes | BinaryIO | Iterator[bytes],
-        *,
-        mode: str,
-        branch: str | None = None,
-        from_branch: str | None = None,
-    ) -> LoadResult:
-        """Load graph JSONL as one commit, or not at all; it is streamed."""
-        return self._send(calls.load(data, mode, branch, from_branch))
-
-    # -- branches ---------------------------------------------------------------------------------
-
-    def branch_list(self) -> list[str]:
-        """Return the names of all branches, `main` first."""
-        return self._send(calls.branch_list())
-
-    def branch_create(self, name: str) -> None:
-        """Create a branch at the head of `main`."""
-        self._send(calls.branch_create(None, name))
-
-    def branch_create_from(self, source: str, name: str) -> None:
-        """Create a branch at the head of another one."""
-        self._send(calls.branch_create(source, name))
-
-    def branch_delete(self, name: str) -> None:
-        """Delete a branch."""
-        self._send(calls.branch_delete(name))
-
-    def branch_merge(
-        self,
-        source: str,
-        target: str = MAIN,
-        *,
-        strategy: str = "row",
-        prefer: str | None = None,
-        dry_run: bool = False,
-        message: str | None = None,
-    ) -> MergeResult:
-        """Merge a branch into another one as one commit, or not at all."""
-        options = {
-            "strategy": strategy,
-            "prefer": prefer,
-            "dry_run": dry_run or None,
-            "message": message,
-        }
-        return self._send(calls.branch_merge(source, target, options))
+    branch_create = sent(calls.branch_create)
+    branch_create_from = sent(calls.branch_create_from)
+    branch_list = sent(calls.branch_list)
+    branch_delete = sent(calls.branch_delete)
+    branch_merge = sent(calls.branch_merge)
+    list_commits = sent(calls.list_commits)
+    get_commit = sent(calls.get_commit)
+    head_commit_id_for_branch = sent(calls.head_commit_id)
+    commit_revert = sent(calls.commit_revert)
+    tag_create = sent(calls.tag_create)
+    tag_delete = sent(calls.tag_delete)
+    tag_list = sent(calls.tag_list)
+    commit_changes = sent(calls.commit_changes)
+    poll_changes = sent(calls.poll_changes)
+    schema_source = sent(calls.schema_source)
+    catalog = sent(calls.catalog)
+    apply_schema = sent(calls.apply_schema)
+    apply_schema_file = sent(calls.apply_schema_file)
 
     def merge_conflicts(
         self, source: str, target: str = MAIN, *, strategy: str = "row"
     ) -> Iterator[str]:
-        """Yield a line of JSON for every conflict of a merge."""
-        found = self._send(calls.merge_conflicts(source, target, strategy))
-        return iter(found)
+        """Yield a line of JSON for every row in conflict, with its images on all sides."""
+        return self.branches.conflicts(source, target, strategy=strategy)
 
-    # -- history ----------------------------------------------------------------------------------
-
-    def list_commits(
-        self, branch: str | None = None, *, limit: int | None = None
-    ) -> list[GraphCommit]:
-        """Return commits newest first, with those that the branch inherited."""
-        return self._send(calls.list_commits(branch, limit))
-
-    def get_commit(self, commit_id: str) -> GraphCommit:
-        """Find one commit on any branch."""
-        return self._send(calls.get_commit(commit_id))
-
-    def head_commit_id_for_branch(self, branch: str | None = None) -> str:
-        """Return the id of a branch's newest commit."""
-        return self.list_commits(branch, limit=1)[0].graph_commit_id
-
-    def commit_revert(
-        self, commit_id: str, *, branch: str | None = None, prefer: str | None = None
-    ) -> MergeResult:
-        """Undo what one commit changed, as a new commit."""
-        return self._send(calls.commit_revert(commit_id, branch, prefer))
-
-    def tag_list(self) -> list[Tag]:
-        """Return all tags, sorted by name."""
-        return self._send(calls.tag_list())
-
-    def tag_create(self, name: str, target: ReadTarget | None = None) -> Tag:
-        """Name a commit, by default the head of `main`."""
-        return self._send(calls.tag_create(name, None if target is None else str(target.value)))
-
-    def tag_delete(self, name: str) -> None:
-        """Forget a tag."""
-        self._send(calls.tag_delete(name))
-
-    # -- changes ----------------------------------------------------------------------------------
-
-    def commit_changes(
+    def changes_between(
         self,
-        commit_id: str,
+        before: Target,
+        after: Target,
         selection: Selection | None = None,
         *,
-        limit: int = 1000,
-        page_token: str | None = None,
-    ) -> CommitPage:
-        """Return a page of what one commit changed."""
-        return self._send(calls.commit_changes(commit_id, selection, limit, page_token))
+        engine: str = "auto",
+        spark: object | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what differs between two states, with the rows of both sides."""
+        return self.changes.between(before, after, selection, engine=engine, spark=spark)
 
-    def poll_changes(self, request: FeedRequest, *, branch: str | None = None) -> FeedPage:
-        """Return a page of what happened on a branch since a cursor."""
-        return self._send(calls.poll_changes(request, branch))
+    def diff(self, before: Target, after: Target, selection: Selection | None = None) -> RemoteDiff:
+        """Return what differs between two states, as rows."""
+        return self.changes.diff(before, after, selection)
 
-    def diff_rows(
-        self, before: str, after: str, selection: Selection | None = None
-    ) -> list[dict[str, Any]]:
-        """Return what differs between two states."""
-        return self._send(calls.diff(before, after, selection))
-
-    # -- schema -----------------------------------------------------------------------------------
-
-    def schema_source(self) -> str:
-        """Return the accepted schema text."""
-        return self._send(calls.schema_source())
-
-    def apply_schema(self, desired: str, *, allow_data_loss: bool = False) -> dict[str, Any]:
-        """Make a desired schema the accepted one."""
-        return self._send(calls.apply_schema(desired, allow_data_loss=allow_data_loss))
-
-
-__all__ = ["RemoteGraph", "answers", "connect"]
+    def baseline(
+        self, *, branch: str | None = None, selection: Selection | None = None
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        """Return every entity of a branch as lines of JSON, and where the feed goes on after."""
+        return self.changes.baseline(branch=branch, selection=selection)

@@ -43,10 +43,19 @@ from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query.registry import Registry, StoredQuery
 from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
-from omnigraph.read.access.blobs import Blob, BlobRangeError, ByteRange
+from omnigraph.read.access.blobs import (
+    BYTES_AT_ONCE,
+    Blob,
+    BlobRangeError,
+    BlobSelector,
+    BlobStat,
+    ByteRange,
+    ExternalBlobError,
+)
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, QueryTimeoutError
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
+from omnigraph.schema import Catalog
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
 from omnigraph.syntax import SourceText
 from omnigraph.write.embed.row_embedder import EmbedMode
@@ -57,14 +66,18 @@ from omnigraph.write.mutate.mutations import MutationResult
 from omnigraph.write.schema_apply import SchemaApplied
 
 __all__ = [
+    "BYTES_AT_ONCE",
     "MEMORY_MAX_DEFAULT",
     "PAGE_CHANGES_MAX",
     "Blob",
     "BlobRangeError",
+    "BlobSelector",
+    "BlobStat",
     "Block",
     "BranchNotFoundError",
     "BrokenManifest",
     "ByteRange",
+    "Catalog",
     "CleanupResult",
     "CommitNotFoundError",
     "CommitPage",
@@ -77,6 +90,7 @@ __all__ = [
     "EmbedResult",
     "EmbedSpec",
     "ExportResult",
+    "ExternalBlobError",
     "FeedPage",
     "FeedRequest",
     "Finding",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
 from omnigraph.manifest.layout import Incarnation
@@ -65,7 +65,7 @@ class Snapshot:
             raise TypeNotFoundError(table_key, self.manifest_version)
         return entry
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Return what the branch publishes, table by table."""
         datasets = []
         for key, entry in self.entries.items():

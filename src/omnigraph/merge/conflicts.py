@@ -104,6 +104,9 @@ class MergeConflictError(ConflictError):
     """Two branches cannot be merged as they are; neither was changed."""
 
     code = "OG-MERGE-CONFLICT"
+    source: str
+    target: str
+    conflicts: Conflicts
 
     def __init__(self, source: str, target: str, conflicts: Sequence[Conflict]) -> None:
         self.source = source

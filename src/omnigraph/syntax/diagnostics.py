@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from omnigraph.errors import InvalidInputError
@@ -82,12 +82,17 @@ class SourceError(InvalidInputError):
     """
 
     code = "OG-SOURCE"
+    diagnostics: tuple[Diagnostic, ...]
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         found = sorted(diagnostics, key=lambda d: (d.span.start, d.code))
-        self.diagnostics: tuple[Diagnostic, ...] = tuple(dict.fromkeys(found))
+        self.diagnostics = tuple(dict.fromkeys(found))
         super().__init__("\n".join(d.headline for d in self.diagnostics))
 
     def render(self) -> str:
         """Return all problems with their source lines, ready to print."""
         return "\n\n".join(d.render() for d in self.diagnostics)
+
+    def named(self, source: SourceText) -> SourceError:
+        """Return the same problems in a text that the caller knows by another name."""
+        return type(self)(replace(found, source=source) for found in self.diagnostics)

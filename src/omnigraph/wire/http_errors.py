@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, get_type_hints, runtime_checkable
 from urllib.parse import urlsplit
 
+import msgspec
 import orjson
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import (
+    ConflictError,
+    DeniedError,
+    InvalidInputError,
+    NotFoundError,
+    OmnigraphError,
+    UnavailableError,
+)
 from omnigraph.names import TableKey
 from omnigraph.wire.outcomes import outcome_of
 
@@ -47,6 +56,21 @@ CODES: Final[Mapping[int, Code]] = {
 }
 """The code of a status; newer statuses have a detail and no code."""
 
+_KINDS: Final[Mapping[int, type[OmnigraphError]]] = {
+    400: InvalidInputError,
+    401: DeniedError,
+    403: DeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    413: InvalidInputError,
+    415: InvalidInputError,
+    416: InvalidInputError,
+    422: InvalidInputError,
+    429: ConflictError,
+    503: UnavailableError,
+}
+"""What an error of a code that only servers have is, by its status."""
+
 DETAILS: Final = (
     "merge_conflicts",
     "key_conflict",
@@ -64,10 +88,14 @@ DETAILS: Final = (
 """The details that an answer may have."""
 
 
+_NO_JSON: Final = object()
+
+
 class ServerAnswerError(OmnigraphError):
     """An answer of a server that no class of the library stands for."""
 
     code = "OG-SERVER"
+    hint = "check the address; the log of the server says more"
 
     def __init__(self, status: int, text: str) -> None:
         self.status = status
@@ -173,17 +201,23 @@ def _text(error: OmnigraphError) -> str:
 
 def _facts(error: OmnigraphError) -> Json:
     """Return the fields of an error that JSON can hold; its hint stands next to them."""
-    return {
-        name: value for name, value in vars(error).items() if name != "hint" and _is_json(value)
-    }
+    found = {name: _plain(value) for name, value in vars(error).items() if name != "hint"}
+    return {name: value for name, value in found.items() if value is not _NO_JSON}
 
 
-def _is_json(value: object) -> bool:
+def _plain(value: object) -> object:
     try:
-        orjson.dumps(value)
+        return orjson.loads(orjson.dumps(value, default=_simpler))
     except TypeError:
-        return False
-    return True
+        return _NO_JSON
+
+
+def _simpler(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (tuple, set, frozenset)):
+        return list(value)
+    raise TypeError
 
 
 def error_of(
@@ -197,14 +231,39 @@ def error_of(
         return ServerAnswerError(
             status, body.decode(errors="replace").strip() or f"status {status}"
         )
-    facts = shape.get("omnigraph") or {}
-    kind = classes.get(facts.get("code", ""))
-    if kind is None:
-        return ServerAnswerError(status, text)
-    error = kind.__new__(kind)
-    error.args = (text,)
-    for name, value in (facts.get("facts") or {}).items():
-        error.__dict__[name] = value
-    if "hint" in facts:
-        error.__dict__["hint"] = facts["hint"]
+    known = shape.get("omnigraph") or {}
+    kind = classes.get(known.get("code", ""), _KINDS.get(status, OmnigraphError))
+    facts = _typed(kind, known.get("facts") or {})
+    hint = {"hint": known["hint"]} if "hint" in known else {}
+    error = kind.of_facts(facts | hint)
+    if error is None:
+        error = kind.__new__(kind)
+        error.args = (text,)
+        error.__dict__.update(facts | hint)
+    if "code" in known and known["code"] != kind.code:
+        error.__dict__["code"] = known["code"]
     return error
+
+
+def _typed(kind: type[OmnigraphError], facts: Json) -> Json:
+    """Return facts as the fields of their class are declared; another release may differ."""
+    try:
+        hints = get_type_hints(kind)
+    except NameError:
+        return facts
+    return {name: _converted(value, hints.get(name, Any)) for name, value in facts.items()}
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    bases = getattr(hint, "__orig_bases__", ())
+    try:
+        if bases and isinstance(hint, type) and issubclass(hint, tuple):
+            return hint(msgspec.convert(value, bases[0], dec_hook=_made))
+        return msgspec.convert(value, hint, dec_hook=_made)
+    except (msgspec.ValidationError, TypeError):
+        return value
+
+
+def _made(kind: type, value: Any) -> Any:
+    """Make a value of a class of its own, such as a name that is a string."""
+    return kind(value)

@@ -166,6 +166,8 @@ class SchemaApplyOutput(msgspec.Struct):
     step_count: int
     graph_manifest_version: int
     steps: list[dict[str, Any]]
+    commit: CommitOutput | UnsetType | None = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class GraphBatchDeclarationOutput(msgspec.Struct):
@@ -173,6 +175,10 @@ class GraphBatchDeclarationOutput(msgspec.Struct):
 
     name: str
     entities_loaded: int
+    inserted: int | UnsetType = UNSET
+    updated: int | UnsetType = UNSET
+    unchanged: int | UnsetType = UNSET
+    rejected: int | UnsetType = UNSET
 
 
 class GraphBatchLoadOutput(msgspec.Struct):
@@ -187,6 +193,15 @@ class GraphBatchLoadOutput(msgspec.Struct):
     total_entities: int
     actor_id: str | None
     commit: CommitOutput | None
+    engine: str | UnsetType = UNSET
+    durability: str | UnsetType = UNSET
+    inserted: int | UnsetType = UNSET
+    updated: int | UnsetType = UNSET
+    unchanged: int | UnsetType = UNSET
+    rejected: int | UnsetType = UNSET
+    bytes_written: int | UnsetType = UNSET
+    seconds: dict[str, float] | UnsetType = UNSET
+    spark_app_id: str | UnsetType = UNSET
 
 
 class IngestOutput(GraphBatchLoadOutput, kw_only=True):

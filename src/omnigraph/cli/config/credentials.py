@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +62,54 @@ def forget_token(server: str) -> None:
     """Remove the token of a server; nothing happens when there is none."""
     if credentials_path().exists():
         _rewrite(lambda text: _without(text, server))
+
+
+def token_of(url: str, servers: Mapping[str, str], environ: Mapping[str, str]) -> str | None:
+    """Return the token for a URL: that of the server which it belongs to, else the general one.
+
+    A token of one server is never sent to another.
+    """
+    name = _server_of(url, servers)
+    found = None
+    if name is not None:
+        variable = f"OMNIGRAPH_TOKEN_{name.upper().replace('-', '_')}"
+        found = environ.get(variable, "").strip() or _stored_token(name)
+    return found or environ.get("OMNIGRAPH_BEARER_TOKEN", "").strip() or None
+
+
+def _server_of(url: str, servers: Mapping[str, str]) -> str | None:
+    """Return the name of the server whose URL is the longest prefix, at a boundary of segments.
+
+    >>> _server_of("https://lab/a/graphs/g", {"x": "https://lab", "y": "https://lab/a/"})
+    'y'
+    >>> _server_of("https://lab.evil", {"x": "https://lab"}) is None
+    True
+    """
+    below = f"{url.rstrip('/')}/"
+    found = [
+        (len(base), name)
+        for name, base in ((name, f"{base.rstrip('/')}/") for name, base in servers.items())
+        if below.startswith(base)
+    ]
+    return max(found)[1] if found else None
+
+
+def _stored_token(server: str) -> str | None:
+    name = None
+    for line in _read(credentials_path()).splitlines():
+        header = _HEADER.fullmatch(line)
+        key, equals, value = line.partition("=")
+        if header:
+            name = header["name"].strip()
+        elif name == server and equals and key.strip() == "token":
+            return _unquoted(value.strip()) or None
+    return None
+
+
+def _unquoted(text: str) -> str:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1].strip()
+    return text
 
 
 def _without(text: str, server: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omnigraph.cli.address import is_served
 from omnigraph.cli.options.together import together
 from omnigraph.errors import InvalidInputError
 from omnigraph.texts import read_json
@@ -39,13 +40,20 @@ class QueryInput:
     params_text: str | None
     params_path: Path | None
 
-    def source(self) -> SourceText:
-        """Return the text of the queries, under the name that messages use."""
+    def source(self) -> SourceText | None:
+        """Return the text of the queries, under the name that messages use.
+
+        None stands for a stored query, which only a server has.
+        """
+        if self.path is None and self.text is None and is_served():
+            if self.name is None:
+                raise click.UsageError("give the NAME of a stored query, --query FILE or -e GQ")
+            return None
         return _read_query(name=self.name, path=self.path, text=self.text)
 
     def params(self) -> Mapping[str, object] | None:
         """Return the parameters, or None."""
-        return _read_params(text=self.params_text, path=self.params_path)
+        return read_params(text=self.params_text, path=self.params_path)
 
 
 _options = together(
@@ -94,7 +102,8 @@ def _read_query(*, name: str | None, path: Path | None, text: str | None) -> Sou
     return SourceText(text)
 
 
-def _read_params(*, text: str | None, path: Path | None) -> Mapping[str, object] | None:
+def read_params(*, text: str | None, path: Path | None) -> Mapping[str, object] | None:
+    """Return the parameters that a text or a file gives, or None."""
     if text is not None and path is not None:
         raise click.UsageError("--params and --params-file are mutually exclusive")
     if path is not None:

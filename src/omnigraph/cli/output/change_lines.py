@@ -14,6 +14,7 @@ from omnigraph.cli.output.json_writer import json_text
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph
 
 ABSENT: Final = "<absent>"
@@ -31,7 +32,7 @@ class ChangeText:
         self._kinds = kinds or {}
 
     @classmethod
-    def of(cls, graph: Graph) -> ChangeText:
+    def of(cls, graph: Graph | RemoteGraph) -> ChangeText:
         """Take the scalars from the schema of a graph."""
         catalog = graph.catalog()
         kinds: dict[tuple[str, str], str] = {}

@@ -65,9 +65,11 @@ class Output:
         if flags().quiet:
             return
         command = " ".join(words_of(click.get_current_context()))
-        access = (
-            "direct, remote" if "://" in uri and not uri.startswith("file:") else "direct, local"
-        )
+        access = "direct, local"
+        if uri.startswith(("http://", "https://")):
+            access = "served"
+        elif "://" in uri and not uri.startswith("file:"):
+            access = "direct, remote"
         say(f"omnigraph {command} → {uri} ({access})", err=True)
 
     def engine(self, name: str) -> None:

@@ -13,6 +13,7 @@ from omnigraph.cli.shell.statements import Statements
 from omnigraph.errors import InvalidInputError, OmnigraphError
 
 if TYPE_CHECKING:
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph
 
 _KEYWORDS: Final = (
@@ -57,7 +58,12 @@ class ShellSession:
     """
 
     def __init__(
-        self, graph: Graph, *, branch: str, actor: str | None, report: JsonWriter | None = None
+        self,
+        graph: Graph | RemoteGraph,
+        *,
+        branch: str,
+        actor: str | None,
+        report: JsonWriter | None = None,
     ) -> None:
         self._graph = graph
         self._actor = actor
@@ -164,7 +170,12 @@ class ShellSession:
         return [f"{'*' if each == self.branch else ' '} {each}" for each in names]
 
     def _go_to(self, name: str) -> None:
-        self._graph.sync_branch(name)
+        from omnigraph.graph import Graph  # noqa: PLC0415 loads Lance
+
+        if isinstance(self._graph, Graph):
+            self._graph.sync_branch(name)
+        else:
+            self._graph.head_commit_id_for_branch(name)
         self.branch = name
 
     def _explain(self, text: str) -> list[str]:
@@ -193,7 +204,8 @@ class ShellSession:
         from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
         snapshot = self._graph.snapshot_of(ReadTarget.branch(self.branch))
-        return [f"{key}  {entry.row_count}" for key, entry in snapshot.entries.items()]
+        datasets = snapshot.to_json()["datasets"]
+        return [f"{d['entity_kind']}:{d['type_name']}  {d['entity_count']}" for d in datasets]
 
 
 def _named(text: str) -> str:

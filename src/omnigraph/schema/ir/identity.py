@@ -35,7 +35,7 @@ ShapeType = ShapeInterface | ShapeNode | ShapeEdge
 _CLAIMED_TWICE: Final = "keep one @rename_from, and drop the old name where the new one stands"
 
 
-class IdentityResolutionError(SourceError):
+class IdentityResolutionError(SourceError, init=False):
     """Rename hints do not fit the accepted schema; nothing was planned."""
 
     code = "OG-SCHEMA-IDENTITY"

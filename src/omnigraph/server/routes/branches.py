@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any, Final
 
+import orjson
 from starlette.responses import Response
 
 from omnigraph.errors import OmnigraphError
@@ -11,6 +14,7 @@ from omnigraph.graph import MergeResult
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
+from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import BranchCreateRequest, BranchMergeRequest
 
 BYTES: Final = 256
@@ -66,7 +70,7 @@ async def merge(call: Call) -> Response:
         result = await call.run(lambda: _merge(call, request, source, target))
     shape: dict[str, Any] = result.to_json()
     if result.commit is not None:
-        shape["commit"] = result.commit.to_json()
+        shape["commit"] = commit_shape(result.commit)
     if request.dry_run:
         shape |= {
             "dry_run": True,
@@ -82,15 +86,19 @@ async def merge(call: Call) -> Response:
 
 
 def _merge(call: Call, request: BranchMergeRequest, source: str, target: str) -> MergeResult:
-    return call.served.graph.branch_merge(
-        source,
-        target,
-        strategy=request.strategy,
-        prefer=request.prefer,
-        dry_run=request.dry_run,
-        message=request.message,
-        actor_id=call.actor,
-    )
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+        file.writelines(orjson.dumps(row) + b"\n" for row in request.resolutions or ())
+        file.flush()
+        return call.served.graph.branch_merge(
+            source,
+            target,
+            strategy=request.strategy,
+            prefer=request.prefer,
+            resolve_file=None if request.resolutions is None else Path(file.name),
+            dry_run=request.dry_run,
+            message=request.message,
+            actor_id=call.actor,
+        )
 
 
 async def _deleted(call: Call, name: str) -> str | None:

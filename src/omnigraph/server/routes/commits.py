@@ -8,6 +8,7 @@ from omnigraph.graph import ReadTarget
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
+from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import BranchQuery, CommitsQuery
 
 
@@ -32,7 +33,7 @@ async def list_(call: Call) -> Response:
     def find() -> list[dict[str, object]]:
         before = None if query.before is None else graph.get_commit(query.before).manifest_version
         commits = graph.list_commits(branch, limit=limit, before=before)
-        return [commit.to_json() for commit in commits]
+        return [commit_shape(commit) for commit in commits]
 
     return json_answer({"commits": await call.run(find)})
 
@@ -41,4 +42,4 @@ async def show(call: Call) -> Response:
     """Return one commit of any branch."""
     call.authorize("read")
     commit = await call.run(call.served.graph.get_commit, call.params["commit_id"])
-    return json_answer(commit.to_json())
+    return json_answer(commit_shape(commit))

@@ -22,6 +22,7 @@ from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
 from omnigraph.server.routes.answers import accepted
 from omnigraph.server.routes.branches import BYTES
+from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.server.streams import NDJSON, chunked, streamed
 from omnigraph.wire.requests import ConflictsQuery, DiffQuery, RevertRequest
 
@@ -94,8 +95,8 @@ async def revert(call: Call) -> Response:
                 commit_id, branch=branch, prefer=request.prefer, actor_id=call.actor
             )
         )
-    commit = None if result.commit is None else result.commit.to_json()
-    return json_answer({"reverted": commit_id, "branch": branch, "commit": commit})
+    shape = {"reverted": commit_id, "branch": branch, "commit": commit_shape(result.commit)}
+    return json_answer(shape)
 
 
 # -- refs -----------------------------------------------------------------------------------------

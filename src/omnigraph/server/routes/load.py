@@ -11,6 +11,7 @@ from omnigraph.graph import BranchNotFoundError, LoadResult
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import LOAD_BODY_MAX, branch_name
 from omnigraph.server.errors import RequestError
+from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import IngestRequest, LoadQuery
 
 _NDJSON: Final = "application/x-ndjson"
@@ -23,7 +24,9 @@ async def load(call: Call) -> Response:
     branch, source = await _branches(call, request.branch, request.from_)
     data = request.data.encode()
     with call.admitted(len(data)):
-        result = await call.run(lambda: _load(call, data, branch, source, request.mode))
+        result = await call.run(
+            lambda: _load(call, data, branch, source, request.mode, reader="compatible")
+        )
     shape = {"uri": call.served.graph.uri, **load_shape(result, source)}
     return json_answer(shape)
 
@@ -62,12 +65,21 @@ async def _branches(call: Call, branch: str | None, source: str | None) -> tuple
     return name, base
 
 
-def _load(call: Call, data: Any, branch: str, source: str | None, mode: str | None) -> LoadResult:
+def _load(
+    call: Call,
+    data: Any,
+    branch: str,
+    source: str | None,
+    mode: str | None,
+    *,
+    reader: str = "strict",
+) -> LoadResult:
     return call.served.graph.load(
         data,
         mode=mode or "merge",
         branch=branch,
         from_branch=source,
+        reader=reader,
         actor_id=call.actor,
         engine="local",
     )
@@ -76,13 +88,8 @@ def _load(call: Call, data: Any, branch: str, source: str | None, mode: str | No
 def load_shape(result: LoadResult, source: str | None) -> dict[str, object]:
     """Return the JSON form of a load."""
     return {
-        "branch": result.branch,
+        **result.to_json(),
         "base_branch": source,
-        "branch_created": result.branch_created,
-        "mode": result.mode,
-        "nodes": [{"name": name, "entities_loaded": count} for name, count in result.nodes],
-        "edges": [{"name": name, "entities_loaded": count} for name, count in result.edges],
-        "total_entities": result.total_entities,
         "actor_id": result.actor_id,
-        "commit": None if result.commit is None else result.commit.to_json(),
+        "commit": commit_shape(result.commit),
     }

@@ -14,6 +14,7 @@ from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
 from omnigraph.server.routes.answers import read_answer
+from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import ChangeRequest, QueryRequest, ReadRequest
 
 INLINE_S: Final = 0.005
@@ -176,7 +177,7 @@ async def change(
             )
         except QueryKindError as error:
             raise WrongRouteError(error.name, is_mutation=False) from error
-    return json_answer(result.to_json())
+    return json_answer({**result.to_json(), "commit": commit_shape(result.commit)})
 
 
 def _one(value: str | None, older: str | None, name: str, old_name: str) -> str | None:

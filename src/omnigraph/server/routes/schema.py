@@ -8,6 +8,7 @@ from omnigraph.errors import ConflictError
 from omnigraph.graph import SchemaApplied, require_queries_hold
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
+from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import SchemaApplyRequest
 
 
@@ -35,10 +36,16 @@ async def apply(call: Call) -> Response:
     served.require_no_export()
     with call.admitted(len(request.schema_source.encode())):
         applied = await call.run(_apply, call, request)
-    shape = applied.to_json()
-    steps = shape["steps"]
-    count = len(steps) if isinstance(steps, list) else 0
-    return json_answer({"uri": served.graph.uri, "step_count": count, **shape})
+    steps = [{**step.to_json(), "text": step.render()} for step in applied.plan.steps]
+    shape: dict[str, object] = {
+        "uri": served.graph.uri,
+        "step_count": len(steps),
+        **applied.to_json(),
+    }
+    shape |= {"steps": steps, "commit": commit_shape(applied.commit)}
+    if applied.warnings:
+        shape["warnings"] = list(applied.warnings)
+    return json_answer(shape)
 
 
 def _apply(call: Call, request: SchemaApplyRequest) -> SchemaApplied:

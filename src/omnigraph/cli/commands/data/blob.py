@@ -16,6 +16,7 @@ from omnigraph.cli.options.together import together
 from omnigraph.cli.output.output import Output, json_option, pair_lines
 
 if TYPE_CHECKING:
+    from omnigraph.client import RemoteBlob
     from omnigraph.graph import Blob
 
 
@@ -107,7 +108,7 @@ def _write(chunks: Iterator[bytes], path: Path | None) -> None:
             file.write(chunk)
 
 
-def _shape(blob: Blob, asked: dict[str, str]) -> dict[str, Any]:
+def _shape(blob: Blob | RemoteBlob, asked: dict[str, str]) -> dict[str, Any]:
     stat = blob.stat
     value = {"size": stat.size, "etag": stat.etag, "uri": stat.uri}
     return {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import graph_address, open_graph, refuse_served_spark
 from omnigraph.cli.options.engine import engine_options, spark_session, wants_spark
 from omnigraph.cli.options.flags import ScopedCommand, flags
 from omnigraph.cli.options.together import choice_option
@@ -53,6 +53,7 @@ def command(
     on_spark = wants_spark(engine, spark_master=spark_master, spark_remote=spark_remote)
     if out is None and (export_format != "jsonl" or on_spark or as_json):
         raise click.UsageError("--format parquet and csv, --engine spark and --json need --out DIR")
+    refuse_served_spark(uri, on_spark=on_spark)
     graph = open_graph(uri, read_only=True)
     target = ReadTarget.branch(branch)
     if out is None:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_target, resolve_address
+from omnigraph.cli.address import (
+    acting,
+    graph_address,
+    open_target,
+    refuse_served_spark,
+    resolve_address,
+)
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.consent import require_consent
 from omnigraph.cli.options.engine import engine_options, spark_session, wants_spark
@@ -85,8 +91,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Load files of nodes and edges as one commit, or not at all."""
-    wants_spark(engine, spark_master=spark_master, spark_remote=spark_remote)
+    on_spark = wants_spark(engine, spark_master=spark_master, spark_remote=spark_remote)
     source = load_input(data=data, nodes=nodes, edges=edges, form=form, mapping=mapping)
+    refuse_served_spark(uri, on_spark=on_spark)
     if mode == "overwrite" and not dry_run:
         require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
     graph, out = open_target(uri, as_json=as_json, read_only=dry_run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -17,6 +17,7 @@ from omnigraph.texts import on_one_line
 from omnigraph.wire import outcome_of, precondition_json
 
 if TYPE_CHECKING:
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import MutationResult
 
 
@@ -41,7 +42,8 @@ def command(
     """
     text, params = given.source(), given.params()
     out = Output(as_json=as_json)
-    graph = open_graph(read_only=False)
+    # Only a server has stored queries, which have no text here.
+    graph = cast("RemoteGraph", open_graph(read_only=False))
     try:
         result = graph.mutate(
             text,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -20,6 +20,7 @@ from omnigraph.clock import SystemClock
 
 if TYPE_CHECKING:
     from omnigraph.cli.output.formats import FileFormat, ReadFormat
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph, QueryResult
 
 _BYTES_PER_MIB: Final = 1024**2
@@ -96,7 +97,8 @@ def command(
         raise click.UsageError("--watch is for the newest state of a branch, on standard output")
     target = read_target(branch, snapshot)
     text, params = given.source(), given.params()
-    graph = open_graph(read_only=True)
+    # Only a server has stored queries, which have no text here.
+    graph = cast("RemoteGraph", open_graph(read_only=True))
 
     def answer() -> QueryResult:
         return graph.query(
@@ -118,7 +120,7 @@ def command(
 
     def show() -> str:
         result = answer()
-        _print(result, chosen, explain=explain, analyze=analyze)
+        print_result(result, chosen, explain=explain, analyze=analyze)
         return result.graph_commit_id
 
     if watch:
@@ -127,7 +129,7 @@ def command(
         show()
 
 
-def _watch(graph: Graph, branch: str, show: Callable[[], str]) -> None:
+def _watch(graph: Graph | RemoteGraph, branch: str, show: Callable[[], str]) -> None:
     """Show the result now, and again after each commit; `show` returns the commit it has read."""
     clock = SystemClock()
     try:
@@ -156,7 +158,8 @@ def _write(
         say(f"wrote {result.row_count} rows to {path}", err=True)
 
 
-def _print(result: QueryResult, form: ReadFormat, *, explain: bool, analyze: bool) -> None:
+def print_result(result: QueryResult, form: ReadFormat, *, explain: bool, analyze: bool) -> None:
+    """Print the answer to a read, or how it would be found."""
     if explain and not analyze:
         out = Output(as_json=form in ("json", "jsonl"))
         out.result(result.explanation_text(), result.explanation())

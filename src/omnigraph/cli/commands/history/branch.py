@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph, open_target, resolve_address
+from omnigraph.cli.address import (
+    acting,
+    graph_address,
+    open_graph,
+    open_target,
+    refuse_served_spark,
+    resolve_address,
+)
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.consent import require_consent
 from omnigraph.cli.options.engine import engine_option
@@ -20,6 +27,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.wire.outcomes import EXIT_FAILURE
 
 if TYPE_CHECKING:
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph, MergeResult
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -96,6 +104,7 @@ def merge(
     as_json: bool,
 ) -> None:
     """Merge a branch into another one as one commit, or not at all."""
+    refuse_served_spark(uri, on_spark=engine == "spark")
     graph = open_graph(uri, read_only=dry_run)
     out = Output(as_json=as_json)
     if not dry_run:
@@ -126,7 +135,7 @@ def merge(
     out.result(text, shape)
 
 
-def _deleted(graph: Graph, name: str) -> str | None:
+def _deleted(graph: Graph | RemoteGraph, name: str) -> str | None:
     """Delete a branch; return why not if that fails."""
     try:
         graph.branch_delete(name, actor_id=acting())

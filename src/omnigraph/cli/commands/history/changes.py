@@ -21,6 +21,7 @@ from omnigraph.texts import on_one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Block, FeedPage, FeedRequest, Graph
 
 _NOTHING = "(no new commits)"
@@ -101,7 +102,7 @@ def baseline(
     Output(as_json=as_json).result(text, handshake)
 
 
-def _pages(graph: Graph, request: FeedRequest, branch: str) -> Iterator[FeedPage]:
+def _pages(graph: Graph | RemoteGraph, request: FeedRequest, branch: str) -> Iterator[FeedPage]:
     """Follow page tokens until a page ends with a cursor."""
     from omnigraph.graph import FeedRequest  # noqa: PLC0415 loads Lance
 

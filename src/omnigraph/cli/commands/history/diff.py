@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import graph_address, open_graph, refuse_served_spark
 from omnigraph.cli.options.engine import engine_option
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.options.selection import selected, selection_options
@@ -20,6 +20,7 @@ from omnigraph.texts import escaped
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph, ReadTarget
 
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
@@ -56,6 +57,7 @@ def command(
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError("--json and --format are mutually exclusive")
+    refuse_served_spark(uri, on_spark=engine == "spark")
     graph = open_graph(uri, read_only=True)
     found = graph.changes_between(
         _target(graph, before), _target(graph, after), selected(kinds, types, ops), engine=engine
@@ -105,7 +107,7 @@ def _write(
         out.value(_counts(tally), "stats")
 
 
-def _target(graph: Graph, name: str) -> ReadTarget:
+def _target(graph: Graph | RemoteGraph, name: str) -> ReadTarget:
     """Find what a name means: a branch, else a tag, a version of main, a commit."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
@@ -114,8 +116,20 @@ def _target(graph: Graph, name: str) -> ReadTarget:
     if any(tag.name == name for tag in graph.tag_list()):
         return ReadTarget.tag(name)
     if name.isdigit():
-        return ReadTarget.commit(graph.snapshot_at_version(int(name)).commit_id)
+        return ReadTarget.commit(_at_version(graph, int(name)))
     return ReadTarget.commit(name) if _COMMIT.fullmatch(name) else ReadTarget.branch(name)
+
+
+def _at_version(graph: Graph | RemoteGraph, version: int) -> str:
+    from omnigraph.graph import CommitNotFoundError, Graph  # noqa: PLC0415 loads Lance
+
+    if isinstance(graph, Graph):
+        return graph.snapshot_at_version(version).commit_id
+    # A server knows commits, and the newest one up to a version is what the version shows.
+    for commit in graph.list_commits("main"):
+        if commit.manifest_version <= version:
+            return commit.graph_commit_id
+    raise CommitNotFoundError(str(version))
 
 
 def _counts(tally: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:

@@ -17,6 +17,7 @@ from omnigraph.texts import on_one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph, GraphCommit
 
 _LIMIT_DEFAULT = 50
@@ -45,7 +46,7 @@ def command(uri: str | None, branch: str | None, limit: int, as_graph: bool, as_
     out.result("\n".join(_lines(commits, names, as_graph=as_graph)), shape)
 
 
-def _newest(graph: Graph, branches: list[str], limit: int) -> list[GraphCommit]:
+def _newest(graph: Graph | RemoteGraph, branches: list[str], limit: int) -> list[GraphCommit]:
     found = {
         commit.graph_commit_id: commit
         for branch in branches
@@ -55,7 +56,7 @@ def _newest(graph: Graph, branches: list[str], limit: int) -> list[GraphCommit]:
     return [found[commit_id] for commit_id in sorted(found, reverse=True)][:limit]
 
 
-def _names(graph: Graph) -> Mapping[str, list[str]]:
+def _names(graph: Graph | RemoteGraph) -> Mapping[str, list[str]]:
     """Return the branches and tags that point at each commit."""
     names: dict[str, list[str]] = defaultdict(list)
     for branch in graph.branch_list():

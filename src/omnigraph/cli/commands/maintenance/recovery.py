@@ -14,6 +14,7 @@ from omnigraph.errors import NotFoundError
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph, PendingRecovery, RecoveryAuditRow
 
 
@@ -78,7 +79,7 @@ def _line(record: RecoveryAuditRow) -> str:
     return f"{record.operation_id} {record.recovery_kind} {record.sidecar_writer_kind}: {tables}"
 
 
-def _shape(record: RecoveryAuditRow, graph: Graph) -> dict[str, object]:
+def _shape(record: RecoveryAuditRow, graph: Graph | RemoteGraph) -> dict[str, object]:
     """Return an audit row together with the commit that settled the operation.
 
     The commit of a branch that has been deleted is gone with it.

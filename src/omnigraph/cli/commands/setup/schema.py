@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import acting, graph_address, open_graph, open_target, resolve_address
+from omnigraph.cli.address import (
+    acting,
+    graph_address,
+    is_served,
+    open_graph,
+    open_target,
+    resolve_address,
+)
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.cli.output.streams import say
@@ -61,7 +68,8 @@ def apply(
     """Make another schema the accepted one, with what it means for stored rows."""
     from omnigraph.graph import require_outside_cluster  # noqa: PLC0415 loads Lance
 
-    require_outside_cluster("schema apply", resolve_address(uri))
+    if not is_served(uri):
+        require_outside_cluster("schema apply", resolve_address(uri))
     graph, out = open_target(uri, as_json=as_json)
     with graph:
         result = graph.apply_schema_file(

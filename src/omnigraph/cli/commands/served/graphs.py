@@ -1,0 +1,31 @@
+"""`omnigraph graphs …`: what a server serves."""
+
+from __future__ import annotations
+
+import click
+
+from omnigraph.cli.address import ConflictingAddressError, resolve_scope, server_token
+from omnigraph.cli.options.flags import ScopedGroup
+from omnigraph.cli.output.output import Output, json_option
+
+
+@click.group("graphs", cls=ScopedGroup)
+def command() -> None:
+    """See the graphs of a server."""
+
+
+@command.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the graphs that a server serves, with the roots that they have there."""
+    from omnigraph.client import served_graphs  # noqa: PLC0415 loads Lance
+
+    scope = resolve_scope()
+    if scope.kind != "server":
+        raise ConflictingAddressError(
+            f"`graphs list` requires a server and {scope.target} is none:"
+            " give `--server <name|url>` or `--profile <name>`"
+        )
+    found = served_graphs(scope.target, token=server_token(scope.target))
+    text = "\n".join(f"{one['graph_id']}\t{one['uri']}" for one in found)
+    Output(as_json=as_json).result(text or "(no graphs)", {"graphs": found})

@@ -1,0 +1,23 @@
+"""JSON forms that several routes answer with."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+from omnigraph.graph import GraphCommit
+
+
+@overload
+def commit_shape(commit: GraphCommit) -> dict[str, Any]: ...
+@overload
+def commit_shape(commit: None) -> None: ...
+def commit_shape(commit: GraphCommit | None) -> dict[str, Any] | None:
+    """Return a commit as every answer shows it: with what it did, and why."""
+    if commit is None:
+        return None
+    shape: dict[str, Any] = {**commit.to_json(), "operation": commit.operation}
+    if commit.message is not None:
+        shape["message"] = commit.message
+    if commit.properties:
+        shape["properties"] = dict(commit.properties)
+    return shape
