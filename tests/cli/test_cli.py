@@ -220,8 +220,8 @@ def test_no_graph_two_graphs_and_a_server_are_refused(omnigraph: Terminal) -> No
     assert omnigraph("snapshot") == Result(
         1,
         "",
-        "error: no graph addressed: give a URI, `--store URI` or `--profile NAME`,"
-        " or set defaults.store\n",
+        "error: no graph addressed: give a URI, `--store URI`, `--server NAME|URL` or"
+        " `--profile NAME`, or set defaults.store\n",
     )
     assert omnigraph("snapshot", "a", "--store", "b") == Result(
         1, "", "error: URI a and --store b are mutually exclusive: give one of them\n"

@@ -25,8 +25,11 @@ from support.s3 import S3Server
 FOLDER = DOCS / "reference" / "json"
 PAGE = DOCS / "reference" / "json.md"
 NOT_A_COMMAND = {"common", "error"}
-WITHOUT_JSON = {"blob get", "init", "queries validate", "serve", "version"}
-"""Commands whose result is bytes, or one line that nobody needs to parse."""
+WITHOUT_JSON = {
+    *("blob get", "init", "queries validate", "serve", "version"),
+    *("policy explain", "policy test", "policy validate"),
+}
+"""Commands whose result is bytes, or lines that are a contract themselves."""
 ELSEWHERE = {"alias", "demo", "graphs-list", "queries-list"}
 """Commands whose results are tested by tests/e2e and test_served.py."""
 

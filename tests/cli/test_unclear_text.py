@@ -10,6 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.cli.app import COMMANDS
+from omnigraph.graph import authorize
 from omnigraph.graph import graph as face
 from support.terminal import Terminal
 
@@ -105,7 +106,7 @@ def unfit(graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ]
     lines = "\n".join(map(json.dumps, rows)).encode()
     # Graphs of older versions may hold such texts.
-    monkeypatch.setattr(face, "check_actor", lambda _: None)
+    monkeypatch.setattr(authorize, "check_actor", lambda _: None)
     monkeypatch.setattr(face, "check_commit_texts", lambda **_: None)
     with Graph.open(tmp_path / graph) as opened:
         opened.branch_create("old")
