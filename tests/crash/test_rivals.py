@@ -117,6 +117,8 @@ def run_rivals(place: Place, nursery: Nursery, *, seconds: float, kills_min: int
     clean_up(place, "end", orphan_age_s=0)
     insert(idle, "idle")
     told.inserts.add("idle")
+    # No thread of it may write while the files are compared.
+    idle.close()
     check_told(place, told)
     assert told.inserts
     assert told.increments
