@@ -148,6 +148,6 @@ def test_a_command_family_says_the_same_on_an_object_store(
 def test_every_command_has_a_transcript() -> None:
     lines = [line for case in CASES for line in case.sections["script"].splitlines()]
     missing = COMMANDS.keys() - {line.split()[0] for line in lines}
-    # The story of the demo is told by tests/e2e, and a doctor finds what the machine has. What needs
+    # The story of the demo is told by tests/e2e, a doctor finds what the machine has. What needs
     # a server is in test_served and tests/server, what needs a policy in test_policy_commands.
     assert missing == {"alias", "demo", "doctor", "policy", "queries", "serve"}

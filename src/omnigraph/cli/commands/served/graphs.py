@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import click
 
-from omnigraph.cli.address import ConflictingAddressError, resolve_scope, server_token
+from omnigraph.cli.address import (
+    ConflictingAddressError,
+    NoGraphAddressedError,
+    resolve_scope,
+    server_token,
+)
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
 
@@ -20,7 +25,12 @@ def list_(as_json: bool) -> None:
     """List the graphs that a server serves, with the roots that they have there."""
     from omnigraph.client import served_graphs  # noqa: PLC0415 loads Lance
 
-    scope = resolve_scope()
+    try:
+        scope = resolve_scope()
+    except NoGraphAddressedError as error:
+        raise ConflictingAddressError(
+            "`graphs list` needs a server scope: give `--server <name|url>` or `--profile <name>`"
+        ) from error
     if scope.kind != "server":
         raise ConflictingAddressError(
             f"`graphs list` requires a server and {scope.target} is none:"
