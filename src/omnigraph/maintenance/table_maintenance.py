@@ -210,7 +210,7 @@ def compact_dataset(datasets: DatasetStore, location: str) -> bool:
     if not results:
         return False
     try:
-        datasets.commit_staged(datasets.stage_compaction(at, results))
+        datasets.commit_staged(datasets.stage_compaction(at, results), exact=False)
     except StaleBaseError:
         return False
     return True

@@ -168,7 +168,8 @@ class ChecksumTable:
             return False
         staged = self._datasets.stage_update(handle.at, deleted=leaving.combine_chunks())
         try:
-            self._datasets.commit_staged(staged)
+            # Rows that others add meanwhile may land below.
+            self._datasets.commit_staged(staged, exact=False)
         except StaleBaseError:
             return False  # Rows were added meanwhile; the next cleanup finds these again.
         return True

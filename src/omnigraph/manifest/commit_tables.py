@@ -159,7 +159,7 @@ class CommitTables:
         first = rows.group_by(_ID).aggregate([(ROW_ADDRESS, "min")])[f"{ROW_ADDRESS}_min"]
         extra = rows.filter(pc.invert(pc.is_in(rows[ROW_ADDRESS], first.combine_chunks())))
         staged = self._datasets.stage_update(handle.at, deleted=extra[ROW_ADDRESS].to_pylist())
-        self._datasets.commit_staged(staged)
+        self._datasets.commit_staged(staged, exact=False)
 
 
 def _commits_table(commits: Sequence[GraphCommit]) -> pa.Table:

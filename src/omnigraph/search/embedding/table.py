@@ -150,7 +150,7 @@ class EmbeddingsTable:
             if staged is None:
                 return
             try:
-                self._datasets.commit_staged(staged)
+                self._datasets.commit_staged(staged, exact=False)
             except (DatasetExistsError, StaleBaseError):
                 # Another writer was faster: the rows to replace may have changed.
                 if attempt == _ATTEMPTS_MAX - 1:
