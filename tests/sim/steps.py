@@ -27,6 +27,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.manifest.locks.branch_lock import BranchLockLostError, BranchLockTimeoutError
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.store.errors import (
+    DatasetNotFoundError,
     DatasetVersionNotFoundError,
     StagedFilesLostError,
     StaleBaseError,
@@ -101,6 +102,9 @@ def legal(
             allowed += PAUSED
         if any(not schedule.is_surely_there(branch) for branch in branches):
             allowed += GONE
+            if is_cleaning or schedule.cleanups > cleanups:
+                # The rows of a deleted branch go while they are read.
+                allowed += (DatasetNotFoundError,)
         if not isinstance(error, allowed):
             raise WrongError(f"{what}: {type(error).__name__} {error.code} {error}") from error
         schedule.scheduler.note(f"{life.name} {what}: {type(error).__name__} {error}")

@@ -152,9 +152,13 @@ class ManifestReader:
             if cached is not None:
                 self._states.move_to_end(key)
                 return cached
-        state = self._read_from(
-            self._nearest(incarnation, version), self.open(incarnation, version)
-        )
+        try:
+            state = self._read_from(
+                self._nearest(incarnation, version), self.open(incarnation, version)
+            )
+        except DatasetNotFoundError as error:
+            # The branch was deleted while its rows were read.
+            raise self._missing(incarnation) from error
         self._keep(incarnation, state)
         return state
 

@@ -29,6 +29,7 @@ from omnigraph.recovery import Intent, Recovery
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology.store import stale_topologies
+from omnigraph.store.errors import DatasetNotFoundError
 from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
 from omnigraph.store.records import VersionInfo
 from omnigraph.write.stage.staging_record import StagingRecords
@@ -145,12 +146,14 @@ class CleanupPlanner:
         return stored, unlisted
 
     def _versions(self, location: str) -> dict[str | None, tuple[VersionInfo, ...]]:
-        lineages = (None, *(fork.name for fork in self._datasets.list_branches(location)))
-        return {
-            lineage: tuple(self._datasets.versions(location, branch=lineage))
-            for lineage in lineages
-            if self._datasets.exists(location, branch=lineage)
-        }
+        found: dict[str | None, tuple[VersionInfo, ...]] = {}
+        for lineage in (None, *(fork.name for fork in self._datasets.list_branches(location))):
+            try:
+                found[lineage] = tuple(self._datasets.versions(location, branch=lineage))
+            except DatasetNotFoundError:
+                # Never written, or deleted since it was listed.
+                continue
+        return found
 
     def _need_tables(
         self,
