@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -141,3 +142,26 @@ def test_one_table_is_looked_up_without_the_others(local_place: Place) -> None:
     with pytest.raises(TypeNotFoundError, match="node:Ghost"):
         reader.table_at(MAIN_INCARNATION, 2, "node:Ghost")
     assert reader._states == {}
+
+
+def test_a_branch_that_is_deleted_while_it_is_read_is_gone(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, other = local_place.init(), local_place.open()
+    graph.branch_create("draft")
+    graph.mutate('query q() { insert Person { name: "ann" } }', branch="draft")
+    repository = repository_of(local_place.open())
+    incarnation = repository.branches.resolve(BranchName("draft"))
+    reader, opened = ManifestReader(root=repository.root, datasets=repository.store.datasets), []
+    open_handle = reader.open
+
+    def open_then_lose(*args: Any) -> Any:
+        handle = open_handle(*args)
+        other.branch_delete("draft")
+        opened.append(handle)
+        return handle
+
+    monkeypatch.setattr(reader, "open", open_then_lose)
+    with pytest.raises(BranchGoneError):
+        reader.at(incarnation, reader.head_version(incarnation))
+    assert opened
