@@ -24,6 +24,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -184,8 +185,11 @@ class Phases:
             finally:
                 self.seconds[label].append(time.perf_counter() - start)
 
-        setattr(owner, name, timed)
-        self._undo.append(lambda: setattr(owner, name, original))
+        # An instance of a frozen record does not take a value otherwise.
+        is_record = is_dataclass(owner) and not isinstance(owner, type)
+        put = object.__setattr__ if is_record else setattr
+        put(owner, name, timed)
+        self._undo.append(lambda: put(owner, name, original))
 
     def watch_lock(self, owner: BranchLocks) -> None:
         """Time taking and ending the lock, not what happens in it."""

@@ -1,4 +1,4 @@
-"""Tables beside the manifest take rows of other processes at any moment."""
+"""Tables next to the manifest take rows of other processes at any moment."""
 
 from __future__ import annotations
 

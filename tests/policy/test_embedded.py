@@ -66,7 +66,7 @@ BRANCHES = ("main", "release", "draft", "agent/act-scout/x", "agent/act-scout2/x
 class Write:
     """A write of a handle, and what the policy is asked about it for a branch."""
 
-    run: Callable[[Graph, str, str], object]
+    run: Callable[[Graph, str, str | None], object]
     asked: Callable[[str], tuple[tuple[Action, str | None, str | None], ...]]
 
 
@@ -171,7 +171,7 @@ def test_the_decision_comes_before_storage_is_touched(
     with pytest.raises(PolicyDeniedError):
         WRITES[name].run(graph, "main", "act-reader")
     with pytest.raises(PolicyDeniedError, match="no actor"):
-        WRITES[name].run(graph, "main", None)  # type: ignore[arg-type]
+        WRITES[name].run(graph, "main", None)
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -180,7 +180,7 @@ def test_a_handle_with_an_actor_acts_for_no_other(name: str, root: Path, policy:
         with pytest.raises(ActorBoundError, match="acts for 'act-reader', not for 'act-owner'"):
             WRITES[name].run(graph, "main", "act-owner")
         with pytest.raises(PolicyDeniedError, match="'act-reader'"):
-            WRITES[name].run(graph, "main", None)  # type: ignore[arg-type]
+            WRITES[name].run(graph, "main", None)
     assert issubclass(ActorBoundError, DeniedError)
 
 
@@ -212,7 +212,7 @@ def test_a_denied_write_leaves_nothing(root: Path, policy: Policy) -> None:
         before = graph.list_commits()
         for write in WRITES.values():
             with pytest.raises(PolicyDeniedError):
-                write.run(graph, "draft", None)  # type: ignore[arg-type]
+                write.run(graph, "draft", None)
         assert graph.list_commits() == before
         assert graph.branch_list() == ["main"]
         assert graph.tag_list() == []

@@ -496,11 +496,10 @@ def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_files(place: P
     assert ids(place.open().snapshot()) == ["a", "b"]
 
 
-def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_fork(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+def clean_up_before_the_first_file(
+    graph: Graph, cleaner: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph, cleaner = filled(place, "a"), place.open(clock=WrongClock(2 * DAY_S))
-    graph.branch_create("draft")
+    """Let another process clean up when the next write of a handle has cut its fork."""
     datasets = repository_of(graph).store.datasets
     write = datasets.write_fragments
 
@@ -510,6 +509,14 @@ def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_fork(
         return write(*args, **options)
 
     monkeypatch.setattr(datasets, "write_fragments", write_after_a_cleanup)
+
+
+def test_a_mutation_prepares_again_when_a_cleanup_has_removed_its_fork(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, cleaner = filled(place, "a"), place.open(clock=WrongClock(2 * DAY_S))
+    graph.branch_create("draft")
+    clean_up_before_the_first_file(graph, cleaner, monkeypatch)
     graph.mutate('query q() { insert Person { name: "b" } }', branch="draft")
     assert ids(place.open().snapshot_of(ReadTarget.branch("draft"))) == ["a", "b"]
 
@@ -519,15 +526,7 @@ def test_a_load_says_that_a_cleanup_has_removed_its_fork(
 ) -> None:
     graph, cleaner = filled(place, "a"), place.open(clock=WrongClock(2 * DAY_S))
     graph.branch_create("draft")
-    datasets = repository_of(graph).store.datasets
-    write = datasets.write_fragments
-
-    def write_after_a_cleanup(*args: Any, **options: Any) -> Any:
-        monkeypatch.undo()
-        cleaner.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
-        return write(*args, **options)
-
-    monkeypatch.setattr(datasets, "write_fragments", write_after_a_cleanup)
+    clean_up_before_the_first_file(graph, cleaner, monkeypatch)
     lines = b'{"type": "Person", "data": {"name": "b"}}'
     with pytest.raises(StagedFilesLostError, match="fork draft"):
         graph.load(lines, mode="append", branch="draft")

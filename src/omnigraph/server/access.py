@@ -38,7 +38,7 @@ def mode_of(*, has_tokens: bool, has_policy: bool, unauthenticated: bool) -> Mod
         )
     if not unauthenticated:
         raise BootRefusedError(
-            "there is no token and no policy: anybody could read and write",
+            "there is no token and no policy: everyone could read and write",
             "declare tokens, or start with --unauthenticated",
         )
     return Mode.OPEN

@@ -87,7 +87,7 @@ class App:
         await answer(scope, body.receive, _with_headers(send, request_id, self._origins, request))
 
     async def _answer(self, request: Request) -> tuple[Response | None, str]:
-        """Return the answer, None if there is nobody to take it, and the name of the operation."""
+        """Return the answer, None if the client is gone, and the name of the operation."""
         raw = request.scope.get("raw_path") or request.scope["path"].encode()
         name = "none"
         try:
@@ -102,7 +102,7 @@ class App:
             return None, name
         except OmnigraphError as error:
             return self._error(error), name
-        except Exception:  # noqa: BLE001 - the last net: the log is told, not the client
+        except Exception:  # noqa: BLE001 - the last net: it goes to the log only
             _log.exception("a request failed in a way that was not foreseen")
             return json_answer({"error": "internal error", "code": "internal"}, status=500), name
 

@@ -1,7 +1,7 @@
 """Counters in the text form of Prometheus.
 
-Several workers write theirs to a folder, each to a file of its own, about once a second; whoever is
-asked adds them up.
+Several workers write theirs to a folder, each to a file of its own, about once a second; the one
+that is asked adds them up.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Habits:
 
 
 class ClientGoneError(Exception):
-    """The client has closed its connection: there is nobody to answer."""
+    """The client has closed its connection: no answer can be sent."""
 
 
 class EnginePool:
@@ -63,7 +63,7 @@ class EnginePool:
         return await loop.run_in_executor(self._threads, partial(call, *args))
 
     def start(self, call: Callable[[], None]) -> None:
-        """Run a call that nobody waits for."""
+        """Run a call without waiting for it."""
         try:
             self._threads.submit(call)
         except RuntimeError:

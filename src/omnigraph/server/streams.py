@@ -108,9 +108,11 @@ async def streamed(
     try:
         first = await pool.run(source.next)
     except Exception:
+        # The slot of the stream is free before the client reads about the error.
         await pool.run(source.close)
         raise
     except BaseException:
+        # A task that is cancelled cannot wait.
         pool.start(source.close)
         raise
     return _Streamed(pool, source, first, headers=headers, media_type=media_type)
@@ -120,15 +122,15 @@ async def _parts(pool: EnginePool, source: _Source, first: bytes | None) -> Asyn
     part = first
     while part is not None:
         coming = asyncio.ensure_future(pool.run(source.next))
-        # When the client goes away nobody awaits it.
+        # It is not awaited when the client goes away.
         coming.add_done_callback(_looked_at)
         yield part
         part = await coming
-    # Before the end is sent: whoever has seen it may ask for the next stream at once.
+    # Before the end is sent: a client that has read it may ask for the next stream at once.
     await pool.run(source.close)
 
 
 def _looked_at(done: asyncio.Future[bytes | None]) -> None:
-    """Take the error of a part that nobody waits for; whoever awaits it gets it all the same."""
+    """Take the error of a part that may not be awaited; where it is, it is raised all the same."""
     if not done.cancelled():
         done.exception()
