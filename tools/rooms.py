@@ -19,7 +19,10 @@ class Room:
     may_import: tuple[str, ...]
 
 
-_GROUND = ("texts", "errors", "names", "values", "clock", "cache", "failpoints", "records")
+_GROUND = (
+    *("texts", "errors", "names", "values", "clock", "cache"),
+    *("failpoints", "records", "strict_yaml"),
+)
 
 ROOMS: tuple[Room, ...] = (
     Room(1, "texts", "text from outside, as it may be shown and kept", ()),
@@ -28,6 +31,7 @@ ROOMS: tuple[Room, ...] = (
     Room(1, "cache", "bounded memory for derived values, each computed by one thread", ()),
     Room(1, "failpoints", "named points at which a test makes a write fail or die", ("errors",)),
     Room(1, "records", "stored JSON as dataclasses, by their annotations", ()),
+    Room(1, "strict_yaml", "YAML of which nothing is guessed", ("texts",)),
     Room(1, "names", "checked names and ids", ("texts", "errors")),
     Room(1, "values", "property types and their Arrow form", ("texts", "errors")),
     Room(2, "syntax", "source text, spans, diagnostics, the parser library", _GROUND),

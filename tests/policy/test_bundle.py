@@ -15,7 +15,7 @@ from omnigraph.policy import (
     Scope,
     read_bundle,
 )
-from omnigraph.policy.strict_yaml import BYTES_MAX
+from omnigraph.strict_yaml import BYTES_MAX
 from support.cases import Case, check_case, load_cases
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from omnigraph.policy.actions import Action, PolicyKind, Scope, ScopeKey
 from omnigraph.policy.errors import PolicyInvalidError
-from omnigraph.policy.strict_yaml import (
+from omnigraph.strict_yaml import (
     StrictYamlError,
     Value,
     as_choice,

@@ -20,7 +20,7 @@ from typing import Final
 from omnigraph.policy.actions import Action
 from omnigraph.policy.errors import PolicyInvalidError
 from omnigraph.policy.policy import Decision, Policy, read_text
-from omnigraph.policy.strict_yaml import (
+from omnigraph.strict_yaml import (
     StrictYamlError,
     Value,
     as_choice,

@@ -24,7 +24,7 @@ from omnigraph.policy.errors import (
     PolicyFileError,
     PolicyInvalidError,
 )
-from omnigraph.policy.strict_yaml import BYTES_MAX
+from omnigraph.strict_yaml import BYTES_MAX
 
 GRAPH_ID_DEFAULT: Final = "default"
 _DECISIONS_MAX: Final = 4096
