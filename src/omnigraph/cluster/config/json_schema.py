@@ -69,7 +69,7 @@ def _text(description: str, pattern: str | None = None) -> JsonObject:
 _LABEL: Final = _optional(_text("A label of the cluster.", _NOT_BLANK))
 _STORAGE: Final = _text(
     "Where the cluster is stored: a path relative to this file, file:// or s3://bucket/prefix.",
-    r"^(?![A-Za-z][A-Za-z0-9+.-]*://)\s*\S|^[Ff][Ii][Ll][Ee]://|^[Ss]3[Aa]?://[A-Za-z0-9]",
+    r"^(?![A-Za-z][A-Za-z0-9+.-]*://)\s*\S|^[Ff][Ii][Ll][Ee]://|^[Ss]3://[A-Za-z0-9]",
 )
 _STATE: Final = _object(
     {

@@ -56,7 +56,7 @@ def command(config_dir: str, as_json: bool) -> None:
 def _summary(desired: Desired) -> str:
     errors = sum(found.severity == "error" for found in desired.diagnostics)
     if errors:
-        return f"{desired.config_file} has {_counted(errors, 'error', 'errors')}"
+        return _counted(errors, "error", "errors")
     counts = Counter(address.kind for address in desired.resources)
     parts = [
         _counted(counts[kind], one, many)
