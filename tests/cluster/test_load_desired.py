@@ -173,6 +173,21 @@ def test_a_home_folder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert storage_root("/srv/lab", "~/data") == ("/home/ann/data", [])
 
 
+def test_a_named_pipe_is_not_waited_for(folder: Path) -> None:
+    for name in ("papers.pg", "a.gq", "readers.yaml", "nightly.yaml"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    found = {each.code for each in load_desired(str(folder)).diagnostics}
+    assert found >= {
+        *("schema_file_missing", "query_file_missing"),
+        *("policy_file_missing", "pipeline_file_missing"),
+    }
+    (folder / "cluster.yaml").unlink()
+    os.mkfifo(folder / "cluster.yaml")
+    [only] = load_header(str(folder)).diagnostics
+    assert only.code == "cluster_config_read_error"
+
+
 def test_loading_needs_no_storage_engine(folder: Path) -> None:
     program = (
         "import sys; from omnigraph.cluster.load_desired import load_desired;"

@@ -87,9 +87,10 @@ def test_only_the_head_of_a_folder_is_read_for_its_header(case: Case, omnigraph:
 
 
 def codes_in_source() -> set[str]:
-    """Return the codes that the loader can report: first arguments of `error` and `warning`.
+    """Return the codes that the loader can report.
 
-    An argument that is no text is a name, or a call of one; the texts of its definition count.
+    They are first arguments of `error` and `warning`, and arguments called `code`. One that is no
+    text is a name, or a call of one; the texts of its definition count.
     """
     paths = [*(SOURCES / "config").glob("*.py"), *SOURCES.glob("load_*.py")]
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
@@ -97,12 +98,14 @@ def codes_in_source() -> set[str]:
         name: texts_of(node) for tree in trees for node in tree.body for name in names_of(node)
     }
     found: set[str] = set()
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("error", "warning"):
-                code = node.args[0]
+    for node in (each for tree in trees for each in ast.walk(tree)):
+        if isinstance(node, ast.Call):
+            codes = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            if ast.unparse(node.func) in ("error", "warning"):
+                codes.append(node.args[0])
+            for code in codes:
                 name = ast.unparse(code.func if isinstance(code, ast.Call) else code)
-                found |= texts_of(code) or definitions[name]
+                found |= texts_of(code) or definitions.get(name, set())
     return found
 
 
