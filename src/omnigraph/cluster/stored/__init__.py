@@ -4,7 +4,7 @@
 |---|---|
 | `__cluster/state.json` | `ledger` |
 | `__cluster/lock.json` | `lock` |
-| `__cluster/recoveries/<ulid>.json` | `sidecars` |
+| `__cluster/recoveries/<ulid>.json` | `intents` |
 | `__cluster/approvals/<ulid>.json` | `approvals` |
 | `__cluster/resources/…` | `catalog` |
 | `graphs/<id>.omni/` | the engine's; `root` names them |

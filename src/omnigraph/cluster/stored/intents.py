@@ -1,6 +1,6 @@
-"""Sidecars: what an operation that changes a graph intends, written before it begins.
+"""Intents: what an operation that changes a graph intends, written before it begins.
 
-After a crash the sidecar and the graph together say what happened (`cluster.sweep`).
+After a crash the intent and the graph together say what happened (`cluster.sweep`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from omnigraph.errors import OmnigraphError
 
 VERSION: Final = 1
 
-SidecarKind: TypeAlias = Literal["graph_create", "schema_apply", "graph_delete"]
+IntentKind: TypeAlias = Literal["graph_create", "schema_apply", "graph_delete"]
 
 
 @dataclass(frozen=True)
-class Sidecar:
+class Intent:
     """One operation on one graph; `expected_manifest_version` is set once it has succeeded."""
 
     schema_version: int
     operation_id: str
     started_at: str
     actor: str | None
-    kind: SidecarKind
+    kind: IntentKind
     graph_id: str | None = None
     graph_uri: str | None = None
     observed_manifest_version: int | None = None
@@ -39,12 +39,12 @@ class Sidecar:
     @property
     def path(self) -> str:
         """Where it lies under the storage root."""
-        return SIDECARS.file(self.operation_id)
+        return INTENTS.file(self.operation_id)
 
 
-SIDECARS: Final = FolderForm(
+INTENTS: Final = FolderForm(
     path=f"{FOLDER}/recoveries",
-    record=Sidecar,
+    record=Intent,
     version=VERSION,
     unreadable="recovery_sidecar_read_error",
     invalid="invalid_recovery_sidecar",
@@ -52,15 +52,15 @@ SIDECARS: Final = FolderForm(
 )
 
 
-def read_sidecars(root: StorageRoot) -> Found[Sidecar]:
-    """Read every sidecar by its path; what cannot be read is a warning."""
-    return read_folder(root, SIDECARS)
+def read_intents(root: StorageRoot) -> Found[Intent]:
+    """Read every intent by its path; what cannot be read is a warning."""
+    return read_folder(root, INTENTS)
 
 
-def write_sidecar(root: StorageRoot, sidecar: Sidecar) -> None:
-    """Write a sidecar, or replace the one of the same operation."""
+def write_intent(root: StorageRoot, intent: Intent) -> None:
+    """Write an intent, or replace the one of the same operation."""
     try:
-        root.objects.put(sidecar.path, encode(sidecar))
+        root.objects.put(intent.path, encode(intent))
     except OmnigraphError as problem:
-        found = error("recovery_sidecar_write_error", sidecar.path, str(problem))
+        found = error("recovery_sidecar_write_error", intent.path, str(problem))
         raise DiagnosedError(found) from problem
