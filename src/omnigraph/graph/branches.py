@@ -13,7 +13,7 @@ from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
 from omnigraph.policy import Action
-from omnigraph.write.stage.blob_bases import blob_bases
+from omnigraph.store.blob_bases import blob_bases
 
 
 class GraphBranches(Part):

@@ -10,7 +10,7 @@ from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
 from omnigraph.names import choice
 from omnigraph.policy import Action
-from omnigraph.write.stage.blob_bases import blob_bases
+from omnigraph.store.blob_bases import blob_bases
 
 
 class GraphCommits(Part):
