@@ -86,9 +86,7 @@ def diff(desired: Desired, ledger: Ledger) -> tuple[Change, ...]:
     return tuple(change for change in found if change is not None)
 
 
-def _change(
-    address: Address, desired: Desired, applied: Mapping[Address, Entry]
-) -> Change | None:
+def _change(address: Address, desired: Desired, applied: Mapping[Address, Entry]) -> Change | None:
     wanted, entry = desired.resources.get(address), applied.get(address)
     if wanted is None:
         return None if entry is None else Change(address, "delete", before=entry.digest)
