@@ -58,7 +58,8 @@ def apply(desired: Desired, work: Workplace, *, actor: str | None = None) -> Rep
         "state_written": run.is_written,
         "resource_statuses": {name: to_json(statuses[name]) for name in sorted(statuses)},
     }
-    return Report(tuple(frame.diagnostics), members, _lines(changes, members))
+    lines = _lines(changes, members) if run.is_compared else ()
+    return Report(tuple(frame.diagnostics), members, lines)
 
 
 class _Apply:
@@ -67,6 +68,7 @@ class _Apply:
     def __init__(self, desired: Desired, work: Workplace, actor: str | None) -> None:
         self.frame = Frame(work, desired.diagnostics)
         self.changes: tuple[Change, ...] = ()
+        self.is_compared = False
         self.is_written = False
         self._desired = desired
         self._work = work
@@ -105,6 +107,7 @@ class _Apply:
             pending_graphs=swept.pending,
             approved_graphs=consent.by_graph,
         )
+        self.is_compared = True
         return consent
 
     def _moved_graphs(self, stored: StoredLedger) -> Moves:
@@ -126,7 +129,7 @@ class _Apply:
 
     def _next_ledger(self, swept: Swept, moves: Moves) -> Ledger:
         at = moment(self._work.clock)
-        done = Carried(self.changes, moves.deleted, swept.pending, at, self._actor)
+        done = Carried(self.changes, moves.deleted, moves.observed, swept.pending, at, self._actor)
         return next_ledger(swept.ledger, self._desired, done)
 
     def _written(self, stored: StoredLedger, after: Ledger) -> None:

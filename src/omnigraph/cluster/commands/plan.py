@@ -28,10 +28,8 @@ class _Planned:
 def plan(desired: Desired, work: Workplace) -> Report:
     """Compare the declared with the applied state."""
     frame = Frame(work, desired.diagnostics)
-    planned = frame.run_locked(
-        "plan", lambda: _planned(desired, frame), is_locked=desired.is_locked
-    )
-    planned = planned or _Planned()
+    found = frame.run_locked("plan", lambda: _planned(desired, frame), is_locked=desired.is_locked)
+    planned = found or _Planned()
     members: JsonObject = {
         "desired_revision": desired_revision(desired),
         "resource_digests": {
@@ -52,7 +50,8 @@ def plan(desired: Desired, work: Workplace) -> Report:
             if is_gated(change)
         ],
     }
-    return Report(tuple(frame.diagnostics), members, change_lines(planned.changes))
+    lines = () if found is None else change_lines(planned.changes)
+    return Report(tuple(frame.diagnostics), members, lines)
 
 
 def desired_revision(desired: Desired) -> JsonObject:

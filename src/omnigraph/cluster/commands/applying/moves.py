@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from omnigraph.cluster.addresses import Address, Kind, schema_address
+from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.cluster.commands.frame import Workplace
 from omnigraph.cluster.commands.settle import remove_intents
 from omnigraph.cluster.compare.diff import Change
@@ -20,6 +20,7 @@ from omnigraph.cluster.digests import content_digest
 from omnigraph.cluster.stored.approvals import Approval
 from omnigraph.cluster.stored.intents import VERSION, Intent, IntentKind, write_intent
 from omnigraph.cluster.stored.json_objects import moment
+from omnigraph.cluster.stored.ledger import GraphObservation
 from omnigraph.errors import OmnigraphError
 from omnigraph.failpoints import hit
 
@@ -56,6 +57,8 @@ class Moves:
     """Changes that failed or were skipped, and the reason."""
     finished: list[str] = field(default_factory=list)
     """Paths of intents of operations that have succeeded."""
+    observed: dict[str, GraphObservation] = field(default_factory=dict)
+    """Graphs that were made or migrated, as they are now."""
     deleted: dict[str, tuple[Approval, ...]] = field(default_factory=dict)
     """Graphs that are deleted, and the approvals for that."""
 
@@ -171,11 +174,25 @@ class Moves:
     def _finish(self, intent: Intent, version: int | None) -> None:
         """Note the version that came of it; recovery does without, so a failure is a warning."""
         self.finished.append(intent.path)
+        self._observe(intent, version)
         try:
             write_intent(self.context.work.root, replace(intent, expected_manifest_version=version))
         except DiagnosedError as problem:
             found = problem.diagnostic
             self.diagnostics.append(warning(found.code, found.path, found.message))
+
+    def _observe(self, intent: Intent, version: int | None) -> None:
+        graph_id, digest = str(intent.graph_id), intent.desired_schema_digest
+        self.observed[graph_id] = GraphObservation(
+            address=str(graph_address(graph_id)),
+            graph_uri=str(intent.graph_uri),
+            observed_at=moment(self.context.work.clock),
+            exists=True,
+            graph_manifest_version=version,
+            schema_digest=digest,
+            desired_schema_digest=digest,
+            schema_matches_desired=True,
+        )
 
     def _withdraw(self, intent: Intent) -> None:
         """Delete the intent of an operation that has certainly changed nothing."""

@@ -17,7 +17,14 @@ from omnigraph.cluster.compare.composites import applied_bases, composed, recomp
 from omnigraph.cluster.compare.diff import Change, diff
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.stored.approvals import Approval
-from omnigraph.cluster.stored.ledger import ApprovalRecord, Entry, Ledger, Status, Tombstone
+from omnigraph.cluster.stored.ledger import (
+    ApprovalRecord,
+    Entry,
+    GraphObservation,
+    Ledger,
+    Status,
+    Tombstone,
+)
 from omnigraph.cluster.sweep import without_graph
 
 
@@ -28,6 +35,8 @@ class Carried:
     changes: tuple[Change, ...]
     deleted: Mapping[str, tuple[Approval, ...]]
     """Graphs that are deleted, and the approvals for that."""
+    observed: Mapping[str, GraphObservation]
+    """Graphs that were made or migrated, as they are now."""
     pending: Collection[str]
     """Graphs that the sweep could not decide about."""
     at: str
@@ -47,7 +56,12 @@ def next_ledger(ledger: Ledger, desired: Desired, done: Carried) -> Ledger:
             resources[change.resource] = _entry(change.address, desired)
     _compose_graphs(resources, desired, done.changes)
     after = ledger.with_resources(resources, config_digest=ledger.config_digest)
-    after = replace(after, resource_statuses=_statuses(after, desired, done))
+    observed = {found.address: found for found in done.observed.values()}
+    after = replace(
+        after,
+        resource_statuses=_statuses(after, desired, done),
+        observations={**after.observations, **observed},
+    )
     if is_converged(after, desired):
         after = after.with_resources(resources, config_digest=desired.config_digest)
     return after
