@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 from omnigraph.clock import SystemClock
-from omnigraph.cluster.addresses import graph_address, query_address, schema_address
+from omnigraph.cluster.addresses import Kind, graph_address, query_address, schema_address
 from omnigraph.cluster.commands.frame import Report, Workplace
 from omnigraph.cluster.commands.plan import plan
 from omnigraph.cluster.compare.composites import composite_problems
@@ -106,8 +106,6 @@ class ClusterMachine(RuleBasedStateMachine):
         root = StorageRoot(parse_root(str(self.folder.path)), MemoryObjectStore())
         self.work = Workplace(root, self.graphs, SystemClock())
         self.declared: dict[str, tuple[str, str]] = {}
-        self.lost: set[str] = set()
-        """Graphs whose query blob is gone or tampered with."""
         self.is_fresh = True
         """Whether the ledger knows of everything that was done past the cluster."""
         self.write()
@@ -152,17 +150,16 @@ class ClusterMachine(RuleBasedStateMachine):
             self.work.root.objects.delete(path)
         else:
             self.work.root.objects.put(path, b"tampered")
-        self.lost.add(graph_id)
         self.is_fresh = False
 
     # -- commands ---------------------------------------------------------------------------------
 
     @rule()
     def refresh(self) -> None:
-        before = self.ledger
+        expected = self.queries_that_stay()
         succeeded(self.folder.refresh(self.work))
-        self.check_drift(before)
-        self.lost.clear()
+        self.check_drift()
+        assert {a.names[0] for a in self.ledger.entries if a.kind is Kind.QUERY} == expected
         self.is_fresh = True
         self.check_plan()
 
@@ -209,7 +206,27 @@ class ClusterMachine(RuleBasedStateMachine):
             entry = self.ledger.entries.get(schema_address(graph_id))
             assert entry is None or self.graphs.look(graph_id).has_schema(entry.digest)
 
-    def check_drift(self, before: Ledger) -> None:
+    def queries_that_stay(self) -> set[str]:
+        """Return the graphs whose query is recorded and stored, and which are not deleted."""
+        deleted = {
+            intent.graph_id
+            for intent in read_intents(self.work.root).records.values()
+            if intent.kind == "graph_delete" and intent.graph_id not in self.graphs.live
+        }
+        return {
+            address.names[0]
+            for address, entry in self.ledger.entries.items()
+            if address.kind is Kind.QUERY
+            and address.names[0] not in deleted
+            and self.stored_digest(blob_path(address, entry.digest)) == entry.digest
+        }
+
+    def stored_digest(self, path: str) -> str | None:
+        if self.work.root.objects.head(path) is None:
+            return None
+        return content_digest(self.work.root.objects.get(path).data)
+
+    def check_drift(self) -> None:
         """Compare the statuses after a refresh with the difference of model and files."""
         statuses = self.ledger.resource_statuses
         for graph_id, (schema, _) in self.declared.items():
@@ -223,10 +240,6 @@ class ClusterMachine(RuleBasedStateMachine):
             for address in (graph_address(graph_id), schema_address(graph_id)):
                 found = statuses[str(address)]
                 assert (found.status, found.conditions) == expected
-        for graph_id in GRAPHS:
-            address = query_address(graph_id, "all")
-            is_lost = graph_id in self.lost and address in before.entries
-            assert (address in self.ledger.entries) == (address in before.entries and not is_lost)
 
     def check_plan(self) -> None:
         """The plan after a refresh is the difference of the files and what is there."""

@@ -22,7 +22,7 @@ from typing import Final, Literal, TypeAlias
 
 from omnigraph.clock import Clock
 from omnigraph.cluster.addresses import graph_address, schema_address
-from omnigraph.cluster.compare.composites import recomposed
+from omnigraph.cluster.compare.composites import Composer
 from omnigraph.cluster.diagnostics import Diagnostic, error, warning
 from omnigraph.cluster.graphs import Graphs, Look
 from omnigraph.cluster.stored.intents import Intent, IntentKind
@@ -211,11 +211,11 @@ def _record_schema(ledger: Ledger, case: _Case, clock: Clock) -> Ledger:
     graph, schema = str(graph_address(graph_id)), str(schema_address(graph_id))
     resources = dict(ledger.resources)
     resources[schema] = Entry(digest)
-    resources[graph] = recomposed(graph_id, resources)
+    resources[graph] = Composer(resources).recomposed(graph_id)
     applied = Status("applied")
     seen = GraphObservation(
         address=graph,
-        graph_uri=str(case.intent.graph_uri),
+        graph_uri=case.intent.graph_uri or "",
         observed_at=moment(clock),
         exists=True,
         graph_manifest_version=case.look.manifest_version,
