@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from omnigraph.cluster.diagnostics import has_errors
+from omnigraph.graph import Graph
 from support.cases import load_cases
 from support.clusters import SCHEMA, Folder, codes, faulty_work, succeeded
 from support.fault_plan import FaultMode, FaultPlan, ReadFault
@@ -59,3 +60,22 @@ def test_a_lock_that_cannot_be_released_is_an_error(tmp_path: Path) -> None:
     plan = FaultPlan(at=2, mode=FaultMode.FAIL_BEFORE)
     assert codes(folder.apply(faulty_work(folder.work(), plan))) == ["state_lock_error"]
     assert codes(folder.apply()) == ["state_lock_held"]
+
+
+def test_a_graph_is_not_deleted_while_this_process_exports_it(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "here")
+    folder.write({"a": (SCHEMA, {})})
+    succeeded(folder.import_state())
+    succeeded(folder.apply())
+    with Graph.open(folder.work().root.graph_uri("a")) as graph:
+        graph.mutate('query q() { insert Paper { doi: "1" } }')
+        graph.mutate('query q() { insert Paper { doi: "2" } }')
+        lines = graph.export_lines()
+        next(lines)
+        folder.write({})
+        succeeded(folder.approve("graph.a"))
+        assert "graph_delete_export_in_progress" in codes(folder.apply())
+        assert b'"2"' in next(lines)
+        assert list(lines) == []
+    succeeded(folder.apply())
+    assert folder.work().graphs.look("a").state == "absent"

@@ -92,6 +92,9 @@ class MemoryGraphs:
         self.live[graph_id].append(source)
         return len(self.live[graph_id])
 
+    def is_exporting(self, graph_id: str) -> bool:
+        return False
+
     def delete(self, graph_id: str) -> None:
         self.live.pop(graph_id, None)
 
