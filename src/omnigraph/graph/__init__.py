@@ -18,6 +18,7 @@ from omnigraph.graph.standalone import (
     init_from_file,
     lint_files,
     load_queries,
+    register_queries,
     require_queries_hold,
     scrub_graph,
 )
@@ -56,6 +57,7 @@ from omnigraph.read.limits import MEMORY_MAX_DEFAULT, QueryTimeoutError
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
 from omnigraph.schema import Catalog
+from omnigraph.search.embedding.config import EmbeddingConfig, config_of_profile
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
 from omnigraph.syntax import SourceText
 from omnigraph.write.embed.row_embedder import EmbedMode
@@ -89,6 +91,7 @@ __all__ = [
     "EmbedMode",
     "EmbedResult",
     "EmbedSpec",
+    "EmbeddingConfig",
     "ExportResult",
     "ExternalBlobError",
     "FeedPage",
@@ -136,10 +139,12 @@ __all__ = [
     "Tag",
     "TagNotFoundError",
     "check_page",
+    "config_of_profile",
     "embed_records",
     "init_from_file",
     "lint_files",
     "load_queries",
+    "register_queries",
     "require_kind",
     "require_outside_cluster",
     "require_queries_hold",

@@ -26,7 +26,7 @@ from omnigraph.schema import compile_schema
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, embed_file
 from omnigraph.store import connect
-from omnigraph.syntax import SourceError
+from omnigraph.syntax import SourceError, SourceText
 from omnigraph.syntax.grammar import decode_source
 
 
@@ -76,6 +76,13 @@ def require_queries_hold(registry: Registry, schema: str) -> None:
         ]
     if problems:
         raise RegistryError(problems)
+
+
+def register_queries(texts: Mapping[str, str]) -> Registry:
+    """Return stored queries by name, each with the text of the file that declares it."""
+    sources = {text: SourceText(text, f"{name}.gq") for name, text in sorted(texts.items())}
+    entries = [RegistryEntry(name, sources[text]) for name, text in sorted(texts.items())]
+    return load_registry(entries).raise_on_errors()
 
 
 def load_queries(paths: Sequence[Path]) -> Registry:
