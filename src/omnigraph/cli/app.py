@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "branch": ("history.branch", "Create, list, merge and delete branches."),
     "changes": ("history.changes", "Follow what happens on a branch."),
     "cleanup": ("maintenance.cleanup", "Remove old versions and leftovers."),
+    "cluster": ("cluster.group", "Declare graphs in files and apply what they say."),
     "commit": ("history.commit", "Look at the history of a graph."),
     "diff": ("history.diff", "Show what differs between two states."),
     "doctor": ("maintenance.doctor", "Check this machine, and a graph."),
@@ -114,7 +115,7 @@ def in_new_words(args: list[str]) -> list[str]:
 def is_planned(name: str) -> bool:
     """Whether a word is a command of a later release.
 
-    >>> is_planned("cluster"), is_planned("query"), is_planned("frobnicate")
+    >>> is_planned("pipeline"), is_planned("query"), is_planned("frobnicate")
     (True, False, False)
     """
     return name not in COMMANDS and name in {words.partition(" ")[0] for words in RULES}

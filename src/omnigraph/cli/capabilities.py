@@ -44,6 +44,7 @@ _NONE: frozenset[str] = frozenset()
 
 _A_URI = "give a storage URI"
 _A_URI_OR_CLUSTER = "give a storage URI, or `--cluster <dir> --graph <id>`"
+_A_CONFIG = "give `--config <dir>`"
 _NO_GRAPH = "it addresses no graph"
 
 _READS = Rule(Capability.DATA, _READ)
@@ -80,7 +81,9 @@ RULES: Final[dict[str, Rule]] = {
     "recovery": Rule(Capability.DIRECT, _STORE, _A_URI),
     "schema plan": Rule(Capability.DIRECT, _STORE, _A_URI),
     "pipeline": Rule(Capability.DIRECT, _STORE | {"as"}, _A_URI),
-    "cluster": Rule(Capability.CONTROL, _NONE, "give `--config <dir>`"),
+    "cluster": Rule(Capability.CONTROL, _NONE, _A_CONFIG),
+    "cluster apply": Rule(Capability.CONTROL, frozenset({"as"}), _A_CONFIG),
+    "cluster approve": Rule(Capability.CONTROL, frozenset({"as"}), _A_CONFIG),
     "policy": Rule(Capability.CONTROL, _CONTROL, "give `--cluster <dir|uri>`"),
     "queries list": Rule(
         Capability.CONTROL,

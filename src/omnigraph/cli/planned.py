@@ -11,7 +11,6 @@ from omnigraph.cli.options.flags import GlobalFlags, ScopedCommand, scope_flags_
 from omnigraph.errors import UnavailableError
 
 INSTEAD: Final = {
-    "cluster": "`omnigraph init --schema FILE URI` makes one graph",
     "mcp": "`omnigraph shell URI` asks one graph",
     "pipeline": "`omnigraph load --node TYPE=FILE` loads tables, on Spark too",
     "queries": "`omnigraph lint URI --query FILE` checks queries against a graph",

@@ -1,0 +1,1 @@
+"""`omnigraph cluster …`: graphs that a folder of files declares. `group.py` lists the commands."""
