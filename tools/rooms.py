@@ -129,7 +129,7 @@ ROOMS: tuple[Room, ...] = (
         17,
         "cluster",
         "declared graphs: config, plan, apply, state lock",
-        (*_GROUND, "schema", "query", "policy", "store", "graph", "engine"),
+        (*_GROUND, "syntax", "schema", "query", "policy", "store", "graph", "engine"),
     ),
     Room(18, "web", "static files of the web UI", ()),
     Room(

@@ -103,6 +103,22 @@ def nearest_name(name: str, candidates: Iterable[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
+# -- graphs of a server ---------------------------------------------------------------------------
+
+GRAPH_ID_LENGTH_MAX: Final = 64
+GRAPH_IDS_RESERVED: Final = frozenset({"policies", "healthz", "openapi", "graphs"})
+_SERVABLE: Final = re.compile(rf"[A-Za-z0-9-]{{1,{GRAPH_ID_LENGTH_MAX}}}")
+
+
+def is_servable(graph_id: str) -> bool:
+    """Whether a graph of this id can have routes on a server.
+
+    >>> is_servable("papers-2"), is_servable("my_papers"), is_servable("graphs")
+    (True, False, False)
+    """
+    return _SERVABLE.fullmatch(graph_id) is not None and graph_id not in GRAPH_IDS_RESERVED
+
+
 # -- tables and branches --------------------------------------------------------------------------
 
 INTERNAL_SCHEMA_VERSION: Final = 3

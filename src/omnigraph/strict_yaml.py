@@ -11,8 +11,9 @@ is described by line and column.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -21,6 +22,7 @@ from omnigraph.texts import is_encodable, on_one_line
 BYTES_MAX: Final = 1_048_576
 DEPTH_MAX: Final = 16
 _SHOWN_MAX: Final = 120
+_INDEX: Final = re.compile(r"\[\d+\]")
 _TAG_PREFIX: Final = "tag:yaml.org,2002:"
 _KINDS: Final = {
     "bool": "a boolean",
@@ -33,6 +35,18 @@ _KINDS: Final = {
 
 class StrictYamlError(ValueError):
     """A text breaks a rule of this module, or a value is not of the shape that was asked for."""
+
+
+@dataclass(frozen=True)
+class RepeatedKey:
+    """A key that stands twice in a map.
+
+    `path` leads to the key; items of lists are `[]` in it. Lines count from 1.
+    """
+
+    path: str
+    line: int
+    first_line: int
 
 
 @dataclass(frozen=True)
@@ -59,8 +73,11 @@ def quoted(text: str) -> str:
     return f"'{shown}'" if len(shown) <= _SHOWN_MAX else f"'{shown[:_SHOWN_MAX]}…'"
 
 
-def read_yaml(text: str) -> Value:
+def read_yaml(text: str, *, repeats: list[RepeatedKey] | None = None) -> Value:
     """Read a document, or raise a `StrictYamlError` that says what is wrong.
+
+    With a list for `repeats`, keys that stand twice are collected there, also those before an
+    error; the first value of such a key is kept.
 
     >>> read_yaml("a: [x, 1]")
     {'a': ['x', NonText(kind='int', text='1')]}
@@ -73,7 +90,7 @@ def read_yaml(text: str) -> Value:
     import yaml  # noqa: PLC0415
 
     try:
-        return _Reader(text).document()
+        return _Reader(text, repeats).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
@@ -86,9 +103,10 @@ def read_yaml(text: str) -> Value:
 class _Reader:
     """Builds plain values from the events of the parser, so that nothing is constructed by tag."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, repeats: list[RepeatedKey] | None) -> None:
         import yaml  # noqa: PLC0415 - as in `read_yaml`
 
+        self._repeats = repeats
         self._yaml = yaml
         # Both give the same events. Releases of PyYAML without its C part have only the slow one.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
@@ -124,21 +142,34 @@ class _Reader:
 
     def _map(self, path: str, depth: int) -> dict[str, Value]:
         found: dict[str, Value] = {}
+        lines: dict[str, int] = {}
         while not isinstance(event := self._next(), self._yaml.MappingEndEvent):
             here = path or "the text"
             key = as_text(self._value(event, path, depth + 1), f"{here}: a key")
+            inner = _below(path, key)
+            line = event.start_mark.line + 1
+            first_line = lines.setdefault(key, line)
             if key in found:
-                raise StrictYamlError(f"{here}: key {quoted(key)} stands twice")
-            name = on_one_line(key[:_SHOWN_MAX])
-            inner = f"{path}.{name}" if path else name
-            found[key] = self._value(self._next(), inner, depth + 1)
+                self._note_repeat(key, here, RepeatedKey(inner, line, first_line))
+            found.setdefault(key, self._value(self._next(), inner, depth + 1))
         return found
+
+    def _note_repeat(self, key: str, where: str, repeat: RepeatedKey) -> None:
+        if self._repeats is None:
+            raise StrictYamlError(f"{where}: key {quoted(key)} stands twice")
+        path = _INDEX.sub("[]", repeat.path)
+        self._repeats.append(replace(repeat, path=path))
 
     def _list(self, path: str, depth: int) -> list[Value]:
         found: list[Value] = []
         while not isinstance(event := self._next(), self._yaml.SequenceEndEvent):
             found.append(self._value(event, f"{path}[{len(found)}]", depth + 1))
         return found
+
+
+def _below(path: str, key: str) -> str:
+    name = on_one_line(key[:_SHOWN_MAX])
+    return f"{path}.{name}" if path else name
 
 
 # -- shapes ---------------------------------------------------------------------------------------

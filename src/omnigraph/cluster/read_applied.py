@@ -37,7 +37,7 @@ from omnigraph.cluster.digests import (
     graph_digest,
     provider_digest,
 )
-from omnigraph.cluster.load_desired import load_header
+from omnigraph.cluster.load_header import load_header
 from omnigraph.cluster.stored.catalog import read_blob
 from omnigraph.cluster.stored.intents import read_intents
 from omnigraph.cluster.stored.ledger import LEDGER_PATH, Entry, StoredLedger, read_ledger

@@ -53,6 +53,7 @@ from omnigraph.schema import compile_schema
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embedding.config import EmbeddingConfig
 from omnigraph.store import connect
+from omnigraph.store.blob_bases import blob_bases
 from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
@@ -72,7 +73,6 @@ from omnigraph.write.load.input.tables import TableInput
 from omnigraph.write.load.options import LoadOptions, OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
-from omnigraph.write.stage.blob_bases import blob_bases
 from omnigraph.write.stage.delta import WriteMode
 
 

@@ -29,10 +29,10 @@ from omnigraph.search.embedding.config import EmbeddingConfig
 from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import TopologyStore
+from omnigraph.store.blob_bases import blob_bases
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
-from omnigraph.write.stage.blob_bases import blob_bases
 from omnigraph.write.stage.staging_record import StagingRecords
 
 

@@ -12,11 +12,12 @@ from typing import Final
 
 from omnigraph.cluster.read_applied import cluster_root, read_applied
 from omnigraph.graph import Graph, require_queries_hold
+from omnigraph.names import is_servable
 from omnigraph.server.access import Gate, Mode, mode_of
 from omnigraph.server.app import App
 from omnigraph.server.call import Serving
 from omnigraph.server.errors import BootRefusedError
-from omnigraph.server.graphs import Graphs, ServedGraph, is_servable
+from omnigraph.server.graphs import Graphs, ServedGraph
 from omnigraph.server.origin import Origins, loopback_hosts
 from omnigraph.server.pool import EnginePool
 from omnigraph.server.reload import Declared, FileReloader, Reloader, Sources, Stamp

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from omnigraph.cluster.diagnostics import Diagnostic
 from omnigraph.graph import EmbeddingConfig, Graph, Registry
+from omnigraph.names import is_servable
 from omnigraph.server.access import Gate
 from omnigraph.server.errors import RequestError, StreamBusyError, UnknownGraphError
 from omnigraph.server.shared import Slot
-
-_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
-_RESERVED: Final = frozenset({"policies", "healthz", "openapi", "graphs"})
-
-
-def is_servable(graph_id: str) -> bool:
-    """Whether a graph of this id can have routes."""
-    return _ID.match(graph_id) is not None and graph_id not in _RESERVED
 
 
 class OpenedGraph:

@@ -30,6 +30,7 @@ from omnigraph.graph import (
     register_queries,
     require_queries_hold,
 )
+from omnigraph.names import is_servable
 from omnigraph.policy import Policy, PolicyKind
 from omnigraph.server.access import Gate, Mode, mode_of
 from omnigraph.server.graphs import (
@@ -37,7 +38,6 @@ from omnigraph.server.graphs import (
     OpenedGraph,
     ServedGraph,
     ServedRevision,
-    is_servable,
 )
 from omnigraph.server.shared import Shared
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.write.stage.blob_bases import InvalidBlobBaseError, blob_bases
+from omnigraph.store.blob_bases import InvalidBlobBaseError, blob_bases
 
 
 @pytest.mark.parametrize(

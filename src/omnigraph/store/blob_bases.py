@@ -38,10 +38,11 @@ def blob_bases(bases: Iterable[str]) -> tuple[str, ...]:
     >>> blob_bases(["S3://Lake/pictures"])
     ('s3://lake/pictures/',)
     """
-    return tuple(sorted({_base(base) for base in bases}))
+    return tuple(sorted({blob_base(base) for base in bases}))
 
 
-def _base(text: str) -> str:
+def blob_base(text: str) -> str:
+    """Check one base and return it in one spelling, which ends in a slash."""
     problem = _problem_of_text(text)
     if problem is not None:
         raise InvalidBlobBaseError(text, problem)

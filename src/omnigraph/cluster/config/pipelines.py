@@ -1,0 +1,59 @@
+"""Pipelines: a file each, which names the graph that it writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from omnigraph.cluster.addresses import Address
+from omnigraph.cluster.config.files import Content, Files, UnreadableError
+from omnigraph.cluster.config.model import PipelineConfig
+from omnigraph.cluster.config.names import find_graph
+from omnigraph.cluster.config.shape import below
+from omnigraph.cluster.diagnostics import Diagnostic, error
+from omnigraph.strict_yaml import StrictYamlError, as_map, as_text, check_version, quoted, read_yaml
+from omnigraph.texts import on_one_line
+
+
+@dataclass(frozen=True)
+class LoadedPipeline:
+    """The file of a pipeline and the graph that it writes to, as far as they could be told."""
+
+    content: Content | None
+    graph: Address | None
+
+
+def load_pipeline(
+    name: str, config: PipelineConfig, files: Files, graph_ids: Collection[str]
+) -> tuple[LoadedPipeline, list[Diagnostic]]:
+    """Return what could be told of a pipeline, and what is wrong with it."""
+    path = f"{below('pipelines', name)}.file"
+    try:
+        content = files.read(config.file)
+    except UnreadableError as problem:
+        message = f"{quoted(config.file)} cannot be read: {problem}"
+        return LoadedPipeline(None, None), [error("pipeline_file_missing", path, message)]
+    try:
+        target = _target(content.data)
+    except StrictYamlError as problem:
+        message = on_one_line(f"{content.path}: {problem}")
+        return LoadedPipeline(content, None), [error("pipeline_invalid", path, message)]
+    graph, found = find_graph(target, graph_ids, path)
+    return LoadedPipeline(content, graph), found
+
+
+def _target(data: bytes) -> str:
+    """Return the graph that the text of a pipeline writes to."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise StrictYamlError("the text is not UTF-8") from None
+    members = as_map(read_yaml(text), "the pipeline")
+    for key in ("version", "target"):
+        if key not in members:
+            raise StrictYamlError(f"{quoted(key)} is missing")
+    check_version(members["version"])
+    target = as_map(members["target"], "target")
+    if "graph" not in target:
+        raise StrictYamlError("target: 'graph' is missing; name a declared graph")
+    return as_text(target["graph"], "target.graph")
