@@ -29,14 +29,10 @@ from omnigraph.cluster.applied import (
     AppliedRevision,
     ClusterNotReadyError,
 )
+from omnigraph.cluster.compare.composites import applied_bases, recomposed
 from omnigraph.cluster.desired import EmbeddingProfile
 from omnigraph.cluster.diagnostics import DiagnosedError, Diagnostic, error, has_errors, warning
-from omnigraph.cluster.digests import (
-    ProviderBinding,
-    content_digest,
-    graph_digest,
-    provider_digest,
-)
+from omnigraph.cluster.digests import content_digest, provider_digest
 from omnigraph.cluster.load_header import load_header
 from omnigraph.cluster.stored.catalog import read_blob
 from omnigraph.cluster.stored.intents import read_intents
@@ -142,6 +138,7 @@ class _Reading:
         self._root = root
         self._identity = stored.identity
         self._revision_number = stored.ledger.state_revision
+        self._resources = stored.ledger.resources
         self._entries = stored.ledger.entries
         self._graph_ids = _graph_ids(stored)
         self._fatal: list[Diagnostic] = []
@@ -260,21 +257,14 @@ class _Reading:
             for each, one in self._of_kind(Kind.QUERY)
             if each.graph_id == graph_id
         }
-        provider = None if entry.embedding_provider is None else self._provider(address, entry)
-        bases = entry.external_blob_policy.bases if entry.external_blob_policy else ()
-        digest = graph_digest(
-            graph_id,
-            schema=None if schema is None else schema.digest,
-            queries=queries,
-            provider=None if provider is None else provider[0],
-            blob_bases=bases,
-        )
+        digest = recomposed(graph_id, self._resources).digest
         if digest != entry.digest:
             message = (
                 f"the entry has the digest {entry.digest}, its parts give {digest};"
                 " restore a ledger that is trusted"
             )
             self._fail("external_blob_policy_digest_mismatch", str(address), message)
+        embedding = None if entry.embedding_provider is None else self._profile(address, entry)
         texts = {
             name: self._text(query_address(graph_id, name), one) for name, one in queries.items()
         }
@@ -287,14 +277,12 @@ class _Reading:
             schema_digest=None if schema is None else schema.digest,
             queries=found,
             policy=policy,
-            embedding=None if provider is None else provider[1],
-            blob_bases=bases,
+            embedding=embedding,
+            blob_bases=applied_bases(entry),
         )
 
-    def _provider(
-        self, graph: Address, entry: Entry
-    ) -> tuple[ProviderBinding, EmbeddingProfile | None] | None:
-        """Return the embedding provider of a graph, and how it makes vectors."""
+    def _profile(self, graph: Address, entry: Entry) -> EmbeddingProfile | None:
+        """Return how the vectors of a graph are made."""
         text = entry.embedding_provider or ""
         address = parse_address(text)
         if address is None or address.kind is not Kind.EMBEDDING_PROVIDER:
@@ -303,7 +291,7 @@ class _Reading:
         found = self._entries.get(address)
         if found is None:
             self._fail("embedding_provider_missing", str(graph), f"{address} is not applied")
-            return ProviderBinding(address, None), None
+            return None
         profile = found.embedding_profile
         if profile is None:
             message = "the entry has no profile; `omnigraph cluster apply` records it"
@@ -311,7 +299,7 @@ class _Reading:
         elif provider_digest(profile) != found.digest:
             message = f"its profile has the digest {provider_digest(profile)}, not {found.digest}"
             self._fail("embedding_provider_digest_mismatch", str(address), message)
-        return ProviderBinding(address, found.digest), profile
+        return profile
 
     def _of_kind(self, kind: Kind) -> list[tuple[Address, Entry]]:
         return sorted(
