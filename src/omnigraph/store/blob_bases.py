@@ -71,10 +71,12 @@ def _problem_of_text(text: str) -> str | None:
 
 
 def _problem_of_parts(parts: SplitResult) -> str | None:
-    if parts.scheme not in _SCHEMES or (parts.scheme != "file" and not parts.netloc):
+    if parts.scheme not in _SCHEMES:
         return f"expected an absolute URL of {', '.join(f'{name}://' for name in _SCHEMES)}"
     if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
         return "a file URL names no machine, and an absolute path"
+    if parts.scheme != "file" and not parts.netloc:
+        return "it names no bucket"
     if "@" in parts.netloc or ":" in parts.netloc:
         return "it names a user or a port"
     inner = parts.path.strip("/").split("/") if parts.path.strip("/") else []

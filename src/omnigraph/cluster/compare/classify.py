@@ -84,14 +84,14 @@ _REST = (Kind.POLICY, Kind.EMBEDDING_PROVIDER, Kind.PIPELINE)
 _EVERY: Final[tuple[Operation, ...]] = ("create", "update", "delete")
 _WRITES: Final[tuple[Operation, ...]] = ("create", "update")
 
-DELETE_ROWS: Final = (
+DELETE_ROWS: Final[tuple[Row, ...]] = (
     Row(_GRAPH, ("delete",), pending, "blocked", RECOVERY_PENDING),
     Row(_GRAPH, ("delete",), approved, "applied"),
     Row(_GRAPH, ("delete",), always, "blocked", APPROVAL_REQUIRED),
 )
 """What becomes of a graph that is no longer declared, and of everything that belongs to it."""
 
-TABLE: Final = (
+TABLE: Final[tuple[Row, ...]] = (
     Row(_GRAPH, ("create",), pending, "blocked", RECOVERY_PENDING),
     Row(_GRAPH, ("create",), always, "applied"),
     Row(_GRAPH, ("update",), schema_alone, "deferred", UNSUPPORTED_KIND),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnigraph.cluster.addresses import Address
 from omnigraph.cluster.config.files import Content, Files, UnreadableError
@@ -39,7 +39,8 @@ def load_pipeline(
         message = on_one_line(f"{content.path}: {problem}")
         return LoadedPipeline(content, None), [error("pipeline_invalid", path, message)]
     graph, found = find_graph(target, graph_ids, path)
-    return LoadedPipeline(content, graph), found
+    named = [replace(each, message=f"{content.path}: {each.message}") for each in found]
+    return LoadedPipeline(content, graph), named
 
 
 def _target(data: bytes) -> str:

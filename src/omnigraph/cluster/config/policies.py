@@ -65,7 +65,9 @@ class PolicyLoader:
             if address is not None:
                 targets.add(address)
         if CLUSTER in applies_to and len(set(applies_to)) > 1:
-            message = "a policy applies to the cluster or to graphs, not to both; make two of it"
+            message = (
+                "a policy applies to the cluster or to graphs, not to both; write two policies"
+            )
             found.append(error("policy_mixed_binding_kinds", path, message))
         return tuple(sorted(targets, key=str))
 

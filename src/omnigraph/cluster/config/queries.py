@@ -110,7 +110,9 @@ class QueryLoader:
             return
         declared = [query for query in parsed.queries if query.name == name]
         if not declared:
-            self.found.append(_mismatch(where, content, [query.name for query in parsed.queries]))
+            names = [query.name for query in parsed.queries]
+            message = _mismatch(name, content, names)
+            self.found.append(error("query_key_mismatch", where, message))
             return
         for query in declared:
             self._register(query, content)
@@ -130,10 +132,8 @@ class QueryLoader:
         ]
 
 
-def _mismatch(where: str, content: Content, declared: list[str]) -> Diagnostic:
-    name = where.rpartition(".")[2]
+def _mismatch(name: str, content: Content, declared: list[str]) -> str:
     near = nearest_name(name, declared)
     known = ", ".join(sorted(declared)) or "no query"
     remedy = f"did you mean {quoted(near)}?" if near else f"it has {known}"
-    message = f"{quoted(content.path)} declares no query {quoted(name)}; {remedy}"
-    return error("query_key_mismatch", where, message)
+    return f"{quoted(content.path)} declares no query {quoted(name)}; {remedy}"

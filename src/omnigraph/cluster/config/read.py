@@ -122,7 +122,7 @@ def _config(root: Node) -> ClusterConfig:
 
 def _check_version(root: Node, members: dict[str, Node]) -> None:
     if "version" not in members:
-        root.found.append(error(INVALID, "version", "'version' is missing; write `version: 1`"))
+        root.note_missing("version", "; write `version: 1`")
     elif members["version"].value != VERSION:
         value = members["version"].value
         members["version"].wrong(f"expected the number 1, found {kind_of(value)}")
@@ -182,9 +182,10 @@ def _queries(node: Node) -> Queries:
 
 def _allowed_base(node: Node) -> AllowedBase:
     members = node.members(("base", "scope"))
-    has_scope = "scope" in members
-    scope = members["scope"].choice(SCOPES) if has_scope else node.require(members, "scope")
-    return AllowedBase(node.require(members, "base"), cast("Scope", scope))
+    base, scope = node.require(members, "base"), node.require(members, "scope")
+    if "scope" in members:
+        members["scope"].check_choice(scope, SCOPES)
+    return AllowedBase(base, cast("Scope", scope))
 
 
 def _policy(node: Node) -> PolicyConfig:

@@ -45,15 +45,11 @@ class Node:
         for name, node in entries.items():
             if name not in names:
                 node.wrong(_unknown_key(name, names))
-        return {
-            name: node
-            for name, node in entries.items()
-            if not (isinstance(node.value, NonText) and node.value.kind == "null")
-        }
+        return {name: node for name, node in entries.items() if not node.is_null}
 
     def entries(self) -> dict[str, Node]:
         """Return the members of a map with names of the writer's choice, sorted."""
-        if isinstance(self.value, NonText) and self.value.kind == "null":
+        if self.is_null:
             return {}
         if not isinstance(self.value, dict):
             self.wrong(f"expected a map, found {kind_of(self.value)}")
@@ -87,19 +83,29 @@ class Node:
         self.wrong(f"expected true or false, found {kind_of(self.value)}")
         return False
 
-    def choice(self, choices: Iterable[str]) -> str:
-        """Return a text that is one of the choices."""
-        names, text = tuple(choices), self.text()
+    def check_choice(self, text: str, choices: Iterable[str]) -> None:
+        """Collect that the text of this value is none of the choices."""
+        names = tuple(choices)
         if isinstance(self.value, str) and text not in names:
             self.wrong(f"unknown value {quoted(text)}; {_remedy(text, names)}")
-        return text
 
     def require(self, members: dict[str, Node], name: str) -> str:
         """Return the text of a member that may not be left out."""
         if name in members:
             return members[name].text()
-        self.found.append(error(INVALID, below(self.path, name), f"{quoted(name)} is missing"))
+        self.note_missing(name)
         return ""
+
+    def note_missing(self, name: str, remedy: str = "") -> None:
+        """Collect that a member is missing, unless this is no map, which is known already."""
+        if isinstance(self.value, dict) or self.is_null:
+            message = f"{quoted(name)} is missing{remedy}"
+            self.found.append(error(INVALID, below(self.path, name), message))
+
+    @property
+    def is_null(self) -> bool:
+        """Whether nothing is written behind the key."""
+        return isinstance(self.value, NonText) and self.value.kind == "null"
 
 
 _TRUE: Final = frozenset({"true", "yes", "on"})
