@@ -42,7 +42,7 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
-from omnigraph.query.registry import Registry, StoredQuery
+from omnigraph.query.registry import Registry, RegistryError, StoredQuery
 from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
 from omnigraph.read.access.blobs import (
     BYTES_AT_ONCE,
@@ -125,6 +125,7 @@ __all__ = [
     "ReadableCommits",
     "RecoveryAuditRow",
     "Registry",
+    "RegistryError",
     "RepairReport",
     "SchemaApplied",
     "ScrubReport",
