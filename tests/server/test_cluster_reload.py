@@ -143,6 +143,23 @@ def test_a_removed_graph_is_closed_after_its_last_request(
     assert closed.wait(30)
 
 
+def test_a_graph_that_was_deleted_and_made_again_is_opened_again(cluster: AppliedCluster) -> None:
+    """Both may have happened since the ledger was looked at last."""
+    cluster.apply(BOTH)
+    server = ClusterServer(cluster)
+    assert server.invoke("papers", "add", {"doi": "1"}).status_code == 200
+    cluster.root.objects.delete_prefix("graphs/papers.omni")
+    cluster.parts = Parts(graphs={"people": PEOPLE})
+    cluster.apply(BOTH)
+    # The new graph has as many versions as the old one, of which the server knows the last.
+    with Graph.open(cluster.graph_uri("papers")) as graph:
+        graph.mutate(ADD, params={"doi": "2"})
+    server.refresh()
+    assert server.invoke("papers", "by_doi", {"doi": "1"}).json()["row_count"] == 0
+    assert server.invoke("papers", "by_doi", {"doi": "2"}).json()["row_count"] == 1
+    assert server.invoke("papers", "add", {"doi": "3"}).status_code == 200
+
+
 # -- what is refused ------------------------------------------------------------------------------
 
 

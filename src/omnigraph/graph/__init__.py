@@ -15,6 +15,7 @@ from omnigraph.graph.schema import GraphSchema
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.graph.standalone import (
     embed_records,
+    graph_identity,
     init_from_file,
     lint_files,
     load_queries,
@@ -142,6 +143,7 @@ __all__ = [
     "check_page",
     "config_of_profile",
     "embed_records",
+    "graph_identity",
     "init_from_file",
     "lint_files",
     "load_queries",

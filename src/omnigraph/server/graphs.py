@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from omnigraph.cluster.diagnostics import Diagnostic
-from omnigraph.graph import EmbeddingConfig, Graph, Registry
+from omnigraph.graph import EmbeddingConfig, Graph, Registry, graph_identity
 from omnigraph.names import is_servable
-from omnigraph.server.access import Gate
+from omnigraph.server.access import Gate, Mode
 from omnigraph.server.errors import RequestError, StreamBusyError, UnknownGraphError
 from omnigraph.server.shared import Slot
 
@@ -23,9 +23,18 @@ class OpenedGraph:
 
     def __init__(self, graph: Graph, embedding: EmbeddingConfig | None) -> None:
         self.graph = graph
-        self.embedding = embedding
+        self._embedding = embedding
+        self._identity = graph_identity(graph.uri)
         # The process ends without waiting for maintenance: the next one does it.
         weakref.finalize(self, _close, graph).atexit = False
+
+    def serves(self, uri: str, embedding: EmbeddingConfig | None) -> bool:
+        """Whether it is the graph that is at a root now, opened with this provider.
+
+        A graph that was deleted and made again is another one.
+        """
+        is_as_opened = (self.graph.uri, self._embedding) == (uri, embedding)
+        return is_as_opened and graph_identity(uri) == self._identity
 
 
 def _close(graph: Graph) -> None:
@@ -52,6 +61,10 @@ class ServedGraph:
     def is_near(self) -> bool:
         """Whether storage answers without a network."""
         return "://" not in self.graph.uri or self.graph.uri.startswith("file://")
+
+    def is_of(self, digest: str, mode: Mode) -> bool:
+        """Whether nothing that decides about the graph has changed."""
+        return self.digest == digest and self.gate.mode is mode
 
     def require_no_export(self) -> None:
         """Raise while an export or a baseline is open."""

@@ -189,10 +189,11 @@ def _opened(
 ) -> ServedGraph:
     applied = checked.applied
     graph_id = applied.graph_id
-    if known is not None and known.digest == applied.digest and known.gate.mode is mode:
-        return known
     with _or_quarantine(graph_id, "graph_open_failed"):
-        opened = _open(checked, known)
+        kept = _kept(checked, known)
+        if known is not None and kept is not None and known.is_of(applied.digest, mode):
+            return known
+        opened = kept or _open(checked)
         schema = opened.graph.schema.accepted(applied.schema_digest)
     with _or_quarantine(graph_id, "query_typecheck_error"):
         require_queries_hold(checked.queries, schema.source)
@@ -213,12 +214,15 @@ def _opened(
     )
 
 
-def _open(checked: CheckedGraph, known: ServedGraph | None) -> OpenedGraph:
-    """Return the open graph: the one that is there, unless it was opened with something else."""
-    if known is not None and known.opened is not None:
-        is_same = known.opened.graph.uri == checked.applied.uri
-        if is_same and known.opened.embedding == checked.embedding:
-            return known.opened
+def _kept(checked: CheckedGraph, known: ServedGraph | None) -> OpenedGraph | None:
+    """Return the graph that is open already, unless it is another one by now."""
+    opened = None if known is None else known.opened
+    if opened is None or not opened.serves(checked.applied.uri, checked.embedding):
+        return None
+    return opened
+
+
+def _open(checked: CheckedGraph) -> OpenedGraph:
     graph = Graph.open(checked.applied.uri, embedding=checked.embedding)
     return OpenedGraph(graph, checked.embedding)
 
