@@ -8,20 +8,26 @@ that there is one says that the schema was of the same revision; the actor says 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from support.applied_cluster import AppliedCluster, Bundle, GraphParts, Parts
+from support.clusters import Folder, succeeded
 from support.served import ANSWER_MAX_S, ServedProcess, served_process
 
 CLIENTS = 4
 
 
-def revision(number: int) -> Parts:
+def declare(folder: Folder, number: int) -> None:
+    """Write the files of one revision."""
     schema = f"node Item {{ name: String @key  p{number}: I32? }}"
     state = f"query state() {{ match {{ $i: Item }} return {{ $i.p{number} }} }}"
     add = f"query add($name: String) {{ insert Item {{ name: $name, p{number}: {number} }} }}"
@@ -29,17 +35,15 @@ def revision(number: int) -> Parts:
         f"version: 1\ngroups: {{ now: [actor-{number}] }}\nrules: [{{ id: all, allow:"
         " { actors: { group: now }, actions: [read, change, invoke_query] } }]\n"
     )
-    return Parts(
-        graphs={"items": GraphParts(schema, {"state": state, "add": add})},
-        policies={"now": Bundle(policy, ("graph.items",))},
+    folder.write(
+        {"items": (schema, {"state": state, "add": add})}, policies={"now": (policy, ("items",))}
     )
 
 
-def apply(cluster: AppliedCluster, number: int) -> None:
-    """Change the graph, then the ledger, then forget the intent: the order of `apply`."""
-    path = cluster.begin("items")
-    cluster.apply(revision(number))
-    cluster.root.objects.delete(path)
+def carry_out(folder: Folder, number: int) -> None:
+    """Declare a revision and apply it."""
+    declare(folder, number)
+    assert succeeded(folder.apply()).members["converged"]
 
 
 @dataclass
@@ -101,13 +105,15 @@ def judge(seen: Seen, answer: httpx2.Response, actor: int, newest: int, *, is_wr
         seen.guard.notify_all()
 
 
-def run(cluster: AppliedCluster, *, workers: int, revisions: int, requests: int) -> Seen:
-    apply(cluster, 0)
+def run(folder: Folder, *, workers: int, revisions: int, requests: int) -> Seen:
+    declare(folder, 0)
+    succeeded(folder.import_state())
+    carry_out(folder, 0)
     tokens = {f"actor-{n}": f"token-{n}" for n in range(revisions + 2)}
     environ = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(tokens), "OMNIGRAPH_LOG": "error"}
     seen = Seen()
     with served_process(
-        cluster.uri,
+        str(folder.path),
         options=("--workers", str(workers)),
         source="--cluster",
         environ=environ,
@@ -120,7 +126,7 @@ def run(cluster: AppliedCluster, *, workers: int, revisions: int, requests: int)
         try:
             for number in range(revisions):
                 if number:
-                    apply(cluster, number)
+                    carry_out(folder, number)
                 seen.wait_for(number, requests)
         finally:
             seen.is_over = True
@@ -128,17 +134,59 @@ def run(cluster: AppliedCluster, *, workers: int, revisions: int, requests: int)
                 client.join()
         assert seen.wrong == []
         assert server.process.poll() is None
-        assert f"omnigraph_cluster_revision {revisions}\n" in server.get("/metrics").text
+        # The first one is that of `import`.
+        assert f"omnigraph_cluster_revision {revisions + 1}\n" in server.get("/metrics").text
     return seen
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_answer_is_of_two_revisions(tmp_path: Path, workers: int) -> None:
-    run(AppliedCluster(str(tmp_path)), workers=workers, revisions=3, requests=60)
+    run(Folder(tmp_path), workers=workers, revisions=3, requests=60)
+
+
+def test_a_worker_that_dies_holds_no_revision_up(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    declare(folder, 0)
+    succeeded(folder.import_state())
+    carry_out(folder, 0)
+    tokens = json.dumps({"actor-0": "token-0", "actor-1": "token-1"})
+    with served_process(
+        str(tmp_path),
+        options=("--workers", "2"),
+        source="--cluster",
+        environ={"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": tokens},
+    ) as server:
+        assert server.get("/readyz").json()["revision"] == 2
+        workers = workers_of(server)
+        assert len(workers) == 2
+        os.kill(workers[0], signal.SIGKILL)
+        carry_out(folder, 1)
+        wait_until(lambda: server.get("/readyz").json()["revision"] == 3)
+        wait_until(lambda: len(set(workers_of(server)) - {workers[0]}) == 2)
+        # Every connection may reach the new worker, which serves nothing older.
+        found = {server.get("/readyz").json()["revision"] for _ in range(50)}
+        assert found == {3}
+
+
+def workers_of(server: ServedProcess) -> list[int]:
+    """Return the worker processes: the children that were spawned to work."""
+    task = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    children = [int(pid) for pid in task.read_text().split()]
+    return [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + ANSWER_MAX_S
+    while True:
+        with suppress(httpx2.HTTPError):
+            if holds():
+                return
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_answer_of_thousands_is_of_two_revisions(tmp_path: Path, workers: int) -> None:
-    seen = run(AppliedCluster(str(tmp_path)), workers=workers, revisions=6, requests=1_000)
+    seen = run(Folder(tmp_path), workers=workers, revisions=6, requests=1_000)
     assert sum(seen.answers.values()) >= 6_000
