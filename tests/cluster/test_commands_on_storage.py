@@ -108,8 +108,14 @@ class Stage:
 
     def _intent(self, kind: str, graph_id: str, name: str = "") -> None:
         digest = sha256(Path(name).read_bytes()).hexdigest() if name else None
-        intent = an_intent(kind, graph_id, desired_schema_digest=digest)  # type: ignore[arg-type]  # a word of the script
-        write_intent(open_workplace(str(Path.cwd())).root, intent)
+        root = open_workplace(str(Path.cwd())).root
+        intent = an_intent(
+            kind,  # type: ignore[arg-type]  # a word of the script
+            graph_id,
+            desired_schema_digest=digest,
+            graph_uri=root.graph_uri(graph_id),
+        )
+        write_intent(root, intent)
 
     def _mkdir(self, name: str) -> None:
         Path(name).mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from typing import Final, Literal, TypeAlias
 
 from omnigraph.clock import Clock
 from omnigraph.cluster.addresses import graph_address, schema_address
-from omnigraph.cluster.compare.composites import recomposed
+from omnigraph.cluster.compare.composites import Composer
 from omnigraph.cluster.diagnostics import Diagnostic, error, warning
 from omnigraph.cluster.graphs import Graphs, Look
 from omnigraph.cluster.stored.intents import Intent, IntentKind
@@ -30,6 +30,7 @@ from omnigraph.cluster.stored.json_objects import moment
 from omnigraph.cluster.stored.ledger import (
     ApprovalRecord,
     Entry,
+    GraphObservation,
     Ledger,
     RecoveryRecord,
     State,
@@ -173,7 +174,7 @@ class _Case:
 def _decided(swept: Swept, case: _Case, clock: Clock) -> Swept:
     ledger = swept.ledger
     if case.row.verdict == "roll_forward":
-        ledger = _FORWARDS[case.intent.kind](ledger, case.intent, case.graph_id, clock)
+        ledger = _FORWARDS[case.intent.kind](ledger, case, clock)
     ledger = _with_status(ledger, case)
     waits = case.row.verdict == "wait"
     return Swept(
@@ -205,20 +206,33 @@ def _with_status(ledger: Ledger, case: _Case) -> Ledger:
     return replace(ledger, resource_statuses=statuses)
 
 
-def _record_schema(ledger: Ledger, intent: Intent, graph_id: str, clock: Clock) -> Ledger:
+def _record_schema(ledger: Ledger, case: _Case, clock: Clock) -> Ledger:
+    graph_id, digest = case.graph_id, case.intent.desired_schema_digest or ""
     graph, schema = str(graph_address(graph_id)), str(schema_address(graph_id))
     resources = dict(ledger.resources)
-    resources[schema] = Entry(intent.desired_schema_digest or "")
-    resources[graph] = recomposed(graph_id, resources)
+    resources[schema] = Entry(digest)
+    resources[graph] = Composer(resources).recomposed(graph_id)
     applied = Status("applied")
+    seen = GraphObservation(
+        address=graph,
+        graph_uri=case.intent.graph_uri or "",
+        observed_at=moment(clock),
+        exists=True,
+        graph_manifest_version=case.look.manifest_version,
+        schema_digest=case.look.schema_digest,
+        desired_schema_digest=digest,
+        schema_matches_desired=True,
+    )
     ledger = replace(
         ledger.with_resources(resources, config_digest=ledger.config_digest),
         resource_statuses={**ledger.resource_statuses, graph: applied, schema: applied},
+        observations={**ledger.observations, graph: seen},
     )
-    return _audited(ledger, intent, graph_id, clock)
+    return _audited(ledger, case, clock)
 
 
-def _record_deletion(ledger: Ledger, intent: Intent, graph_id: str, clock: Clock) -> Ledger:
+def _record_deletion(ledger: Ledger, case: _Case, clock: Clock) -> Ledger:
+    intent, graph_id = case.intent, case.graph_id
     ledger = without_graph(
         ledger,
         graph_id,
@@ -228,10 +242,10 @@ def _record_deletion(ledger: Ledger, intent: Intent, graph_id: str, clock: Clock
         record = ApprovalRecord(moment(clock), intent.operation_id)
         records = {**ledger.approval_records, intent.approval_id: record}
         ledger = replace(ledger, approval_records=records)
-    return _audited(ledger, intent, graph_id, clock)
+    return _audited(ledger, case, clock)
 
 
-_FORWARDS: Final[dict[IntentKind, Callable[[Ledger, Intent, str, Clock], Ledger]]] = {
+_FORWARDS: Final[dict[IntentKind, Callable[[Ledger, _Case, Clock], Ledger]]] = {
     "graph_create": _record_schema,
     "schema_apply": _record_schema,
     "graph_delete": _record_deletion,
@@ -254,9 +268,10 @@ def without_graph(ledger: Ledger, graph_id: str, tombstone: Tombstone) -> Ledger
     )
 
 
-def _audited(ledger: Ledger, intent: Intent, graph_id: str, clock: Clock) -> Ledger:
+def _audited(ledger: Ledger, case: _Case, clock: Clock) -> Ledger:
+    intent = case.intent
     record = RecoveryRecord(
-        kind=intent.kind, graph_id=graph_id, recovered_at=moment(clock), actor=intent.actor
+        kind=intent.kind, graph_id=case.graph_id, recovered_at=moment(clock), actor=intent.actor
     )
     return replace(
         ledger, recovery_records={**ledger.recovery_records, intent.operation_id: record}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -38,7 +39,7 @@ def write_example(directory: Path) -> tuple[str, ...]:
     """Write the example into a folder and return the names of its files; nothing is replaced."""
     texts = _texts()
     for name in texts:
-        if (directory / name).exists():
+        if os.path.lexists(directory / name):
             raise ClusterFileExistsError(str(directory / name))
     for name, text in texts.items():
         path = directory / name

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from omnigraph.cluster.addresses import graph_address
 from omnigraph.cluster.commands.frame import Frame, Report, Workplace
 from omnigraph.cluster.compare.consent import REASON, is_gated
-from omnigraph.cluster.compare.diff import diff
+from omnigraph.cluster.compare.diff import Change, diff
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import DiagnosedError, Diagnostic, error
 from omnigraph.cluster.stored.approvals import VERSION, Approval, write_approval
@@ -36,7 +37,7 @@ def _approve(desired: Desired, frame: Frame, resource: str, actor: str) -> Appro
     changes = diff(desired, frame.require_ledger().ledger)
     change = next((each for each in changes if each.resource == resource), None)
     if change is None or not is_gated(change):
-        raise DiagnosedError(_not_required(resource, None if change is None else change.operation))
+        raise DiagnosedError(_not_required(resource, change))
     given = Approval(
         schema_version=VERSION,
         approval_id=work.clock.ulid(),
@@ -55,11 +56,13 @@ def _approve(desired: Desired, frame: Frame, resource: str, actor: str) -> Appro
     return given
 
 
-def _not_required(resource: str, operation: str | None) -> Diagnostic:
-    found = "no change" if operation is None else f"its {operation}"
-    return error(
-        "approval_not_required",
-        resource,
-        f"only the deletion of a graph needs an approval, and the plan has {found} here;"
-        " `omnigraph cluster plan` lists what needs one",
-    )
+def _not_required(resource: str, change: Change | None) -> Diagnostic:
+    if change is None:
+        found = f"the plan has no change of {resource}"
+    elif change.operation == "delete" and change.address.graph_id is not None:
+        graph = graph_address(change.address.graph_id)
+        found = f"an approval of {graph} covers what belongs to it"
+    else:
+        found = f"the {change.operation} of {resource} needs none"
+    message = f"only the deletion of a graph needs an approval: {found}"
+    return error("approval_not_required", resource, message)

@@ -172,8 +172,6 @@ class Frame:
 
     def _enter(self, operation: Operation, *, is_locked: bool) -> None:
         if not is_locked:
-            message = "`state.lock` is false: commands that run at the same time may be lost"
-            self.diagnostics.append(warning("state_lock_disabled", "state.lock", message))
             self.look_at_lock()
             return
         try:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from omnigraph.cluster.addresses import Kind, graph_address, schema_address
+from omnigraph.cluster.addresses import graph_address, schema_address
 from omnigraph.cluster.commands.blobs import blob_findings
 from omnigraph.cluster.commands.frame import Frame, Report, Workplace
 from omnigraph.cluster.commands.settle import retire, settle
 from omnigraph.cluster.commands.status import shown_state, state_lines
-from omnigraph.cluster.compare.composites import composite_problems, recomposed
+from omnigraph.cluster.compare.composites import Composer, composite_problems
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import DiagnosedError, error, has_errors
 from omnigraph.cluster.graphs import Look
@@ -27,11 +27,11 @@ from omnigraph.cluster.stored.ledger import (
     Entry,
     GraphObservation,
     Ledger,
+    Observation,
     Status,
     StoredLedger,
     write_ledger,
 )
-from omnigraph.cluster.sweep import Swept
 from omnigraph.errors import OmnigraphError
 from omnigraph.failpoints import hit
 from omnigraph.records import JsonObject
@@ -64,6 +64,32 @@ def _report(desired: Desired, work: Workplace, command: Command) -> Report:
 
 
 @dataclass(frozen=True)
+class _Found:
+    """The parts of a ledger that a run changes."""
+
+    resources: dict[str, Entry]
+    statuses: dict[str, Status]
+    observations: dict[str, Observation]
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> _Found:
+        return cls(
+            dict(ledger.resources), dict(ledger.resource_statuses), dict(ledger.observations)
+        )
+
+    def recorded_in(self, ledger: Ledger) -> Ledger:
+        """Return a ledger with these parts, and digests of graphs that are computed from them."""
+        composer = Composer(self.resources)
+        for graph_id in composer.graph_ids:
+            self.resources[str(graph_address(graph_id))] = composer.recomposed(graph_id)
+        return replace(
+            ledger.with_resources(self.resources, config_digest=ledger.config_digest),
+            resource_statuses=self.statuses,
+            observations=self.observations,
+        )
+
+
+@dataclass(frozen=True)
 class _Refresh:
     """One run of either command."""
 
@@ -76,11 +102,13 @@ class _Refresh:
         stored = self._base()
         self.frame.refuse(composite_problems(stored.ledger))
         swept = settle(self.frame, stored.ledger)
-        after = self._with_blobs(swept.ledger)
-        after = self._with_graphs(after, swept)
+        found = _Found.of(swept.ledger)
+        self._verify_blobs(swept.ledger, found)
+        for graph_id in sorted(self.desired.graphs):
+            self._observe(graph_id, found, is_pending=graph_id in swept.pending)
         if self.command == "import" and has_errors(self.frame.diagnostics):
             return
-        self._write(stored, after)
+        self._write(stored, found.recorded_in(swept.ledger))
         retire(self.frame, swept.retired)
 
     def _base(self) -> StoredLedger:
@@ -97,50 +125,36 @@ class _Refresh:
         self.frame.stored = write_ledger(self.frame.work.root, after, base=stored.identity)
         hit(f"cluster_{self.command}.after_state_write")
 
-    def _with_blobs(self, ledger: Ledger) -> Ledger:
+    def _verify_blobs(self, ledger: Ledger, found: _Found) -> None:
         """Take lost blobs out of the ledger, so that the next plan writes them again."""
-        resources, statuses = dict(ledger.resources), dict(ledger.resource_statuses)
-        findings = {f.address: f for f in blob_findings(self.frame.work.root, ledger)}
-        for address, found in findings.items():
-            self.frame.diagnostics.append(found.diagnostic)
-            statuses[str(address)] = found.status
-            if found.is_lost:
-                del resources[str(address)]
-        for name, status in ledger.resource_statuses.items():
-            # A blob that could not be read and now can be is as it should be.
-            if "payload_read_error" in status.conditions and statuses[name] is status:
-                statuses[name] = Status("applied")
-        return _recomposed(ledger, resources, statuses)
+        for name, status in found.statuses.items():
+            if "payload_read_error" in status.conditions:
+                found.statuses[name] = Status("applied")
+        for each in blob_findings(self.frame.work.root, ledger):
+            self.frame.diagnostics.append(each.diagnostic)
+            found.statuses[str(each.address)] = each.status
+            if each.is_lost:
+                del found.resources[str(each.address)]
 
-    def _with_graphs(self, ledger: Ledger, swept: Swept) -> Ledger:
-        for graph_id in sorted(self.desired.graphs):
-            is_pending = graph_id in swept.pending
-            ledger = self._observed(ledger, graph_id, is_pending=is_pending)
-        return ledger
-
-    def _observed(self, ledger: Ledger, graph_id: str, *, is_pending: bool) -> Ledger:
+    def _observe(self, graph_id: str, found: _Found, *, is_pending: bool) -> None:
         graph, schema = str(graph_address(graph_id)), str(schema_address(graph_id))
         look = self.frame.work.graphs.look(graph_id)
-        if look.state == "unfinished" and graph not in ledger.resources:
+        if look.state == "unfinished" and graph not in found.resources:
             look = replace(look, state="absent")
         wanted = self.desired.resources[schema_address(graph_id)].digest
         is_same = look.is_open and self._is_declared(graph_id, look, wanted)
-        resources = dict(ledger.resources)
         if look.state == "absent":
-            resources.pop(graph, None)
-            resources.pop(schema, None)
+            found.resources.pop(graph, None)
+            found.resources.pop(schema, None)
         elif look.is_open:
-            resources[schema] = Entry(wanted if is_same else str(look.schema_digest))
-            resources[graph] = recomposed(graph_id, resources)
-        statuses = dict(ledger.resource_statuses)
+            found.resources[schema] = Entry(wanted if is_same else str(look.schema_digest))
+            found.resources.setdefault(graph, Entry(""))
+        else:
+            problem = error("graph_observation_error", graph, look.message)
+            self.frame.diagnostics.append(problem)
         if not is_pending:
-            statuses[graph] = statuses[schema] = _status(look, is_same=is_same)
-        if look.state in ("broken", "unfinished"):
-            found = error("graph_observation_error", graph, look.message)
-            self.frame.diagnostics.append(found)
-        seen = self._observation(graph_id, look, wanted, is_same=is_same)
-        ledger = replace(ledger, observations={**ledger.observations, graph: seen})
-        return _recomposed(ledger, resources, statuses)
+            found.statuses[graph] = found.statuses[schema] = _status(look, is_same=is_same)
+        found.observations[graph] = self._observation(graph_id, look, wanted, is_same=is_same)
 
     def _observation(
         self, graph_id: str, look: Look, wanted: str, *, is_same: bool
@@ -177,12 +191,3 @@ def _status(look: Look, *, is_same: bool) -> Status:
     if not look.is_open:
         return Status("error", ("graph_observation_error",), look.message)
     return Status("applied") if is_same else Status("drifted", ("schema_mismatch",))
-
-
-def _recomposed(ledger: Ledger, resources: dict[str, Entry], statuses: dict[str, Status]) -> Ledger:
-    """Return the ledger with other entries, and with the digests of graphs computed from them."""
-    for address in ledger.with_resources(resources).entries:
-        if address.kind is Kind.GRAPH:
-            resources[str(address)] = recomposed(address.name, resources)
-    after = ledger.with_resources(resources, config_digest=ledger.config_digest)
-    return replace(after, resource_statuses=statuses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from omnigraph.cluster.addresses import (
@@ -17,41 +18,54 @@ from omnigraph.cluster.digests import ProviderBinding, graph_digest
 from omnigraph.cluster.stored.ledger import BlobPolicy, Entry, Ledger
 
 
-def composed(
-    graph_id: str,
-    resources: Mapping[str, Entry],
-    *,
-    provider: Address | None,
-    blob_bases: tuple[BlobBase, ...],
-) -> Entry:
-    """Return the entry of a graph from the entries of its parts."""
-    schema = resources.get(str(schema_address(graph_id)))
-    binding = None
-    if provider is not None:
-        bound = resources.get(str(provider))
-        binding = ProviderBinding(provider, None if bound is None else bound.digest)
-    digest = graph_digest(
-        graph_id,
-        schema=None if schema is None else schema.digest,
-        queries=_queries(graph_id, resources),
-        provider=binding,
-        blob_bases=blob_bases,
-    )
-    return Entry(
-        digest,
-        embedding_provider=None if provider is None else str(provider),
-        external_blob_policy=BlobPolicy(bases=blob_bases) if blob_bases else None,
-    )
+class Composer:
+    """Computes the entries of graphs from the entries of their parts.
 
+    Parts are taken as they are when it is made; only entries of graphs may change afterwards.
+    """
 
-def recomposed(graph_id: str, resources: Mapping[str, Entry]) -> Entry:
-    """Return the entry of a graph with its applied provider and blob policy, and a new digest."""
-    return composed(
-        graph_id,
-        resources,
-        provider=applied_provider(resources.get(str(graph_address(graph_id)))),
-        blob_bases=applied_bases(resources.get(str(graph_address(graph_id)))),
-    )
+    def __init__(self, resources: Mapping[str, Entry]) -> None:
+        self._resources = resources
+        self._queries: dict[str, dict[str, str]] = defaultdict(dict)
+        for text, entry in resources.items():
+            address = parse_address(text)
+            if address is not None and address.kind is Kind.QUERY:
+                self._queries[address.names[0]][address.name] = entry.digest
+
+    @property
+    def graph_ids(self) -> tuple[str, ...]:
+        """The graphs that have an entry."""
+        prefix = f"{Kind.GRAPH}."
+        return tuple(t.removeprefix(prefix) for t in self._resources if t.startswith(prefix))
+
+    def composed(
+        self, graph_id: str, *, provider: Address | None, blob_bases: tuple[BlobBase, ...]
+    ) -> Entry:
+        """Return the entry of a graph with this provider and blob policy."""
+        schema = self._resources.get(str(schema_address(graph_id)))
+        binding = None
+        if provider is not None:
+            bound = self._resources.get(str(provider))
+            binding = ProviderBinding(provider, None if bound is None else bound.digest)
+        digest = graph_digest(
+            graph_id,
+            schema=None if schema is None else schema.digest,
+            queries=self._queries.get(graph_id, {}),
+            provider=binding,
+            blob_bases=blob_bases,
+        )
+        return Entry(
+            digest,
+            embedding_provider=None if provider is None else str(provider),
+            external_blob_policy=BlobPolicy(bases=blob_bases) if blob_bases else None,
+        )
+
+    def recomposed(self, graph_id: str) -> Entry:
+        """Return the entry of a graph with its applied provider and blob policy."""
+        entry = self._resources.get(str(graph_address(graph_id)))
+        return self.composed(
+            graph_id, provider=applied_provider(entry), blob_bases=applied_bases(entry)
+        )
 
 
 def applied_provider(entry: Entry | None) -> Address | None:
@@ -70,24 +84,15 @@ def applied_bases(entry: Entry | None) -> tuple[BlobBase, ...]:
 
 def composite_problems(ledger: Ledger) -> tuple[Diagnostic, ...]:
     """Return an error for each graph whose digest is not that of its recorded parts."""
+    composer = Composer(ledger.resources)
     problems = []
-    for address, entry in ledger.entries.items():
-        if address.kind is not Kind.GRAPH:
-            continue
-        expected = recomposed(address.name, ledger.resources)
-        if expected.digest != entry.digest:
+    for graph_id in composer.graph_ids:
+        path = str(graph_address(graph_id))
+        recorded, expected = ledger.resources[path].digest, composer.recomposed(graph_id).digest
+        if recorded != expected:
             message = (
-                f"the ledger records the digest {entry.digest}, its parts have {expected.digest};"
+                f"the ledger records the digest {recorded}, its parts have {expected};"
                 " put a ledger back that you trust"
             )
-            problems.append(error("external_blob_policy_digest_mismatch", str(address), message))
+            problems.append(error("external_blob_policy_digest_mismatch", path, message))
     return tuple(problems)
-
-
-def _queries(graph_id: str, resources: Mapping[str, Entry]) -> dict[str, str]:
-    prefix = f"{Kind.QUERY}.{graph_id}."
-    return {
-        text.removeprefix(prefix): entry.digest
-        for text, entry in resources.items()
-        if text.startswith(prefix)
-    }

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from omnigraph.cluster.addresses import Address
-from omnigraph.cluster.config.files import Content, Files, UnreadableError
+from omnigraph.cluster.config.files import Content, Files
 from omnigraph.cluster.config.model import PipelineConfig
 from omnigraph.cluster.config.names import find_graph
 from omnigraph.cluster.config.shape import below
@@ -28,11 +28,12 @@ def load_pipeline(
 ) -> tuple[LoadedPipeline, list[Diagnostic]]:
     """Return what could be told of a pipeline, and what is wrong with it."""
     path = f"{below('pipelines', name)}.file"
-    try:
-        content = files.read(config.file)
-    except UnreadableError as problem:
-        message = f"{quoted(config.file)} cannot be read: {problem}"
-        return LoadedPipeline(None, None), [error("pipeline_file_missing", path, message)]
+    unreadable: list[Diagnostic] = []
+    content = files.read_declared(
+        config.file, code="pipeline_file_missing", where=path, found=unreadable
+    )
+    if content is None:
+        return LoadedPipeline(None, None), unreadable
     try:
         target = _target(content.data)
     except StrictYamlError as problem:

@@ -125,13 +125,13 @@ def _check_version(root: Node, members: dict[str, Node]) -> None:
         root.note_missing("version", "; write `version: 1`")
     elif members["version"].value != VERSION:
         value = members["version"].value
-        members["version"].wrong(f"expected the number 1, found {kind_of(value)}")
+        members["version"].reject(f"expected the number 1, found {kind_of(value)}")
 
 
 def _provider(node: Node) -> ProviderConfig:
     members = node.members(_PROVIDER_KEYS)
     if "kind" in members and "provider" in members:
-        members["provider"].wrong("'provider' is another name of 'kind'; keep one of them")
+        members["provider"].reject("'provider' is another name of 'kind'; keep one of them")
     return ProviderConfig(
         kind=_text(members, "kind" if "kind" in members else "provider"),
         base_url=_text(members, "base_url"),
@@ -148,7 +148,7 @@ def _secret(members: dict[str, Node]) -> str | None:
     if isinstance(value, NonText):
         return value.text
     if not isinstance(value, str):
-        members["api_key"].wrong("expected text such as `${NAME}`")
+        members["api_key"].reject("expected text such as `${NAME}`")
         return None
     return value
 
@@ -176,7 +176,7 @@ def _queries(node: Node) -> Queries:
             name: entry.require(entry.members(("file",)), "file")
             for name, entry in node.entries().items()
         }
-    node.wrong(f"expected a path, a list of paths or a map, found {kind_of(node.value)}")
+    node.reject(f"expected a path, a list of paths or a map, found {kind_of(node.value)}")
     return {}
 
 

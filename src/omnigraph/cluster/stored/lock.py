@@ -75,9 +75,11 @@ def acquire(root: StorageRoot, operation: Operation, clock: Clock) -> Lock:
 
 def release(root: StorageRoot, lock: Lock) -> None:
     """Give the lock back, unless it was taken away and is another's by now."""
+    found = read_lock(root)
+    if found is None or found.lock_id != lock.lock_id:
+        return
     try:
-        if _is_ours(root, lock):
-            root.objects.delete(LOCK_PATH)
+        root.objects.delete(LOCK_PATH)
     except OmnigraphError as problem:
         raise _failed(problem) from problem
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from omnigraph.cluster.addresses import (
-    Address,
-    Kind,
-    graph_address,
-    parse_address,
-    schema_address,
-)
+from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.cluster.compare.classify import RECOVERY_PENDING
-from omnigraph.cluster.compare.composites import applied_bases, composed, recomposed
+from omnigraph.cluster.compare.composites import Composer, applied_bases
 from omnigraph.cluster.compare.diff import Change, diff
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.stored.approvals import Approval
@@ -96,28 +90,23 @@ def _compose_graphs(
 ) -> None:
     """Compute the entries of all graphs anew, from the parts that are recorded now."""
     created = {change.address.name for change in changes if _is_created(change)}
-    recorded = {
-        address.name
-        for text in resources
-        if (address := parse_address(text)) is not None and address.kind is Kind.GRAPH
-    }
+    composer = Composer(resources)
     stuck = {
         change.address.graph_id
         for change in changes
         if change.address.kind in (Kind.GRAPH, Kind.SCHEMA)
         and change.disposition in ("blocked", "deferred")
     }
-    for graph_id in created | recorded:
+    for graph_id in created.union(composer.graph_ids):
         text = str(graph_address(graph_id))
         declared = desired.graphs.get(graph_id)
         if declared is None:
-            resources[text] = recomposed(graph_id, resources)
+            resources[text] = composer.recomposed(graph_id)
             continue
         # What may be read from outside goes with the schema that reads it.
         applied = applied_bases(resources.get(text))
-        resources[text] = composed(
+        resources[text] = composer.composed(
             graph_id,
-            resources,
             provider=declared.embedding_provider,
             blob_bases=applied if graph_id in stuck else declared.blob_bases,
         )
