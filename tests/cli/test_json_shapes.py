@@ -128,6 +128,20 @@ cluster init lab
 cluster init lab  # exit 1
 cluster validate --config lab
 cluster graph --config lab
+cluster plan  # exit 1
+cluster plan --config lab
+cluster apply --config lab  # exit 1
+cluster status --config lab
+cluster import --config lab
+cluster import --config lab  # exit 1
+cluster apply --config lab --as ada
+cluster apply --config lab
+cluster refresh --config lab
+cluster status --config lab
+cluster plan --config lab
+cluster approve graph.papers --config lab  # exit 1
+cluster approve graph.papers --config lab --as ada  # exit 1
+cluster force-unlock NO --config lab  # exit 1
 profile list
 profile show
 profile show good
