@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from omnigraph.graph import Graph
 from support.applied_cluster import AppliedCluster, Bundle, GraphParts, Parts
+from support.pages import DOCS
 from support.s3 import S3Server
 from support.terminal import Terminal
 
@@ -59,6 +61,12 @@ def cluster(omnigraph: Terminal, tmp_path: Path) -> AppliedCluster:
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "cluster.yaml").write_text("version: 1\nstorage: ../root\n")
     return AppliedCluster(str(tmp_path / "root"))
+
+
+def assert_shape(name: str, found: object) -> None:
+    """Compare a result with its published JSON Schema."""
+    schema = json.loads((DOCS / "reference" / "json" / f"{name}.json").read_text())
+    Draft202012Validator(schema).validate(found)
 
 
 # -- direct commands ------------------------------------------------------------------------------
@@ -164,6 +172,8 @@ def test_stored_queries_are_listed_by_name(omnigraph: Terminal, cluster: Applied
         "params": [{"name": "least", "type": "int", "nullable": True}],
         "mcp_expose": True,
     }
+    assert_shape("queries-list", found)
+    assert_shape("queries-list", omnigraph("queries", "list", "--cluster", "lab", "--json").json)
     every = omnigraph("queries", "list", "--cluster", "lab")
     assert [line.split()[-1] for line in every.out.splitlines() if "(" in line] == [
         "(people)",
@@ -187,6 +197,10 @@ def test_stored_queries_are_checked_against_the_live_schema(
     done = omnigraph("queries", "validate", "--cluster", "lab", "--graph", "people", "--json")
     found = json.loads(done.out)
     assert done.code == 1
+    assert_shape("queries-validate", found)
+    both = omnigraph("queries", "validate", "--cluster", "lab", "--json").json
+    assert_shape("queries-validate", both)
+    assert both["breakages"] == [{"graph_id": "people", **found["breakages"][0]}]
     assert [one["query"] for one in found["breakages"]] == ["grow"]
     assert not found["ok"]
     done = omnigraph("queries", "validate", "--cluster", "lab")

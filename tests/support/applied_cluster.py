@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.cluster.addresses import parse_address, policy_address, query_address
-from omnigraph.cluster.compare.composites import composed
+from omnigraph.cluster.compare.composites import Composer
 from omnigraph.cluster.desired import BlobBase, EmbeddingProfile
 from omnigraph.cluster.digests import content_digest, provider_digest
 from omnigraph.cluster.stored.catalog import write_blob
@@ -87,12 +87,13 @@ class AppliedCluster:
     def record(self, parts: Parts) -> int:
         """Write blobs, then the ledger."""
         resources = dict(_resources(parts))
+        composer = Composer(resources)
         for graph_id, graph in parts.graphs.items():
             for name, text in graph.queries.items():
                 write_blob(self.root, query_address(graph_id, name), text.encode())
             provider = None if graph.provider is None else parse_address(graph.provider)
-            resources[f"graph.{graph_id}"] = composed(
-                graph_id, resources, provider=provider, blob_bases=graph.bases
+            resources[f"graph.{graph_id}"] = composer.composed(
+                graph_id, provider=provider, blob_bases=graph.bases
             )
         for name, bundle in parts.policies.items():
             write_blob(self.root, policy_address(name), bundle.text.encode())

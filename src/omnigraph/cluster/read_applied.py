@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,7 +30,7 @@ from omnigraph.cluster.applied import (
     AppliedRevision,
     ClusterNotReadyError,
 )
-from omnigraph.cluster.compare.composites import applied_bases, recomposed
+from omnigraph.cluster.compare.composites import applied_bases, composite_problems
 from omnigraph.cluster.desired import EmbeddingProfile
 from omnigraph.cluster.diagnostics import DiagnosedError, Diagnostic, error, has_errors, warning
 from omnigraph.cluster.digests import content_digest, provider_digest
@@ -138,9 +139,12 @@ class _Reading:
         self._root = root
         self._identity = stored.identity
         self._revision_number = stored.ledger.state_revision
-        self._resources = stored.ledger.resources
+        self._composites = {one.path: one for one in composite_problems(stored.ledger)}
         self._entries = stored.ledger.entries
         self._graph_ids = _graph_ids(stored)
+        self._queries: dict[str, dict[str, str]] = defaultdict(dict)
+        for address, entry in self._of_kind(Kind.QUERY):
+            self._queries[address.names[0]][address.name] = entry.digest
         self._fatal: list[Diagnostic] = []
 
     def revision(self) -> AppliedRevision:
@@ -252,28 +256,19 @@ class _Reading:
         address = graph_address(graph_id)
         entry = self._entries[address]
         schema = self._entries.get(schema_address(graph_id))
-        queries = {
-            each.name: one.digest
-            for each, one in self._of_kind(Kind.QUERY)
-            if each.graph_id == graph_id
-        }
-        digest = recomposed(graph_id, self._resources).digest
-        if digest != entry.digest:
-            message = (
-                f"the entry has the digest {entry.digest}, its parts give {digest};"
-                " restore a ledger that is trusted"
-            )
-            self._fail("external_blob_policy_digest_mismatch", str(address), message)
+        if str(address) in self._composites:
+            self._fatal.append(self._composites[str(address)])
         embedding = None if entry.embedding_provider is None else self._profile(address, entry)
         texts = {
-            name: self._text(query_address(graph_id, name), one) for name, one in queries.items()
+            name: self._text(query_address(graph_id, name), one)
+            for name, one in self._queries[graph_id].items()
         }
         found = {name: text for name, text in texts.items() if text is not None}
         bundle = "" if policy is None else f"{policy.name} {policy.digest}"
         return AppliedGraph(
             graph_id=graph_id,
             uri=self._root.graph_uri(graph_id),
-            digest=content_digest(f"{digest} {bundle}".encode()),
+            digest=content_digest(f"{entry.digest} {bundle}".encode()),
             schema_digest=None if schema is None else schema.digest,
             queries=found,
             policy=policy,
