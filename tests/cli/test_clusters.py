@@ -113,7 +113,8 @@ def test_a_graph_that_is_not_applied_is_told_with_those_that_are(
     cluster.record(TWO)
     done = omnigraph("optimize", "--cluster", "lab", "--graph", "none", "--json")
     assert done.code == 1
-    assert json.loads(done.err)["code"] == "graph_not_applied"
+    assert json.loads(done.err)["code"] == "OG-GRAPH-NOT-APPLIED"
+    assert "[graph_not_applied] graph.none: " in done.err
     assert "is not applied in cluster" in done.err
     assert "people, pets" in done.err
     done = omnigraph("optimize", "--cluster", "lab")

@@ -32,7 +32,7 @@ class ClusterNotReadyError(InvalidInputError):
 class GraphNotAppliedError(NotFoundError):
     """A graph of a cluster was asked for that is not applied."""
 
-    code = "graph_not_applied"
+    code = "OG-GRAPH-NOT-APPLIED"
     hint = "declare it in cluster.yaml, then `omnigraph cluster apply`"
     graph_id: str
     root: str
@@ -40,7 +40,10 @@ class GraphNotAppliedError(NotFoundError):
 
     def _message(self) -> str:
         known = ", ".join(self.applied) or "none"
-        return f"graph '{self.graph_id}' is not applied in cluster {self.root} (applied: {known})"
+        return (
+            f"[graph_not_applied] graph.{self.graph_id}: graph '{self.graph_id}' is not applied in"
+            f" cluster {self.root} (applied: {known})"
+        )
 
 
 @dataclass(frozen=True)
