@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from support.cluster_server import (
     ClusterServer,
 )
 from support.s3 import S3Server
+from support.served import command, environment
 
 BOTH = Parts(graphs={"papers": PAPERS, "people": PEOPLE})
 
@@ -152,6 +154,25 @@ def test_what_is_fatal_refuses_the_start(cluster: AppliedCluster) -> None:
     assert refused(cluster) == ["cluster_state_missing"]
     cluster.record(Parts())
     assert refused(cluster) == ["cluster_empty"]
+
+
+def test_the_command_ends_with_every_reason(cluster: AppliedCluster) -> None:
+    def ended(*options: str, **environ: str) -> tuple[int, str]:
+        words = [*command(cluster.uri, source="--cluster"), "--bind", "127.0.0.1:0", *options]
+        done = subprocess.run(
+            words, env=environment(**environ), capture_output=True, text=True, check=False
+        )
+        assert done.stdout == ""
+        return done.returncode, done.stderr
+
+    cluster.move_graphs(Parts(graphs={"people": PEOPLE}))
+    cluster.record(BOTH)
+    code, text = ended("--unauthenticated", OMNIGRAPH_REQUIRE_ALL_GRAPHS="1")
+    assert code == 1
+    assert "is not ready to serve:\n[graph_open_failed] graph.papers: " in text
+    code, text = ended("--store", "x")
+    assert code == 2
+    assert "needs one of --cluster and --store" in text
 
 
 def test_a_policy_of_the_cluster_that_does_not_load_refuses_the_start(

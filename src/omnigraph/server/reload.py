@@ -27,7 +27,7 @@ from omnigraph.server.settings import Settings
 
 CHECK_S: Final = 0.5
 """How often the files are looked at."""
-_SIGNAL_STEP_S: Final = 0.5
+_SIGNAL_STEP_S: Final = 0.1
 """How often a signal is looked for."""
 Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import ConflictingAddressError, operator
+from omnigraph.cli.address import operator
 from omnigraph.cli.options.flags import ScopedCommand, flags
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -83,7 +83,7 @@ def command(
     given = flags()
     store, cluster = given.get("store"), given.get("cluster")
     if (store is None) == (cluster is None):
-        raise ConflictingAddressError(
+        raise click.UsageError(
             "serve needs one of --cluster and --store: give `--cluster DIR|URI`,"
             " or `--store URI` for one graph"
         )
