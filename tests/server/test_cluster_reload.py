@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.cluster.diagnostics import error
 from omnigraph.graph import Graph
 from omnigraph.server.call import Serving
 from omnigraph.server.revisions import follow
@@ -222,9 +223,44 @@ def test_a_graph_in_quarantine_is_tried_again(
     cluster.move_graphs(BOTH)
     server.refresh()
     assert server.get("/graphs/papers/schema").status_code == 404
-    monkeypatch.setattr(follow, "QUARANTINE_RETRY_S", 0.0)
+    now = follow.SystemClock().monotonic_s() + follow.RETRY_MIN_S
+    monkeypatch.setattr(follow.SystemClock, "monotonic_s", lambda _: now)
     assert server.refresh()
     assert server.get("/graphs/papers/schema").status_code == 200
+
+
+def test_a_revision_that_could_not_be_read_is_tried_again(
+    cluster: AppliedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ledger has not changed since: storage has failed, not the cluster."""
+    cluster.apply(Parts(graphs={"papers": PAPERS}))
+    server = ClusterServer(cluster)
+    cluster.apply(BOTH)
+    broken = follow.read_applied_in(cluster.root)
+    finding = error("catalog_payload_missing", "query.papers.add", "timeout")
+    with monkeypatch.context() as patched:
+        patched.setattr(follow, "read_applied_in", lambda _: replace(broken, fatal=(finding,)))
+        assert not server.refresh()
+        later = follow.SystemClock().monotonic_s() + follow.RETRY_MIN_S
+        patched.setattr(follow.SystemClock, "monotonic_s", lambda _: later)
+        assert not server.refresh()
+    assert caplog.text.count("cannot be served") == 1
+    assert server.ready()["refused_revision"] == 2
+    assert not server.refresh()
+    much_later = later + 2 * follow.RETRY_MIN_S
+    monkeypatch.setattr(follow.SystemClock, "monotonic_s", lambda _: much_later)
+    assert server.refresh()
+    assert server.ready() == {"status": "ready", "graphs": 2, "revision": 2, "quarantined": 0}
+
+
+def test_files_that_are_being_edited_do_not_matter(cluster: AppliedCluster, tmp_path: Path) -> None:
+    cluster.apply(Parts(graphs={"papers": PAPERS}))
+    (tmp_path / "cluster.yaml").write_text("version: 1\nstorage: root\n")
+    server = ClusterServer(cluster, target=str(tmp_path))
+    (tmp_path / "cluster.yaml").write_text("version: [")
+    cluster.apply(BOTH)
+    assert server.refresh()
+    assert server.ready()["revision"] == 2
 
 
 # -- schema and queries move together -------------------------------------------------------------

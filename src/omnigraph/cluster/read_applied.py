@@ -57,11 +57,22 @@ class _FatalError(Exception):
 def read_applied(target: str) -> AppliedRevision:
     """Read the applied revision of a cluster, given by its folder or its storage root."""
     try:
-        return _read_settled(_storage_root(target))
+        root = _storage_root(target)
     except _FatalError as problem:
         return AppliedRevision(target, 0, "", {}, fatal=problem.findings)
     except DiagnosedError as problem:
         return AppliedRevision(target, 0, "", {}, fatal=(problem.diagnostic,))
+    return read_applied_in(root)
+
+
+def read_applied_in(root: StorageRoot) -> AppliedRevision:
+    """Read the applied revision in a storage root."""
+    try:
+        return _read_settled(root)
+    except _FatalError as problem:
+        return AppliedRevision(root.uri, 0, "", {}, fatal=problem.findings)
+    except DiagnosedError as problem:
+        return AppliedRevision(root.uri, 0, "", {}, fatal=(problem.diagnostic,))
 
 
 def cluster_root(target: str) -> StorageRoot:

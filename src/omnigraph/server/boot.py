@@ -132,7 +132,7 @@ def boot_reloading(settings: Settings, shared: Shared | None = None) -> tuple[Ap
 def _reloader(serving: Serving, checked: CheckedStore | CheckedCluster, shared: Shared) -> Reloader:
     if isinstance(checked, CheckedStore):
         return FileReloader(serving, checked.mode, checked.sources, checked.stamp)
-    source = Source(checked.target, cluster_root(checked.target), checked.checked.rules, shared)
+    source = Source(cluster_root(checked.target), checked.checked.rules, shared)
     follower = Follower(serving, source, shared.agreement())
     follower.wait_until_in_force()
     serving.follow = follower.switch

@@ -20,7 +20,7 @@ from typing import Final
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.cluster.applied import AppliedRevision
-from omnigraph.cluster.read_applied import ledger_tag, read_applied
+from omnigraph.cluster.read_applied import ledger_tag, read_applied_in
 from omnigraph.cluster.stored.root import StorageRoot
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Serving
@@ -33,17 +33,20 @@ NEAR_CHECK_S: Final = 0.5
 FAR_CHECK_S: Final = 3.0
 """How often the ledger is looked at: on a disk, and in an object store."""
 SETTLE_MAX_S: Final = 10.0
-QUARANTINE_RETRY_S: Final = 5.0
-"""After how long graphs in quarantine are tried again."""
+RETRY_MIN_S: Final = 5.0
+RETRY_MAX_S: Final = 300.0
+"""After how long what could not be served is tried again: twice as long after each time."""
 _AGREE_STEP_S: Final = 0.05
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a server gets its revisions from, and how it serves them."""
+    """Where a server gets its revisions from, and how it serves them.
 
-    target: str
+    The files of a cluster are read at the start only: someone may be editing them.
+    """
+
     root: StorageRoot
     rules: Rules
     shared: Shared
@@ -62,18 +65,18 @@ class Follower:
         serving: Serving,
         source: Source,
         agreement: Agreement,
-        *,
-        seen: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Take what is served now, and the tag of the ledger that it was read from."""
+        """Take what is served now."""
         self._serving = serving
         self._source = source
         self._agreement = agreement
         self._clock = clock or SystemClock()
-        self._seen = seen
+        self._seen: str | None = None
         self._pending_since: float | None = None
         self._tried_at = self._clock.monotonic_s()
+        self._retry_s = RETRY_MIN_S
+        self._refusal = ""
         self._reading = threading.Lock()
         self._switching = threading.Lock()
         self._key = _key_of(serving.graphs)
@@ -120,19 +123,25 @@ class Follower:
             except OmnigraphError as problem:
                 _log.warning("the ledger of the cluster cannot be read: %s", problem)
                 return False
-            if tag == self._seen and not is_asked_for and not self._is_retry_due():
+            if tag != self._seen or is_asked_for:
+                self._retry_s = RETRY_MIN_S
+            elif self._is_retry_due():
+                self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+            else:
                 return False
             self._tried_at = self._clock.monotonic_s()
-            revision = read_applied(self._source.target)
+            revision = read_applied_in(self._source.root)
             if self._must_settle(revision):
                 return False
             self._seen = tag
             return self._propose(revision)
 
     def _is_retry_due(self) -> bool:
-        if not any(graphs.quarantined for graphs in self._proposed.values()):
+        """Whether something was not served that may be served by now."""
+        is_whole = not any(graphs.quarantined for graphs in self._proposed.values())
+        if is_whole and self._serving.refused_revision is None:
             return False
-        return self._clock.monotonic_s() - self._tried_at >= QUARANTINE_RETRY_S
+        return self._clock.monotonic_s() - self._tried_at >= self._retry_s
 
     def _must_settle(self, revision: AppliedRevision) -> bool:
         """Whether to wait for the command that has just written the ledger."""
@@ -149,11 +158,13 @@ class Follower:
     def _propose(self, revision: AppliedRevision) -> bool:
         try:
             checked = check_revision(revision, self._source.rules)
-            graphs = open_revision(checked, self._source.shared, self._serving.graphs)
+            latest = next(reversed(self._proposed.values()))
+            graphs = open_revision(checked, self._source.shared, latest)
         except OmnigraphError as problem:
             self._refuse(revision, problem)
             return False
         self._serving.refused_revision = None
+        self._refusal = ""
         key = _key_of(graphs)
         with self._switching:
             is_known = key in self._proposed
@@ -169,6 +180,9 @@ class Follower:
     def _refuse(self, revision: AppliedRevision, problem: OmnigraphError) -> None:
         """Keep what is served; a ledger that is gone or unreadable has no number."""
         self._serving.refused_revision = revision.state_revision
+        if str(problem) == self._refusal:
+            return
+        self._refusal = str(problem)
         _log.error(
             "revision %d of the cluster cannot be served, what is served stays: %s",
             revision.state_revision,
