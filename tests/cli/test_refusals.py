@@ -18,7 +18,6 @@ from omnigraph.cli.app import COMMANDS, root
 from omnigraph.cli.capabilities import RULES
 from omnigraph.errors import OmnigraphError
 from omnigraph.syntax import SourceError
-from support.commands import subcommands
 from support.terminal import Terminal
 
 PACKAGE = Path(omnigraph.__file__).parent
@@ -190,7 +189,7 @@ def is_a_command(words: str) -> bool:
     command = root.get_command(click.Context(root), first)
     if not isinstance(command, click.Group) or not others or others[0].startswith("-"):
         return True
-    return others[0] in subcommands(command)
+    return others[0] in command.list_commands(click.Context(command))
 
 
 def test_every_command_that_a_message_names_exists() -> None:

@@ -92,6 +92,9 @@ class MemoryGraphs:
         self.live[graph_id].append(source)
         return len(self.live[graph_id])
 
+    def is_exporting(self, graph_id: str) -> bool:
+        return False
+
     def delete(self, graph_id: str) -> None:
         self.live.pop(graph_id, None)
 
@@ -118,6 +121,8 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(graph_id=graph_ids, schema=schemas, query=queries)
     def declare(self, graph_id: str, schema: str, query: str) -> None:
+        # Only declared graphs are looked at.
+        self.is_fresh = self.is_fresh and graph_id in self.declared
         self.declared[graph_id] = (schema, query)
         self.write()
 
@@ -285,7 +290,8 @@ def test_drift_is_what_the_model_computes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 def test_drift_is_what_the_model_computes_in_many_histories() -> None:
     run_state_machine_as_test(
-        ClusterMachine, settings=settings(max_examples=300, stateful_step_count=40)
+        ClusterMachine, settings=settings(max_examples=100, stateful_step_count=40)
     )

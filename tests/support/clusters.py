@@ -180,6 +180,9 @@ class FaultyGraphs:
             lambda: self._inner.migrate(graph_id, source, actor=actor, begin=begun),
         )
 
+    def is_exporting(self, graph_id: str) -> bool:
+        return self._inner.is_exporting(graph_id)
+
     def delete(self, graph_id: str) -> None:
         self._plan.effect("graphs.delete", graph_id, lambda: self._inner.delete(graph_id))
 

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 from omnigraph.cluster.digests import content_digest
 from omnigraph.cluster.stored.root import StorageRoot, graph_path
 from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError
-from omnigraph.graph import Graph, OpenMode
+from omnigraph.graph import Graph, OpenMode, is_exporting
 from omnigraph.schema import MigrationPlan
 
 RootState: TypeAlias = Literal["absent", "unfinished", "open", "broken"]
@@ -98,6 +98,10 @@ class Graphs(Protocol):
         """
         ...
 
+    def is_exporting(self, graph_id: str) -> bool:
+        """Whether this process is exporting the graph."""
+        ...
+
     def delete(self, graph_id: str) -> None:
         """Remove everything at the root of a graph, also what an earlier try has left."""
         ...
@@ -153,6 +157,10 @@ class EngineGraphs:
                 raise OtherBranchesError(others)
             begin(graph.snapshot().manifest_version)
             return graph.schema.apply(source, actor_id=actor).graph_manifest_version
+
+    def is_exporting(self, graph_id: str) -> bool:
+        """Whether this process is exporting the graph."""
+        return is_exporting(self._root.graph_uri(graph_id))
 
     def delete(self, graph_id: str) -> None:
         """Remove everything at the root of a graph, also what an earlier try has left."""

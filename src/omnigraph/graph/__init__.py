@@ -11,6 +11,7 @@ from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
+from omnigraph.graph.running_exports import is_exporting
 from omnigraph.graph.schema import GraphSchema
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.graph.standalone import (
@@ -145,6 +146,7 @@ __all__ = [
     "embed_records",
     "graph_identity",
     "init_from_file",
+    "is_exporting",
     "lint_files",
     "load_queries",
     "register_queries",

@@ -18,6 +18,7 @@ from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.flat_names import FlatNames
 from omnigraph.graph.loads import load_target, load_with
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
+from omnigraph.graph.running_exports import exporting, tracked
 from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.graph.session import start_session
 from omnigraph.manifest import OpenMode, ReadTarget, Snapshot, init_repository, open_read_only
@@ -355,18 +356,19 @@ class Graph(FlatNames):
         plan = plan_export(snapshot, out, export_format=form, types=types)
         asked = choice(EngineChoice, engine, "engine")
         chosen = choose(asked, {"export": plan}, session=spark).engine
-        if chosen is EngineChoice.LOCAL:
-            return export_here(plan, self._session.repository.store.datasets)
-        return engine_named(chosen).export(
-            plan, self._session.repository, session=spark, shows_progress=progress
-        )
+        with exporting(self.uri):
+            if chosen is EngineChoice.LOCAL:
+                return export_here(plan, self._session.repository.store.datasets)
+            return engine_named(chosen).export(
+                plan, self._session.repository, session=spark, shows_progress=progress
+            )
 
     def export_lines(
         self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
     ) -> Iterator[bytes]:
         """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
         snapshot = self._session.snapshot_of(target)
-        return stream_lines(snapshot, types)
+        return tracked(self.uri, stream_lines(snapshot, types))
 
     def export_batches(
         self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
@@ -375,7 +377,8 @@ class Graph(FlatNames):
 
         Each item is the key of a type (`node:Person`) and its batches, to be read before the next.
         """
-        return stream_batches(self._session.snapshot_of(target), types)
+        snapshot = self._session.snapshot_of(target)
+        return tracked(self.uri, stream_batches(snapshot, types))
 
     def blob(
         self,

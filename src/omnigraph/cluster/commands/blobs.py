@@ -22,7 +22,11 @@ class BlobFinding:
     is_lost: bool
 
 
-_LOST: Final[dict[BlobState, str]] = {"missing": "payload_missing", "mismatch": "payload_mismatch"}
+_LOST: Final[dict[BlobState, tuple[str, str]]] = {
+    "missing": ("catalog_payload_missing", "payload_missing"),
+    "mismatch": ("catalog_payload_mismatch", "payload_mismatch"),
+}
+"""The code of a finding and the condition of the resource."""
 
 
 def blob_findings(root: StorageRoot, ledger: Ledger) -> tuple[BlobFinding, ...]:
@@ -39,10 +43,10 @@ def blob_findings(root: StorageRoot, ledger: Ledger) -> tuple[BlobFinding, ...]:
 
 def _finding(address: Address, state: BlobState, message: str) -> BlobFinding:
     path = str(address)
-    condition = _LOST.get(state)
-    if condition is None:
+    if state not in _LOST:
         found = error("catalog_payload_read_error", path, message)
         return BlobFinding(address, found, Status("error", ("payload_read_error",), message), False)
     remedy = "`omnigraph cluster refresh`, then `apply`, writes it again"
-    found = warning(f"catalog_{condition}", path, f"{message}; {remedy}")
+    code, condition = _LOST[state]
+    found = warning(code, path, f"{message}; {remedy}")
     return BlobFinding(address, found, Status("drifted", (condition,), message), True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from omnigraph.clock import Clock, SystemClock
@@ -121,15 +121,19 @@ class Frame:
             self.diagnostics += problems[:-1]
             raise DiagnosedError(problems[-1])
 
-    def read_intents(self) -> tuple[Intent, ...]:
-        """Read the intents of other runs; those that cannot be read are findings."""
+    def require_intents(self) -> tuple[Intent, ...]:
+        """Read the intents of other runs, which must be known before anything is changed."""
         found = read_intents(self.work.root)
+        if not found.is_complete:
+            self.refuse([replace(each, severity="error") for each in found.diagnostics])
         self.diagnostics += found.diagnostics
         return tuple(found.records.values())
 
     def warn_of_intents(self) -> None:
         """Warn of each operation that was not finished, without deciding about it."""
-        for intent in self.read_intents():
+        found = read_intents(self.work.root)
+        self.diagnostics += found.diagnostics
+        for intent in found.records.values():
             path = intent.path if intent.graph_id is None else f"graph.{intent.graph_id}"
             message = (
                 f"{intent.kind} {intent.operation_id} was not finished;"

@@ -16,7 +16,7 @@ from omnigraph.errors import OmnigraphError
 def settle(frame: Frame, ledger: Ledger) -> Swept:
     """Decide what the intents of dead runs mean."""
     work = frame.work
-    swept = sweep(ledger, frame.read_intents(), graphs=work.graphs, clock=work.clock)
+    swept = sweep(ledger, frame.require_intents(), graphs=work.graphs, clock=work.clock)
     frame.diagnostics += swept.diagnostics
     return swept
 

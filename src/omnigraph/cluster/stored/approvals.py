@@ -8,11 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from omnigraph.cluster.diagnostics import DiagnosedError, error
-from omnigraph.cluster.stored.folder import FolderForm, Found, read_folder
-from omnigraph.cluster.stored.json_objects import encode
+from omnigraph.cluster.stored.folder import FolderForm, Found, read_folder, write_record
 from omnigraph.cluster.stored.root import FOLDER, StorageRoot
-from omnigraph.errors import OmnigraphError
 
 VERSION: Final = 1
 
@@ -47,6 +44,7 @@ APPROVALS: Final = FolderForm(
     unreadable="approval_read_error",
     invalid="invalid_approval_artifact",
     other_version="unsupported_approval_version",
+    unwritable="approval_write_error",
 )
 
 
@@ -57,8 +55,4 @@ def read_approvals(root: StorageRoot) -> Found[Approval]:
 
 def write_approval(root: StorageRoot, approval: Approval) -> None:
     """Write an approval, or replace the one of the same id."""
-    try:
-        root.objects.put(approval.path, encode(approval))
-    except OmnigraphError as problem:
-        found = error("approval_write_error", approval.path, str(problem))
-        raise DiagnosedError(found) from problem
+    write_record(root, APPROVALS, approval.approval_id, approval)

@@ -8,8 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from omnigraph.cluster.diagnostics import Diagnostic, warning
-from omnigraph.cluster.stored.json_objects import OtherVersionError, UnreadableError, decode
+from omnigraph.cluster.diagnostics import DiagnosedError, Diagnostic, error, warning
+from omnigraph.cluster.stored.json_objects import (
+    OtherVersionError,
+    UnreadableError,
+    decode,
+    encode,
+)
 from omnigraph.cluster.stored.root import StorageRoot
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.errors import ObjectNotFoundError
@@ -27,6 +32,7 @@ class FolderForm(Generic[_R]):
     unreadable: str
     invalid: str
     other_version: str
+    unwritable: str
 
     def file(self, record_id: str) -> str:
         """Return the path of one record."""
@@ -39,6 +45,8 @@ class Found(Generic[_R]):
 
     records: dict[str, _R]
     diagnostics: tuple[Diagnostic, ...] = ()
+    is_complete: bool = True
+    """Whether the folder could be listed; if not, there may be records that nobody knows of."""
 
 
 def read_folder(root: StorageRoot, form: FolderForm[_R]) -> Found[_R]:
@@ -46,7 +54,8 @@ def read_folder(root: StorageRoot, form: FolderForm[_R]) -> Found[_R]:
     try:
         paths = [info.path for info in root.objects.list(form.path)]
     except OmnigraphError as problem:
-        return Found({}, (warning(form.unreadable, form.path, str(problem)),))
+        found = (warning(form.unreadable, form.path, str(problem)),)
+        return Found({}, found, is_complete=False)
     records: dict[str, _R] = {}
     diagnostics: list[Diagnostic] = []
     for path in paths:
@@ -64,3 +73,12 @@ def read_folder(root: StorageRoot, form: FolderForm[_R]) -> Found[_R]:
         except UnreadableError as problem:
             diagnostics.append(warning(form.invalid, path, str(problem)))
     return Found(records, tuple(diagnostics))
+
+
+def write_record(root: StorageRoot, form: FolderForm[_R], record_id: str, record: _R) -> None:
+    """Write a record, or replace the one of the same id."""
+    path = form.file(record_id)
+    try:
+        root.objects.put(path, encode(record))
+    except OmnigraphError as problem:
+        raise DiagnosedError(error(form.unwritable, path, str(problem))) from problem

@@ -8,11 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from omnigraph.cluster.diagnostics import DiagnosedError, error
-from omnigraph.cluster.stored.folder import FolderForm, Found, read_folder
-from omnigraph.cluster.stored.json_objects import encode
+from omnigraph.cluster.stored.folder import FolderForm, Found, read_folder, write_record
 from omnigraph.cluster.stored.root import FOLDER, StorageRoot
-from omnigraph.errors import OmnigraphError
 
 VERSION: Final = 1
 
@@ -49,6 +46,7 @@ INTENTS: Final = FolderForm(
     unreadable="recovery_sidecar_read_error",
     invalid="invalid_recovery_sidecar",
     other_version="unsupported_recovery_sidecar_version",
+    unwritable="recovery_sidecar_write_error",
 )
 
 
@@ -59,8 +57,4 @@ def read_intents(root: StorageRoot) -> Found[Intent]:
 
 def write_intent(root: StorageRoot, intent: Intent) -> None:
     """Write an intent, or replace the one of the same operation."""
-    try:
-        root.objects.put(intent.path, encode(intent))
-    except OmnigraphError as problem:
-        found = error("recovery_sidecar_write_error", intent.path, str(problem))
-        raise DiagnosedError(found) from problem
+    write_record(root, INTENTS, intent.operation_id, intent)

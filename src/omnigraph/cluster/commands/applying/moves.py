@@ -128,14 +128,13 @@ class Moves:
             self._finish(begun[0], version)
 
     def _delete(self, approvals: tuple[Approval, ...], graph_id: str) -> None:
+        path = str(graph_address(graph_id))
         if not approvals:
-            raise DiagnosedError(
-                error(
-                    "apply_approval_invariant_violation",
-                    f"graph.{graph_id}",
-                    "the deletion is not approved; nothing was deleted",
-                )
-            )
+            message = "the deletion is not approved; nothing was deleted"
+            raise DiagnosedError(error("apply_approval_invariant_violation", path, message))
+        if self.context.work.graphs.is_exporting(graph_id):
+            message = "the graph is being exported; nothing was deleted, run the command again"
+            raise DiagnosedError(error("graph_delete_export_in_progress", path, message))
         intent = self._begin(graph_id, "graph_delete", approval_id=approvals[0].approval_id)
         hit("cluster_apply.before_graph_delete")
         self.context.work.graphs.delete(graph_id)
