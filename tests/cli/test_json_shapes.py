@@ -26,12 +26,12 @@ FOLDER = DOCS / "reference" / "json"
 PAGE = DOCS / "reference" / "json.md"
 NOT_A_COMMAND = {"common", "error"}
 WITHOUT_JSON = {
-    *("blob get", "cluster schema", "init", "queries validate", "serve", "version"),
+    *("blob get", "cluster schema", "init", "serve", "version"),
     *("policy explain", "policy test", "policy validate"),
 }
 """Commands whose result is bytes, or lines that are a contract themselves."""
-ELSEWHERE = {"alias", "demo", "graphs-list", "queries-list"}
-"""Commands whose results are tested by tests/e2e and test_served.py."""
+ELSEWHERE = {"alias", "demo", "graphs-list", "queries-list", "queries-validate"}
+"""Commands whose results are tested by tests/e2e, test_served.py and test_clusters.py."""
 
 PEOPLE = """\
 node Person { name: String @key  age: I32?  photo: Blob?  vector: Vector(4)? @embed(name) }

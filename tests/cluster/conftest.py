@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from support.place_fixtures import bucket, disarmed, s3
+from support.place_fixtures import bucket, disarmed, s3, s3_root
 
-__all__ = ["bucket", "disarmed", "s3"]
+__all__ = ["bucket", "disarmed", "s3", "s3_root"]

@@ -140,8 +140,7 @@ class TestServer:
         self.app = App(
             Serving(
                 tokens=LiveTokens(TokenSource("test", lambda: Tokens(setup.tokens))),
-                graphs=Graphs({GRAPH_ID: self.served}),
-                server_gate=gate,
+                graphs=Graphs({GRAPH_ID: self.served}, gate),
                 admission=LocalAdmission(
                     AdmissionLimits(setup.in_flight_max, setup.bytes_max),
                 ),

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +60,8 @@ class ServedProcess:
         return int(line.split()[1])
 
 
-def command(store: str, *options: str) -> list[str]:
-    return [sys.executable, "-c", _COMMAND, "--store", store, "serve", *options]
+def command(store: str, *options: str, source: str = "--store") -> list[str]:
+    return [sys.executable, "-c", _COMMAND, source, store, "serve", *options]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -72,15 +72,20 @@ def environment(**more: str) -> dict[str, str]:
 
 @contextmanager
 def served_process(
-    store: str, *, options: Sequence[str] = ("--unauthenticated",), scheme: str = "http"
+    store: str,
+    *,
+    options: Sequence[str] = ("--unauthenticated",),
+    scheme: str = "http",
+    source: str = "--store",
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[ServedProcess]:
     """Start a server on a port of the system's choice; kill it at the end if it still runs."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
-            command(store, "--bind", "127.0.0.1:0", *options),
+            command(store, "--bind", "127.0.0.1:0", *options, source=source),
             stdout=subprocess.PIPE,
             stderr=log,
-            env=environment(),
+            env=environment(**(environ or {})),
             text=True,
         )
         # A server that never says where it listens must not hang the test.

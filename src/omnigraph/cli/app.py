@@ -49,7 +49,7 @@ COMMANDS: Final = {
     "optimize": ("maintenance.optimize", "Compact and index every table."),
     "policy": ("setup.policy", "Check a policy, test it, explain a decision."),
     "profile": ("setup.profile", "See the addresses you have named."),
-    "queries": ("served.queries", "See the stored queries of a served graph."),
+    "queries": ("served.queries", "See and check the stored queries of a cluster or a server."),
     "query": ("data.query", "Run a read query."),
     "recovery": ("maintenance.recovery", "See what recovery did, and what is pending."),
     "repair": ("maintenance.repair", "Look for versions that came from outside."),

@@ -16,9 +16,11 @@ from omnigraph.graph.schema import GraphSchema
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.graph.standalone import (
     embed_records,
+    graph_identity,
     init_from_file,
     lint_files,
     load_queries,
+    register_queries,
     require_queries_hold,
     scrub_graph,
 )
@@ -42,7 +44,7 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
-from omnigraph.query.registry import Registry, StoredQuery
+from omnigraph.query.registry import Registry, RegistryError, StoredQuery
 from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
 from omnigraph.read.access.blobs import (
     BYTES_AT_ONCE,
@@ -57,6 +59,7 @@ from omnigraph.read.limits import MEMORY_MAX_DEFAULT, QueryTimeoutError
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
 from omnigraph.schema import Catalog
+from omnigraph.search.embedding.config import EmbeddingConfig, config_of_profile
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
 from omnigraph.syntax import SourceText
 from omnigraph.write.embed.row_embedder import EmbedMode
@@ -90,6 +93,7 @@ __all__ = [
     "EmbedMode",
     "EmbedResult",
     "EmbedSpec",
+    "EmbeddingConfig",
     "ExportResult",
     "ExternalBlobError",
     "FeedPage",
@@ -123,6 +127,7 @@ __all__ = [
     "ReadableCommits",
     "RecoveryAuditRow",
     "Registry",
+    "RegistryError",
     "RepairReport",
     "SchemaApplied",
     "ScrubReport",
@@ -137,11 +142,14 @@ __all__ = [
     "Tag",
     "TagNotFoundError",
     "check_page",
+    "config_of_profile",
     "embed_records",
+    "graph_identity",
     "init_from_file",
     "is_exporting",
     "lint_files",
     "load_queries",
+    "register_queries",
     "require_kind",
     "require_outside_cluster",
     "require_queries_hold",

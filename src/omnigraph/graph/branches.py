@@ -13,7 +13,6 @@ from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
 from omnigraph.policy import Action
-from omnigraph.store.blob_bases import blob_bases
 
 
 class GraphBranches(Part):
@@ -87,7 +86,7 @@ class GraphBranches(Part):
             decisions=self._decisions(strategy, prefer, resolve_file),
             dry_run=dry_run,
             message=message,
-            external_blob_bases=blob_bases(external_blob_bases),
+            external_blob_bases=self._session.blob_bases(external_blob_bases),
         )
         merger = Merger(self._session.repository, self._session.committer)
         bulk = bulk_engine(engine, lambda: merger.work_bytes(request), session=spark)

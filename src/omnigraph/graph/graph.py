@@ -19,6 +19,7 @@ from omnigraph.graph.flat_names import FlatNames
 from omnigraph.graph.loads import load_target, load_with
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.running_exports import exporting, tracked
+from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.graph.session import start_session
 from omnigraph.manifest import OpenMode, ReadTarget, Snapshot, init_repository, open_read_only
 from omnigraph.manifest.layout import MAIN_INCARNATION
@@ -51,6 +52,7 @@ from omnigraph.recovery import (
 )
 from omnigraph.schema import compile_schema
 from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.search.embedding.config import EmbeddingConfig
 from omnigraph.store import connect
 from omnigraph.store.blob_bases import blob_bases
 from omnigraph.store.durability import DURABILITIES, Durability
@@ -145,12 +147,16 @@ class Graph(FlatNames):
         clock: Clock | None = None,
         auto_optimize: bool = True,
         checksums: bool = True,
+        embedding: EmbeddingConfig | None = None,
+        external_blob_bases: Sequence[str] = (),
     ) -> Self:
         """Open a graph and bind to a branch.
 
         `policy` is a bundle, or the path of one: every write through this handle is then decided by
         it before it begins, and one without an actor is denied. `actor_id` is who writes. A handle
         that has one acts for no other; without one, each call names its own.
+        `embedding` makes the vectors, by default the provider of the environment. Every write may
+        read external blobs from below `external_blob_bases`, besides those that its call names.
         """
         gate = write_gate(policy, actor_id)
         mode = choice(OpenMode, mode, "mode")
@@ -174,6 +180,8 @@ class Graph(FlatNames):
                 incarnation=incarnation,
                 gate=gate,
                 auto_optimize=auto_optimize,
+                embedding=embedding,
+                external_blob_bases=blob_bases(external_blob_bases),
             )
         )
 
@@ -185,6 +193,26 @@ class Graph(FlatNames):
         Both handles share everything else, also the bound branch; closing one closes both.
         """
         return type(self)(replace(self._session, gate=write_gate(policy, actor_id)))
+
+    def with_schema(self, schema_hash: str) -> Self:
+        """Return another handle of this open graph that is held to one accepted schema.
+
+        While a branch has another schema, it reads the newest snapshot that has this one, and
+        refuses to write. Both handles share everything else; closing one closes both.
+        """
+        session = self._session
+        return type(self)(
+            replace(
+                session,
+                hold=SchemaHold(schema_hash),
+                committer=session.committer.held_to(schema_hash),
+            )
+        )
+
+    def with_blob_bases(self, external_blob_bases: Sequence[str]) -> Self:
+        """Return another handle of this open graph that may read external blobs from elsewhere."""
+        bases = blob_bases(external_blob_bases)
+        return type(self)(replace(self._session, external_blob_bases=bases))
 
     def close(self) -> None:
         """Release the graph, after the compaction that many small writes have left to do.
@@ -473,7 +501,7 @@ class Graph(FlatNames):
             message=message,
             properties=dict(properties or {}),
             actor_id=actor_id,
-            external_blob_bases=blob_bases(external_blob_bases),
+            external_blob_bases=self._session.blob_bases(external_blob_bases),
             on_error=choice(OnError, on_error, "on_error"),
             quarantine=None if quarantine is None else Path(quarantine),
             max_errors=max_errors,
@@ -574,7 +602,7 @@ class Graph(FlatNames):
             self._session.incarnation_of(branch),
             expected_head=expected_head,
             actor_id=actor_id,
-            external_blob_bases=blob_bases(external_blob_bases),
+            external_blob_bases=self._session.blob_bases(external_blob_bases),
         )
         return Mutations(
             self._session.repository, self._session.committer, self._session.embedder(embed)

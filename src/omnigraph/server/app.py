@@ -21,6 +21,7 @@ from omnigraph.server.pool import ClientGoneError
 from omnigraph.server.router import Found, Router
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.routes.route import Route
+from omnigraph.server.status import ready_shape, status_lines
 from omnigraph.wire.http_errors import CODES, http_error
 
 Scope = MutableMapping[str, Any]
@@ -61,7 +62,7 @@ class App:
         self._plain: dict[str, Callable[[], Response]] = {
             "/openapi.json": lambda: json_answer(self._document),
             "/readyz": self._readyz,
-            "/metrics": self._metrics.answer,
+            "/metrics": lambda: self._metrics.answer(status_lines(self._serving)),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,6 +123,7 @@ class App:
 
     async def _run(self, found: Found[Route], request: Request) -> Response:
         route, serving = found.route, self._serving
+        serving.follow()
         actor = None
         if serving.requires_bearer and not route.is_public:
             # Costs a look at the times of a file: a change holds from the next request on.
@@ -153,8 +155,8 @@ class App:
         return json_answer(shape, status=status, headers=headers)
 
     def _readyz(self) -> Response:
-        graphs = [served.graph_id for served in self._serving.graphs]
-        return json_answer({"status": "ready", "graphs": len(graphs)})
+        self._serving.follow()
+        return json_answer(ready_shape(self._serving))
 
 
 class _Body:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import orjson
@@ -48,13 +48,16 @@ class Serving:
 
     tokens: LiveTokens
     graphs: Graphs
-    server_gate: Any
     admission: Admission
     pool: EnginePool
     requires_bearer: bool
     clock: Clock = field(default_factory=SystemClock)
     habits: Habits = field(default_factory=Habits)
     load_spark_bytes: int | None = None
+    follow: Callable[[], None] = lambda: None
+    """Called before a request is looked at: puts the revision in force into `graphs`."""
+    refused_revision: int | None = None
+    """The newest revision of the cluster, if it cannot be served."""
 
 
 class Call:

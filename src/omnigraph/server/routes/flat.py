@@ -23,12 +23,12 @@ async def healthz(_: Call) -> Response:
 
 async def graphs(call: Call) -> Response:
     """List the graphs that are served."""
-    call.serving.server_gate.require(call.actor, "graph_list")
+    served_graphs = call.serving.graphs
+    served_graphs.gate.require(call.actor, "graph_list")
     return json_answer(
         {
             "graphs": [
-                {"graph_id": served.graph_id, "uri": served.graph.uri}
-                for served in call.serving.graphs
+                {"graph_id": served.graph_id, "uri": served.graph.uri} for served in served_graphs
             ]
         }
     )
