@@ -222,6 +222,10 @@ FAILURES: dict[str, Callable[[Any], Any]] = {
         "query q($n: I32) { match { $p: Person { age: $n } } return { $p.name } }",
         params={"n": "x"},
     ),
+    "large number": lambda g: g.query(
+        "query q($n: I64) { match { $p: Person { age: $n } } return { $p.name } }",
+        params={"n": 10**30},
+    ),
     "rows": lambda g: g.query(QUERIES, "everyone", rows_max=1),
     "branch": lambda g: g.query(QUERIES, "everyone", target=ReadTarget.branch("nope")),
     "commit": lambda g: g.get_commit("nope"),

@@ -6,7 +6,6 @@ import datetime
 import json
 import signal
 import ssl
-import subprocess
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -17,7 +16,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from support.served import ANSWER_MAX_S, PREFIX, command, environment, served_process
+from support.served import (
+    ANSWER_MAX_S,
+    PREFIX,
+    command,
+    environment,
+    run_to_end,
+    served_process,
+)
 
 
 def test_it_says_once_where_it_listens_and_finishes_what_is_in_flight(root: Path) -> None:
@@ -58,13 +64,7 @@ def test_a_signal_ends_it_with_0(root: Path, sent: signal.Signals) -> None:
 
 
 def test_it_does_not_start_without_tokens_unless_told_to(root: Path) -> None:
-    done = subprocess.run(
-        command(str(root), "--bind", "127.0.0.1:0"),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_to_end(command(str(root), "--bind", "127.0.0.1:0"), environment())
     assert done.returncode == 1
     assert done.stdout == ""
     assert "--unauthenticated" in done.stderr

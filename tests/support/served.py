@@ -70,6 +70,11 @@ def environment(**more: str) -> dict[str, str]:
     return kept | more
 
 
+def run_to_end(words: Sequence[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command that should end by itself."""
+    return subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+
+
 @contextmanager
 def served_process(
     store: str, *, options: Sequence[str] = ("--unauthenticated",), scheme: str = "http"

@@ -64,6 +64,7 @@ from omnigraph.write.export.exporter import ExportResult
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationResult
 from omnigraph.write.schema_apply import SchemaApplied
+from omnigraph.write.stage.blob_bases import blob_bases
 
 __all__ = [
     "BYTES_AT_ONCE",
@@ -135,6 +136,7 @@ __all__ = [
     "TableReport",
     "Tag",
     "TagNotFoundError",
+    "blob_bases",
     "check_page",
     "embed_records",
     "init_from_file",

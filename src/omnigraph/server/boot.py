@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from omnigraph.graph import Graph, require_queries_hold
+from omnigraph.graph import Graph, blob_bases, require_queries_hold
 from omnigraph.server.access import Gate, Mode, mode_of
 from omnigraph.server.app import App
 from omnigraph.server.call import Serving
@@ -88,7 +88,14 @@ def serve_store(settings: Settings, checked: Checked, shared: Shared) -> ServedG
     for warning in declared.queries.warnings:
         _log.warning("stored query '%s': %s", warning.key, warning.message)
     gate = Gate(checked.mode, declared.policy)
-    return ServedGraph(graph_id, graph, gate, declared.queries, shared.export_slot(graph_id))
+    return ServedGraph(
+        graph_id,
+        graph,
+        gate,
+        declared.queries,
+        shared.export_slot(graph_id),
+        external_blob_bases=blob_bases(settings.external_blob_bases),
+    )
 
 
 def graph_id_of(store: str) -> str:

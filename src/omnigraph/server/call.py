@@ -34,6 +34,7 @@ from omnigraph.server.errors import RequestError
 from omnigraph.server.graphs import Graphs, ServedGraph
 from omnigraph.server.pool import EnginePool, Habits
 from omnigraph.server.tokens import LiveTokens
+from omnigraph.server.transport import Transport
 
 JSON: Final = "application/json"
 _DECODED_AT_ONCE_MAX: Final = 65_536
@@ -54,6 +55,7 @@ class Serving:
     requires_bearer: bool
     clock: Clock = field(default_factory=SystemClock)
     habits: Habits = field(default_factory=Habits)
+    transport: Transport = field(default_factory=Transport)
     load_spark_bytes: int | None = None
 
 

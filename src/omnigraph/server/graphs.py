@@ -31,6 +31,8 @@ class ServedGraph:
     queries: Registry
     export_slot: Slot
     is_in_cluster: bool = False
+    external_blob_bases: tuple[str, ...] = ()
+    """The folders outside of the graph from which writes may name Blobs."""
 
     @property
     def is_near(self) -> bool:

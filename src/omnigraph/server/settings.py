@@ -29,6 +29,7 @@ class Settings:
     tls_key: Path | None = None
     cors_origins: frozenset[str] = frozenset()
     allowed_hosts: tuple[str, ...] = ()
+    external_blob_bases: tuple[str, ...] = ()
     limits: AdmissionLimits = field(default_factory=AdmissionLimits)
     environ: Mapping[str, str] = field(default_factory=dict)
 

@@ -18,8 +18,9 @@ from omnigraph.server.routes import (
     stored,
     tags,
 )
+from omnigraph.server.routes.answers import READ_FORMS
 from omnigraph.server.routes.route import Route
-from omnigraph.server.streams import NDJSON
+from omnigraph.server.streams import ARROW, NDJSON
 from omnigraph.wire import requests as req
 from omnigraph.wire import responses as res
 
@@ -67,6 +68,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         res.ReadOutput,
         request=req.QueryRequest,
         errors=_READ,
+        forms=READ_FORMS,
     ),
     Route(
         "POST",
@@ -130,6 +132,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         request=req.InvokeStoredQueryRequest,
         body_optional=True,
         errors=_WRITE,
+        forms=READ_FORMS,
     ),
     Route(
         "POST",
@@ -272,6 +275,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=req.ChangesQuery,
         errors=_CHANGES,
         error=res.ChangeErrorOutput,
+        forms=(ARROW,),
     ),
     Route(
         "POST",
@@ -293,6 +297,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         NDJSON,
         request=req.ExportRequest,
         errors=_READ,
+        forms=(ARROW,),
     ),
     Route(
         "GET",
@@ -302,7 +307,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         blob.get,
         "application/octet-stream",
         query=req.BlobQuery,
-        errors=(400, 403, 404, 412, 416),
+        errors=(400, 403, 404, 412, 413, 416),
     ),
     Route(
         "HEAD",
@@ -351,6 +356,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         res.DiffOutput,
         query=req.DiffQuery,
         errors=_CHANGES,
+        forms=(NDJSON,),
     ),
     Route(
         "GET",
@@ -360,7 +366,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         differences.conflicts,
         res.ConflictsOutput,
         query=req.ConflictsQuery,
-        errors=(400, 403, 404, 409),
+        errors=(400, 403, 404, 409, 413),
+        forms=(NDJSON,),
     ),
     Route(
         "POST",

@@ -18,7 +18,8 @@ from omnigraph.server.call import Call
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import StreamBusyError
 from omnigraph.server.routes.answers import accepted
-from omnigraph.server.streams import ARROW, NDJSON, chunked, streamed
+from omnigraph.server.streams import ARROW, NDJSON, chunked, cut, streamed
+from omnigraph.server.transport import LINES_SHARE
 from omnigraph.wire.requests import ExportRequest
 
 TYPE_KEY: Final = b"omnigraph.type_key"
@@ -34,7 +35,7 @@ async def export(call: Call) -> Response:
     if accepted(call.request.headers.get("accept", ""), (ARROW,), NDJSON) == ARROW:
 
         def make_arrow() -> Iterator[bytes]:
-            return arrow_streams(graph.export_batches(types=request.type_names, target=target))
+            return cut(arrow_streams(graph.export_batches(types=request.type_names, target=target)))
 
         return await open_stream(call, make_arrow, media_type=ARROW)
 
@@ -68,4 +69,26 @@ async def open_stream(
     slot = call.served.export_slot
     if not slot.acquire():
         raise StreamBusyError("stream_export_slots", 1, 2)
-    return await streamed(call.serving.pool, make, media_type=media_type, on_end=slot.release)
+    memory = call.serving.transport.lines
+    try:
+        await memory.reserve(LINES_SHARE)
+    except BaseException:
+        slot.release()
+        raise
+
+    def end() -> None:
+        memory.release(LINES_SHARE)
+        slot.release()
+
+    return await streamed(call.serving.pool, make, media_type=media_type, on_end=end)
+
+
+async def line_stream(
+    call: Call, make: Callable[[], Iterator[bytes]], *, media_type: str
+) -> Response:
+    """Answer with a stream that needs no slot, only its share of the transport's memory."""
+    memory = call.serving.transport.lines
+    await memory.reserve(LINES_SHARE)
+    return await streamed(
+        call.serving.pool, make, media_type=media_type, on_end=lambda: memory.release(LINES_SHARE)
+    )

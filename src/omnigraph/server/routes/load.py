@@ -81,6 +81,7 @@ def _load(
         from_branch=source,
         reader=reader,
         actor_id=call.actor,
+        external_blob_bases=call.served.external_blob_bases,
         engine="local",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass
 from typing import Any, Final
@@ -162,7 +163,8 @@ async def change(
     expected_head: str | None,
 ) -> Response:
     """Run a mutation under admission."""
-    size = len(text.encode()) + len(orjson.dumps(params))
+    # The usual library: a number of a request may have more than 64 bits.
+    size = len(text.encode()) + len(json.dumps(params))
     with call.admitted(size):
         try:
             result = await call.run(
@@ -173,6 +175,7 @@ async def change(
                     branch=branch,
                     expected_head=expected_head,
                     actor_id=call.actor,
+                    external_blob_bases=call.served.external_blob_bases,
                 )
             )
         except QueryKindError as error:
