@@ -6,6 +6,8 @@ import datetime
 import json
 import signal
 import ssl
+import sys
+import tomllib
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -24,6 +26,8 @@ from support.served import (
     run_to_end,
     served_process,
 )
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def test_it_says_once_where_it_listens_and_finishes_what_is_in_flight(root: Path) -> None:
@@ -61,6 +65,17 @@ def test_a_signal_ends_it_with_0(root: Path, sent: signal.Signals) -> None:
         assert server.get("/healthz").status_code == 200
         server.process.send_signal(sent)
         assert server.process.wait(ANSWER_MAX_S) == 0
+
+
+def test_omnigraph_server_is_omnigraph_serve(root: Path) -> None:
+    scripts = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["scripts"]
+    module, _, name = scripts["omnigraph-server"].partition(":")
+    program = f"import sys; from {module} import {name}; {name}()"
+    words = [sys.executable, "-c", program, "--store", str(root), "--bind", "nowhere"]
+    done = run_to_end(words, environment())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'nowhere' is no address" in done.stderr
+    assert run_to_end([*words, "--no-such-option"], environment()).returncode == 2
 
 
 def test_it_does_not_start_without_tokens_unless_told_to(root: Path) -> None:

@@ -135,14 +135,20 @@ class Call:
         return await self.serving.pool.run_cancellable(call, self.request.receive)
 
     async def read_target(
-        self, branch: str | None, snapshot: str | None, tag: str | None = None
+        self,
+        branch: str | None,
+        snapshot: str | None,
+        tag: str | None = None,
+        at: int | None = None,
     ) -> tuple[ReadTarget, str]:
         """Return what to read, and the branch that a policy is asked about."""
-        if sum(each is not None for each in (branch, snapshot, tag)) > 1:
+        if sum(each is not None for each in (branch, snapshot, tag, at)) > 1:
             raise RequestError("give a branch or a snapshot, not both")
         graph = self.served.graph
-        if tag is not None:
-            named = ReadTarget.tag(tag)
+        named = ReadTarget.tag(tag) if tag is not None else None
+        if at is not None:
+            named = ReadTarget.at(at)
+        if named is not None:
             found = await self.run(graph.snapshot_of, named)
             return named, str(found.branch)
         if snapshot is not None:

@@ -188,6 +188,17 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         "POST",
+        f"{_G}/load/ndjson/with-options",
+        "loadWithOptions",
+        "Load records that are the body, under a condition, on trial, or with other options.",
+        load.load_with_options,
+        res.GraphBatchLoadOutput,
+        query=req.LoadOptionsQuery,
+        raw_body="application/x-ndjson",
+        errors=(*_WRITE, 412),
+    ),
+    Route(
+        "POST",
         f"{_G}/ingest",
         "cluster_ingest",
         "Load records.",

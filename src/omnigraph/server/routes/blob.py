@@ -86,7 +86,7 @@ async def _find(call: Call) -> tuple[Blob, dict[str, str]]:
         query = decode_query(call.request.scope["query_string"], BlobQuery)
     except RequestError as error:
         raise RequestError(f"invalid Blob selector query parameters: {error.problem}") from error
-    target, branch = await call.read_target(query.branch, query.snapshot)
+    target, branch = await call.read_target(query.branch, query.snapshot, query.tag, query.at)
     call.authorize("read", branch=branch)
     graph = call.served.graph
     try:

@@ -31,7 +31,7 @@ LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 8192
 _LINES: Final = "application/x-ndjson"
 _COMMIT: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\Z")
-_KINDS: Final = ("branch", "tag", "commit", "version")
+_KINDS: Final = ("branch", "tag", "commit", "version", "time")
 
 
 async def diff(call: Call) -> Response:
@@ -139,10 +139,12 @@ def _ref(graph: Graph, name: str) -> dict[str, str]:
 
 
 def _of_kind(graph: Graph, kind: str, name: str, ref: str) -> dict[str, str]:
-    if kind == "version" and not (name.isascii() and name.isdigit()):
-        raise RequestError(f"'{name}' is no version")
+    if kind in ("version", "time") and not (name.isascii() and name.isdigit()):
+        raise RequestError(f"'{name}' is no {kind}")
     if kind == "version":
         snapshot = graph.snapshot_at_version(int(name))
+    elif kind == "time":
+        snapshot = graph.snapshot_of(ReadTarget.at(int(name)))
     else:
         make = {"branch": ReadTarget.branch, "tag": ReadTarget.tag, "commit": ReadTarget.commit}
         snapshot = graph.snapshot_of(make[kind](name))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
 
 from omnigraph.graph import BranchNotFoundError, LoadResult
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import LOAD_BODY_MAX, branch_name
+from omnigraph.server.decode import LOAD_BODY_MAX, branch_name, decode_json
 from omnigraph.server.errors import RequestError
 from omnigraph.server.routes.shapes import commit_shape
-from omnigraph.wire.requests import IngestRequest, LoadQuery
+from omnigraph.wire.requests import IngestRequest, LoadOptionsQuery, LoadQuery
 
 _NDJSON: Final = "application/x-ndjson"
 _IN_MEMORY_MAX: Final = 4 << 20
@@ -33,7 +34,34 @@ async def load(call: Call) -> Response:
 
 async def load_ndjson(call: Call) -> Response:
     """Load records that are the body."""
-    request = call.query(LoadQuery)
+    return await _load_body(call, call.query(LoadQuery), {})
+
+
+async def load_with_options(call: Call) -> Response:
+    """Load records that are the body, with options that an older server would ignore."""
+    request = call.query(LoadOptionsQuery)
+    options = {
+        "expected_head": request.expected_head,
+        "message": request.message,
+        "properties": _properties(request.properties),
+        "embed": request.embed,
+        "on_duplicate": request.on_duplicate,
+        "cascade": request.cascade,
+        "dry_run": request.dry_run,
+    }
+    return await _load_body(call, request, options)
+
+
+def _properties(text: str | None) -> dict[str, str]:
+    """Return what the commit is to keep."""
+    if text is None:
+        return {}
+    return decode_json(text.encode(), dict[str, str], shape_status=400)
+
+
+async def _load_body(
+    call: Call, request: LoadQuery | LoadOptionsQuery, options: Mapping[str, Any]
+) -> Response:
     branch, source = await _branches(call, request.branch, request.from_)
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _NDJSON:
@@ -48,7 +76,9 @@ async def load_ndjson(call: Call) -> Response:
                 spool.write(chunk)
         spool.seek(0)
         with call.admitted(size):
-            result = await call.run(lambda: _load(call, spool, branch, source, request.mode))
+            result = await call.run(
+                lambda: _load(call, spool, branch, source, request.mode, **options)
+            )
     return json_answer(load_shape(result, source))
 
 
@@ -71,18 +101,17 @@ def _load(
     branch: str,
     source: str | None,
     mode: str | None,
-    *,
-    reader: str = "strict",
+    **options: Any,
 ) -> LoadResult:
     return call.served.graph.load(
         data,
         mode=mode or "merge",
         branch=branch,
         from_branch=source,
-        reader=reader,
         actor_id=call.actor,
         external_blob_bases=call.served.external_blob_bases,
         engine="local",
+        **options,
     )
 
 

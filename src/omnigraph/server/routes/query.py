@@ -41,7 +41,9 @@ class WrongRouteError(QueryKindError):
 async def query(call: Call) -> Response:
     """Run a read query of a text."""
     request = await call.body(QueryRequest)
-    target, branch = await call.read_target(request.branch, request.snapshot, request.tag)
+    target, branch = await call.read_target(
+        request.branch, request.snapshot, request.tag, request.at
+    )
     call.authorize("read", branch=branch)
     options = ReadOptions(
         request.explain,
