@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -52,6 +52,15 @@ class ServedProcess:
     def log_lines(self) -> list[str]:
         self.log.seek(0)
         return self.log.read().splitlines()
+
+    def sockets(self) -> int:
+        """Return how many sockets the process has open."""
+        found = 0
+        for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            # A file may be closed meanwhile.
+            with suppress(FileNotFoundError):
+                found += str(file.readlink()).startswith("socket:")
+        return found
 
     def memory_peak_kib(self) -> int:
         """Return the most memory that the process has ever had."""
