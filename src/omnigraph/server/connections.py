@@ -21,7 +21,7 @@ from http import HTTPStatus
 from typing import ClassVar, Final
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 FILES_KEPT: Final = 1024
 """Open files that are left for storage."""
@@ -153,9 +153,14 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, text: str) -> None:
         """Answer with an error if no answer has begun, and close the connection."""
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+        if not self._is_answering():
             self.transport.write(_error_bytes(status, text))
         self.transport.close()
+
+    def _is_answering(self) -> bool:
+        # There is no cycle before the first request.
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and cycle.response_started and not cycle.response_complete
 
 
 def _error_bytes(status: int, text: str) -> bytes:
