@@ -21,6 +21,10 @@ ASKED = {
     "cluster_export": ("/export", {}),
     "diff": ("/diff?from=version:1&to=main", None),
     "listConflicts": ("/branches/conflicts?source=main", None),
+    "loadWithOptions": (
+        "/load/ndjson/with-options?dry_run=true",
+        b'{"type": "Note", "data": {"name": "form"}}',
+    ),
     "cluster_loadNdjson": ("/load/ndjson", b'{"type": "Note", "data": {"name": "form"}}'),
 }
 """How to ask for the answers that have several forms; stored queries answer as `/query` does."""

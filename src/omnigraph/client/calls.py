@@ -32,6 +32,7 @@ from omnigraph.graph import (
     MutationResult,
     QueryResult,
     ReadTarget,
+    Report,
     SchemaApplied,
     Selection,
     Snapshot,
@@ -193,7 +194,8 @@ def load(
     order_by: Sequence[str] = (),
     engine: str = "auto",
     spark: object | None = None,
-    progress: bool = False,
+    progress: bool | Report = False,
+    cancelled: threading.Event | None = None,
     dry_run: bool = False,
 ) -> HttpCall[LoadResult]:
     """Load graph JSONL (paths, globs, bytes, an open file, an iterator) as one commit; streamed.
@@ -209,7 +211,7 @@ def load(
         max_errors=max_errors is not None,
         order_by=tuple(order_by),
     )
-    del progress
+    refuse(progress=not isinstance(progress, bool), cancelled=cancelled)
     options = {
         "expected_head": expected_head,
         "message": message,

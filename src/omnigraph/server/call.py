@@ -56,7 +56,6 @@ class Serving:
     clock: Clock = field(default_factory=SystemClock)
     habits: Habits = field(default_factory=Habits)
     transport: Transport = field(default_factory=Transport)
-    load_spark_bytes: int | None = None
 
 
 class Call:

@@ -19,6 +19,7 @@ from omnigraph.server.routes import (
     tags,
 )
 from omnigraph.server.routes.answers import READ_FORMS
+from omnigraph.server.routes.load_events import EVENTS
 from omnigraph.server.routes.route import Route
 from omnigraph.server.streams import ARROW, NDJSON
 from omnigraph.wire import requests as req
@@ -185,6 +186,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=req.LoadQuery,
         raw_body="application/x-ndjson",
         errors=_WRITE,
+        forms=(EVENTS,),
     ),
     Route(
         "POST",
@@ -196,6 +198,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=req.LoadOptionsQuery,
         raw_body="application/x-ndjson",
         errors=(*_WRITE, 412),
+        forms=(EVENTS,),
     ),
     Route(
         "POST",
