@@ -34,6 +34,7 @@ from omnigraph.write.export.exporter import (
 TYPE_KEY: Final = b"omnigraph.type_key"
 SCHEMA_SOURCE: Final = b"omnigraph.schema_source"
 _DOMAIN: Final = "0" * 26
+"""Identities are known to the graph only; a schema that is compiled here needs some."""
 
 
 class ByteStream(io.RawIOBase):

@@ -29,8 +29,8 @@ class LogCommand(ScopedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the id of a graph out of the words first."""
         scope = ctx.find_root().ensure_object(GlobalFlags).scope
-        named = scope_flags_in(args) & {"server", "profile"}
-        rest, found = without_graph_id(args, takes_next=bool(named | {*scope} & {"server"}))
+        names_server = bool({*scope, *scope_flags_in(args)} & {"server", "profile"})
+        rest, found = without_graph_id(args, takes_next=names_server)
         if found is not None:
             scope["graph"] = found
         return super().parse_args(ctx, rest)
