@@ -23,6 +23,7 @@ from omnigraph.server.origin import Origins
 from omnigraph.server.pool import EnginePool
 from omnigraph.server.shared import LocalSlot
 from omnigraph.server.tokens import LiveTokens, Tokens, TokenSource
+from omnigraph.server.transport import Transport
 
 GRAPH_ID: Final = "demo"
 SCHEMA: Final = """\
@@ -118,6 +119,7 @@ class Setup:
     is_in_cluster: bool = False
     queries: Path | None = None
     cors: frozenset[str] = frozenset()
+    external_blob_bases: tuple[str, ...] = ()
 
 
 class TestServer:
@@ -134,9 +136,16 @@ class TestServer:
         self.graph = graph
         gate = Gate(mode, cast("Policy | None", policy))
         self.served = ServedGraph(
-            GRAPH_ID, graph, gate, registry, LocalSlot(), is_in_cluster=setup.is_in_cluster
+            GRAPH_ID,
+            graph,
+            gate,
+            registry,
+            LocalSlot(),
+            is_in_cluster=setup.is_in_cluster,
+            external_blob_bases=setup.external_blob_bases,
         )
         self.pool = EnginePool()
+        self.transport = Transport()
         self.app = App(
             Serving(
                 tokens=LiveTokens(TokenSource("test", lambda: Tokens(setup.tokens))),
@@ -146,6 +155,7 @@ class TestServer:
                 ),
                 pool=self.pool,
                 requires_bearer=mode is not Mode.OPEN,
+                transport=self.transport,
             ),
             origins=Origins(setup.cors, is_open=mode is Mode.OPEN),
         )

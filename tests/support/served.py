@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -53,6 +53,15 @@ class ServedProcess:
         self.log.seek(0)
         return self.log.read().splitlines()
 
+    def sockets(self) -> int:
+        """Return how many sockets the process has open."""
+        found = 0
+        for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            # A file may be closed meanwhile.
+            with suppress(FileNotFoundError):
+                found += str(file.readlink()).startswith("socket:")
+        return found
+
     def memory_peak_kib(self) -> int:
         """Return the most memory that the process has ever had."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -68,6 +77,11 @@ def environment(**more: str) -> dict[str, str]:
     """Return the environment of this process without tokens of whoever runs the tests."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("OMNIGRAPH_SERVER_")}
     return kept | more
+
+
+def run_to_end(words: Sequence[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command that should end by itself."""
+    return subprocess.run(words, env=env, capture_output=True, text=True, check=False)
 
 
 @contextmanager

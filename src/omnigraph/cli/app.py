@@ -235,11 +235,16 @@ class WrongUsageError(InvalidInputError):
         self.hint = f"`{self.command} --help` lists what it takes"
 
 
-def main() -> None:
+def serve() -> None:
+    """Run `omnigraph serve`: the program `omnigraph-server`."""
+    main(["serve", *sys.argv[1:]])
+
+
+def main(args: list[str] | None = None) -> None:
     """Run the command line; an unexpected failure ends in a message, not in a stack trace."""
     prepare_streams()
     try:
-        sys.exit(run())
+        sys.exit(run(args))
     except KeyboardInterrupt:
         click.echo(INTERRUPTED, err=True)
         sys.exit(EXIT_INTERRUPTED)

@@ -4,6 +4,7 @@ from omnigraph.changes.commit_changes import PAGE_CHANGES_MAX, CommitPage, check
 from omnigraph.changes.diff import Difference
 from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
+from omnigraph.engine import Report
 from omnigraph.graph.branches import GraphBranches
 from omnigraph.graph.changes import GraphChanges, GraphDiff
 from omnigraph.graph.cluster_guard import require_outside_cluster
@@ -129,6 +130,7 @@ __all__ = [
     "Registry",
     "RegistryError",
     "RepairReport",
+    "Report",
     "SchemaApplied",
     "ScrubReport",
     "ScrubRequest",

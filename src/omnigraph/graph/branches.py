@@ -18,26 +18,32 @@ from omnigraph.policy import Action
 class GraphBranches(Part):
     """Lists, creates, deletes and merges the branches of a graph."""
 
-    def create(self, name: str, *, actor_id: str | None = None) -> None:
-        """Create a branch at the head of the bound one; the cost does not grow with the graph."""
-        self._create(name, None, actor_id)
+    def create(self, name: str, *, actor_id: str | None = None) -> str | None:
+        """Create a branch at the head of the bound one; return the actor.
 
-    def create_from(self, source: str, name: str, *, actor_id: str | None = None) -> None:
-        """Create a branch at the head of another one."""
-        self._create(name, source, actor_id)
+        The cost does not grow with the graph.
+        """
+        return self._create(name, None, actor_id)
 
-    def delete(self, name: str, *, actor_id: str | None = None) -> None:
-        """Delete a branch that no other one was created from."""
+    def create_from(self, source: str, name: str, *, actor_id: str | None = None) -> str | None:
+        """Create a branch at the head of another one; return the actor."""
+        return self._create(name, source, actor_id)
+
+    def delete(self, name: str, *, actor_id: str | None = None) -> str | None:
+        """Delete a branch that no other one was created from; return the actor."""
         session = self._session
         session.require_writable("branch delete")
         branch = BranchName.parse(name)
-        session.authorize(Action.BRANCH_DELETE, target_branch=str(branch), actor_id=actor_id)
+        actor = session.authorize(
+            Action.BRANCH_DELETE, target_branch=str(branch), actor_id=actor_id
+        )
         session.repository.branches.delete(
             branch,
             bound=session.binding.get().branch,
             operation_id=session.repository.clock.ulid(),
         )
         session.background.record_files()
+        return actor
 
     def bind(self, branch: str | None = None) -> None:
         """Bind the handle to the latest head of a branch, by default of the bound one."""
@@ -140,11 +146,11 @@ class GraphBranches(Part):
             actor_id=actor_id,
         )
 
-    def _create(self, name: str, source: str | None, actor_id: str | None) -> None:
+    def _create(self, name: str, source: str | None, actor_id: str | None) -> str | None:
         session = self._session
         session.require_writable("branch create")
         branch = BranchName.parse(name)
-        session.authorize(
+        actor = session.authorize(
             Action.BRANCH_CREATE,
             branch=None if source is None else session.branch_of(source),
             target_branch=str(branch),
@@ -156,3 +162,4 @@ class GraphBranches(Part):
             operation_id=session.repository.clock.ulid(),
         )
         session.background.record_files()
+        return actor

@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from omnigraph.changes.selection import KINDS
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.engine import EngineChoice, FrameRequest, LoadRequest, choose, engine_named
+from omnigraph.engine import (
+    EngineChoice,
+    FrameRequest,
+    LoadRequest,
+    Report,
+    choose,
+    engine_named,
+)
 from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.flat_names import FlatNames
 from omnigraph.graph.loads import load_target, load_with
@@ -458,7 +465,8 @@ class Graph(FlatNames):
         order_by: Sequence[str] = (),
         engine: str = EngineChoice.AUTO,
         spark: object | None = None,
-        progress: bool = False,
+        progress: bool | Report = False,
+        cancelled: threading.Event | None = None,
         dry_run: bool = False,
     ) -> LoadResult:
         """Load graph JSONL (paths, globs, bytes or an open file) as one commit, or not at all.
@@ -481,7 +489,8 @@ class Graph(FlatNames):
 
         `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
         where one is configured, and for large inputs. `order_by` names the columns of DataFrames
-        by which the last row of an id is found; `progress` shows what Spark does on stderr.
+        by which the last row of an id is found; `progress` shows what Spark does on stderr, or is
+        called with it. A job of Spark ends without a commit once `cancelled` is set.
         """
         session = self._session
         if not dry_run:
@@ -516,7 +525,9 @@ class Graph(FlatNames):
             options,
             session=spark,
             order_by=tuple(order_by),
-            shows_progress=progress,
+            shows_progress=progress is True,
+            report=None if isinstance(progress, bool) else progress,
+            cancelled=cancelled,
             embedder=session.embedder(embed),
         )
         return load_with(session, choice(EngineChoice, engine, "engine"), request)

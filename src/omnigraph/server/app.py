@@ -22,7 +22,7 @@ from omnigraph.server.router import Found, Router
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.routes.route import Route
 from omnigraph.server.status import ready_shape, status_lines
-from omnigraph.wire.http_errors import CODES, http_error
+from omnigraph.wire.http_errors import http_answer
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -143,12 +143,7 @@ class App:
         return answer
 
     def _error(self, error: OmnigraphError) -> Response:
-        status, shape = http_error(error)
-        status = getattr(error, "status", status)
-        if status in CODES:
-            shape["code"] = CODES[status]
-        else:
-            shape.pop("code", None)
+        status, shape = http_answer(error)
         headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else None
         if status >= 500:
             _log.error("%s", error, exc_info=error)

@@ -47,6 +47,7 @@ class CheckedStore:
     sources: Sources
     stamp: Stamp
     declared: Declared
+    blob_bases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def check_store(settings: Settings, store: str) -> CheckedStore:
         has_policy=declared.policy is not None or declared.server_policy is not None,
         unauthenticated=settings.unauthenticated,
     )
-    return CheckedStore(tokens, store, graph_id, mode, sources, stamp, declared)
+    bases = settings.external_blob_bases
+    return CheckedStore(tokens, store, graph_id, mode, sources, stamp, declared, bases)
 
 
 def check_cluster(settings: Settings, target: str) -> CheckedCluster:
@@ -143,7 +145,7 @@ def _reloader(serving: Serving, checked: CheckedStore | CheckedCluster, shared: 
 def serve_store(checked: CheckedStore, shared: Shared) -> ServedGraph:
     """Open one graph; its policy is asked by the routes first, and by the engine again."""
     graph_id, declared = checked.graph_id, checked.declared
-    graph = Graph.open(checked.uri, policy=declared.policy)
+    graph = Graph.open(checked.uri, policy=declared.policy, external_blob_bases=checked.blob_bases)
     require_queries_hold(declared.queries, graph.schema_source())
     _log.info("graph routed", extra={"graph_id": graph_id})
     for warning in declared.queries.warnings:

@@ -34,6 +34,7 @@ from omnigraph.server.errors import RequestError
 from omnigraph.server.graphs import Graphs, ServedGraph
 from omnigraph.server.pool import EnginePool, Habits
 from omnigraph.server.tokens import LiveTokens
+from omnigraph.server.transport import Transport
 
 JSON: Final = "application/json"
 _DECODED_AT_ONCE_MAX: Final = 65_536
@@ -53,11 +54,11 @@ class Serving:
     requires_bearer: bool
     clock: Clock = field(default_factory=SystemClock)
     habits: Habits = field(default_factory=Habits)
-    load_spark_bytes: int | None = None
     follow: Callable[[], None] = lambda: None
     """Called before a request is looked at: puts the revision in force into `graphs`."""
     refused_revision: int | None = None
     """The newest revision of the cluster, if it cannot be served."""
+    transport: Transport = field(default_factory=Transport)
 
 
 class Call:
@@ -136,14 +137,20 @@ class Call:
         return await self.serving.pool.run_cancellable(call, self.request.receive)
 
     async def read_target(
-        self, branch: str | None, snapshot: str | None, tag: str | None = None
+        self,
+        branch: str | None,
+        snapshot: str | None,
+        tag: str | None = None,
+        at: int | None = None,
     ) -> tuple[ReadTarget, str]:
         """Return what to read, and the branch that a policy is asked about."""
-        if sum(each is not None for each in (branch, snapshot, tag)) > 1:
+        if sum(each is not None for each in (branch, snapshot, tag, at)) > 1:
             raise RequestError("give a branch or a snapshot, not both")
         graph = self.served.graph
-        if tag is not None:
-            named = ReadTarget.tag(tag)
+        named = ReadTarget.tag(tag) if tag is not None else None
+        if at is not None:
+            named = ReadTarget.at(at)
+        if named is not None:
             found = await self.run(graph.snapshot_of, named)
             return named, str(found.branch)
         if snapshot is not None:

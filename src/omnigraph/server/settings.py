@@ -31,6 +31,7 @@ class Settings:
     tls_key: Path | None = None
     cors_origins: frozenset[str] = frozenset()
     allowed_hosts: tuple[str, ...] = ()
+    external_blob_bases: tuple[str, ...] = ()
     limits: AdmissionLimits = field(default_factory=AdmissionLimits)
     environ: Mapping[str, str] = field(default_factory=dict)
 
@@ -46,11 +47,11 @@ class Settings:
                 "serve needs one source of graphs",
                 "give `--cluster DIR|URI`, or `--store URI` for one graph",
             )
-        own = (self.policy, self.server_policy, *self.queries)
+        own = (self.policy, self.server_policy, *self.queries, *self.external_blob_bases)
         if self.cluster is not None and any(own):
             raise BootRefusedError(
-                "policies and stored queries of a cluster are those that it has applied",
-                "leave --policy, --server-policy and --queries away",
+                "a cluster has policies, stored queries and blob bases of its own",
+                "leave --policy, --server-policy, --queries and --external-blob-base away",
             )
 
     @property

@@ -25,17 +25,28 @@ ARROW: Final = "application/vnd.apache.arrow.stream"
 
 
 def chunked(lines: Iterable[bytes], size: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield lines together, in chunks of about `size` bytes."""
+    """Yield lines together, in chunks of at most `size` bytes; a longer line is cut."""
     held: list[bytes] = []
     count = 0
     for line in lines:
+        if count + len(line) > size:
+            if held:
+                yield b"".join(held)
+                held, count = [], 0
+            if len(line) > size:
+                yield from cut((line,), size)
+                continue
         held.append(line)
         count += len(line)
-        if count >= size:
-            yield b"".join(held)
-            held, count = [], 0
     if held:
         yield b"".join(held)
+
+
+def cut(parts: Iterable[bytes], size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Yield parts in chunks of at most `size` bytes."""
+    for part in parts:
+        for start in range(0, len(part), size):
+            yield part[start : start + size]
 
 
 class _Source:

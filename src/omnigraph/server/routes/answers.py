@@ -18,6 +18,8 @@ from omnigraph.values import PropType
 
 CSV: Final = "text/csv"
 PARQUET: Final = "application/vnd.apache.parquet"
+READ_FORMS: Final = (ARROW, CSV, PARQUET)
+"""The forms of rows besides JSON."""
 ENVELOPE: Final = b"omnigraph"
 """The key of the schema metadata of an Arrow answer that holds the rest of the envelope."""
 
@@ -30,7 +32,7 @@ def accepted(accept: str, known: tuple[str, ...], default: str = JSON) -> str:
 
 def read_answer(result: QueryResult, accept: str) -> Response:
     """Return the rows in the form that was asked for."""
-    kind = accepted(accept, (JSON, ARROW, CSV, PARQUET))
+    kind = accepted(accept, (JSON, *READ_FORMS))
     headers = {"Omnigraph-Graph-Commit": result.graph_commit_id, "Vary": "Accept"}
     if kind == ARROW:
         return Response(arrow_bytes(result), headers=headers, media_type=ARROW)
@@ -60,7 +62,13 @@ def arrow_bytes(result: QueryResult) -> bytes:
         "types": [_type_shape(column.prop_type) for column in result.columns],
         **(result.explanation() if result.estimates else {}),
     }
-    table = result.to_arrow().replace_schema_metadata({ENVELOPE: orjson.dumps(envelope)})
+    return stream_bytes(
+        result.to_arrow().replace_schema_metadata({ENVELOPE: orjson.dumps(envelope)})
+    )
+
+
+def stream_bytes(table: pa.Table) -> bytes:
+    """Return a table as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

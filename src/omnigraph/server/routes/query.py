@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass
 from typing import Any, Final
@@ -40,7 +41,9 @@ class WrongRouteError(QueryKindError):
 async def query(call: Call) -> Response:
     """Run a read query of a text."""
     request = await call.body(QueryRequest)
-    target, branch = await call.read_target(request.branch, request.snapshot, request.tag)
+    target, branch = await call.read_target(
+        request.branch, request.snapshot, request.tag, request.at
+    )
     call.authorize("read", branch=branch)
     options = ReadOptions(
         request.explain,
@@ -162,7 +165,8 @@ async def change(
     expected_head: str | None,
 ) -> Response:
     """Run a mutation under admission."""
-    size = len(text.encode()) + len(orjson.dumps(params))
+    # The usual library: a number of a request may have more than 64 bits.
+    size = len(text.encode()) + len(json.dumps(params))
     with call.admitted(size):
         try:
             result = await call.run(

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from omnigraph.cli.address import operator
+from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.flags import ScopedCommand, flags
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -55,6 +56,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     help="A further name of a server without tokens; repeatable.",
 )
+@external_blob_option
 def command(
     bind: str,
     require_all_graphs: bool,
@@ -67,6 +69,7 @@ def command(
     tls_key: Path | None,
     cors_origins: tuple[str, ...],
     allowed_hosts: tuple[str, ...],
+    external_blob_bases: tuple[str, ...],
 ) -> None:
     """Serve the graphs of --cluster, or the one of --store, over HTTP, until interrupted.
 
@@ -104,6 +107,7 @@ def command(
             tls_key=tls_key,
             cors_origins=frozenset(cors_origins),
             allowed_hosts=allowed_hosts,
+            external_blob_bases=external_blob_bases,
             limits=AdmissionLimits.of_environment(os.environ),
             environ=dict(os.environ),
         )
