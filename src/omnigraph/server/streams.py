@@ -19,7 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from omnigraph.server.pool import EnginePool
 
-CHUNK_BYTES: Final = 65_536
+CHUNK_BYTES: Final = 131_072
+"""Each chunk is handed from a thread to the event loop, which takes as long as many lines."""
 NDJSON: Final = "application/x-ndjson; charset=utf-8"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 
