@@ -340,8 +340,9 @@ async def _mixed_clients(
             found.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
         return found
 
-    memory, *_ = await asyncio.gather(watch(), *(client(n) for n in range(64)))
-    return statuses, memory
+    watching = asyncio.ensure_future(watch())
+    await asyncio.gather(*(client(number) for number in range(64)))
+    return statuses, await watching
 
 
 if __name__ == "__main__":
