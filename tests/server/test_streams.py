@@ -124,6 +124,7 @@ def test_a_client_that_reads_slowly_costs_one_chunk(large: TestServer) -> None:
     asyncio.run(run())
     assert sum(sizes) > 180_000
     assert max(sizes) <= CHUNK_BYTES
+    assert sum(map(bool, sizes)) > 1, "not the whole export at once"
     require_free(large)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import orjson
@@ -105,7 +106,7 @@ class Entry:
     row_count: int
     owner_branch: str
 
-    @property
+    @cached_property
     def at(self) -> DatasetVersion:
         """The version to open."""
         return DatasetVersion(self.location, self.table_branch, self.table_version)

@@ -90,7 +90,7 @@ class Call:
     async def body(self, kind: type[T], *, limit: int = BODY_MAX, shape_status: int = 422) -> T:
         """Return the body as a record."""
         require_json(self.request.headers.get("content-type"))
-        data = await read_body(self.request.stream(), self.request.headers, limit)
+        data = await read_body(self.request, limit)
         if len(data) <= _DECODED_AT_ONCE_MAX:
             return decode_json(data, kind, shape_status=shape_status)
         return await self.run(lambda: decode_json(data, kind, shape_status=shape_status))

@@ -44,6 +44,8 @@ def config(
         server_header=False,
         date_header=True,
         lifespan="on",
+        # No answer depends on the address of the client or on the scheme.
+        proxy_headers=False,
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
         backlog=_BACKLOG,

@@ -20,12 +20,15 @@ CSV: Final = "text/csv"
 PARQUET: Final = "application/vnd.apache.parquet"
 READ_FORMS: Final = (ARROW, CSV, PARQUET)
 """The forms of rows besides JSON."""
+_ANYTHING: Final = frozenset({"", "*/*"})
 ENVELOPE: Final = b"omnigraph"
 """The key of the schema metadata of an Arrow answer that holds the rest of the envelope."""
 
 
 def accepted(accept: str, known: tuple[str, ...], default: str = JSON) -> str:
     """Return the first known media type that a request asks for by name."""
+    if accept in _ANYTHING:
+        return default
     asked = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     return next((kind for kind in asked if kind in known), default)
 
@@ -33,14 +36,14 @@ def accepted(accept: str, known: tuple[str, ...], default: str = JSON) -> str:
 def read_answer(result: QueryResult, accept: str) -> Response:
     """Return the rows in the form that was asked for."""
     kind = accepted(accept, (JSON, *READ_FORMS))
+    if kind == JSON:
+        return Response(orjson.dumps(read_shape(result)), media_type=JSON)
     headers = {"Omnigraph-Graph-Commit": result.graph_commit_id, "Vary": "Accept"}
     if kind == ARROW:
         return Response(arrow_bytes(result), headers=headers, media_type=ARROW)
     if kind == CSV:
         return Response(csv_bytes(result), headers=headers, media_type=CSV)
-    if kind == PARQUET:
-        return Response(parquet_bytes(result), headers=headers, media_type=PARQUET)
-    return Response(orjson.dumps(read_shape(result)), media_type=JSON)
+    return Response(parquet_bytes(result), headers=headers, media_type=PARQUET)
 
 
 def read_shape(result: QueryResult) -> dict[str, object]:

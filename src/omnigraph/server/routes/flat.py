@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Final
 
 from starlette.responses import Response
 
 from omnigraph.names import INTERNAL_SCHEMA_VERSION
 from omnigraph.server.call import Call, json_answer
+
+_VERSION: Final = version("omnigraph")
+"""Looked up once: it is read from files."""
 
 
 async def healthz(_: Call) -> Response:
@@ -15,7 +19,7 @@ async def healthz(_: Call) -> Response:
     return json_answer(
         {
             "status": "ok",
-            "version": version("omnigraph"),
+            "version": _VERSION,
             "internal_schema_version": INTERNAL_SCHEMA_VERSION,
         }
     )

@@ -14,6 +14,7 @@ from omnigraph.graph import QueryKindError, QueryResult, QueryTimeoutError, Read
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
+from omnigraph.server.pool import timed_at_once, timed_in_thread
 from omnigraph.server.routes.answers import read_answer
 from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import ChangeRequest, QueryRequest, ReadRequest
@@ -93,7 +94,7 @@ async def read(
 ) -> Response:
     """Run a read and answer in the form that the request accepts."""
     chosen = options or ReadOptions()
-    served, clock = call.served, call.serving.clock
+    served = call.served
     accept = call.request.headers.get("accept", "")
 
     def run(cancelled: threading.Event | None, timeout_s: float | None) -> QueryResult:
@@ -113,17 +114,14 @@ async def read(
             raise WrongRouteError(error.name, is_mutation=True) from error
 
     def timed(cancelled: threading.Event) -> tuple[Response, float]:
-        began = clock.monotonic_s()
-        result = run(cancelled, chosen.timeout_s)
-        took = clock.monotonic_s() - began
+        result, took = timed_in_thread(lambda: run(cancelled, chosen.timeout_s))
         return read_answer(result, accept), took if result.row_count <= _FEW_ROWS else 1.0
 
     habits, kind = call.serving.habits, (served.graph_id, text, name)
     if served.is_near and chosen.timeout_s is None and habits.is_short(kind):
-        began = clock.monotonic_s()
         try:
-            found = run(None, INLINE_S)
-            habits.note(kind, clock.monotonic_s() - began)
+            found, took = timed_at_once(lambda: run(None, INLINE_S))
+            habits.note(kind, took)
             return read_answer(found, accept)
         except QueryTimeoutError:
             habits.note(kind, INLINE_S)

@@ -47,7 +47,7 @@ async def invoke_if(call: Call) -> Response:
 
 
 async def _body(call: Call) -> InvokeStoredQueryRequest:
-    data = await read_body(call.request.stream(), call.request.headers, BODY_MAX)
+    data = await read_body(call.request, BODY_MAX)
     if not data.strip() or data.strip() == b"null":
         return InvokeStoredQueryRequest()
     return decode_json(data, InvokeStoredQueryRequest, shape_status=400)
