@@ -137,12 +137,11 @@ class TestServer:
         gate = Gate(mode, cast("Policy | None", policy))
         self.served = ServedGraph(
             GRAPH_ID,
-            graph,
+            graph.with_blob_bases(setup.external_blob_bases),
             gate,
             registry,
             LocalSlot(),
             is_in_cluster=setup.is_in_cluster,
-            external_blob_bases=setup.external_blob_bases,
         )
         self.pool = EnginePool()
         self.transport = Transport()
