@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from omnigraph.server.incoming import IncomingRequest, IndexedHeaders, RequestIds
 from omnigraph.server.pool import Habits, cost_s
 
@@ -47,6 +50,12 @@ def test_requests_have_ids_of_their_own() -> None:
     def request(*headers: tuple[bytes, bytes]) -> IncomingRequest:
         return IncomingRequest({"type": "http", "headers": list(headers)}, receive)
 
+    gc.disable()
+    try:
+        gone = weakref.ref(request((b"host", b"a")))
+        assert gone() is None, "a request that holds itself stays until it is collected"
+    finally:
+        gc.enable()
     ids = RequestIds("start")
     assert ids.of(request((b"x-request-id", b"mine"))) == "mine"
     made = {ids.of(request()) for _ in range(3)} | {ids.of(request((b"x-request-id", b"\xff")))}

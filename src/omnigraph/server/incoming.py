@@ -34,6 +34,20 @@ class IndexedHeaders(Headers):
         return default if value is None else value.decode("latin-1")
 
 
+class _Body:
+    """The body as it comes. An object apart from its request, which would hold itself otherwise."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.is_read = False
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self.is_read = True
+        return message
+
+
 class IncomingRequest(Request):
     """A request that knows how far its body was read.
 
@@ -42,25 +56,18 @@ class IncomingRequest(Request):
     """
 
     def __init__(self, scope: MutableMapping[str, Any], receive: Receive) -> None:
-        super().__init__(scope, self._noting)
-        self._incoming = receive
-        self._is_read = False
+        self._incoming = _Body(receive)
+        super().__init__(scope, self._incoming.receive)
 
     @cached_property
     def headers(self) -> Headers:
         """The headers."""
         return IndexedHeaders(self.scope["headers"])
 
-    async def _noting(self) -> MutableMapping[str, Any]:
-        message = await self._incoming()
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            self._is_read = True
-        return message
-
     @property
     def has_rest(self) -> bool:
         """Whether much of the body was not read, as far as its headers tell."""
-        if self._is_read:
+        if self._incoming.is_read:
             return False
         declared = self.headers.get("content-length", "")
         is_large = declared.isdigit() and int(declared) > _REST_MAX
