@@ -146,7 +146,7 @@ def test_one_source_of_graphs_is_needed() -> None:
     for given in ({}, {"store": "a", "cluster": "b"}):
         with pytest.raises(BootRefusedError, match="one source"):
             Settings(**given)
-    with pytest.raises(BootRefusedError, match="those that it has applied"):
+    with pytest.raises(BootRefusedError, match="of its own"):
         Settings(cluster="a", policy=Path("x"))
 
 
