@@ -35,7 +35,7 @@ ALLOWED: Final = {
 USES_YAML: Final = {
     "cli/config/operator_config.py": "the operator's own settings",
     "cli/commands/data/embed.py": "a file that the caller names",
-    "strict_yaml.py": "policies and configurations, of which only the events of the parser are read",
+    "strict_yaml.py": "policies and configurations: only events of the parser are read",
 }
 
 
