@@ -24,6 +24,8 @@ from support.clusters import Folder, succeeded
 from support.served import ANSWER_MAX_S, ServedProcess, served_process
 
 CLIENTS = 4
+REQUEST_MAX_S = 0.5
+"""Of one request among many, on a machine that does much else."""
 
 
 def declare(folder: Folder, number: int) -> None:
@@ -60,7 +62,8 @@ class Seen:
         """Wait until so many requests were answered by a revision, or one was wrong."""
         with self.guard:
             assert self.guard.wait_for(
-                lambda: self.wrong or self.answers.get(number, 0) >= requests, ANSWER_MAX_S
+                lambda: self.wrong or self.answers.get(number, 0) >= requests,
+                ANSWER_MAX_S + requests * REQUEST_MAX_S,
             ), self.answers
 
 
@@ -186,6 +189,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_answer_of_thousands_is_of_two_revisions(tmp_path: Path, workers: int) -> None:
     seen = run(Folder(tmp_path), workers=workers, revisions=6, requests=1_000)

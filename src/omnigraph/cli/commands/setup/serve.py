@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import operator
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.flags import ScopedCommand, flags
 
@@ -94,7 +93,7 @@ def command(
     serve(
         Settings(
             store=store,
-            cluster=None if cluster is None else operator().clusters.get(cluster, cluster),
+            cluster=cluster,
             bind=bind,
             require_all_graphs=require_all_graphs
             or flag_of(os.environ, "OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
