@@ -126,9 +126,9 @@ def test_only_what_a_publish_changed_is_read_again(s3: S3Server, s3_place: Place
 
 def test_states_are_kept_in_a_bounded_number(local_graph: Graph) -> None:
     repository = repository_of(local_graph)
-    for _ in range(40):
+    for _ in range(4 * STATES_PER_BRANCH_MAX):
         bump(repository, "main")
-    assert len(repository.reader._states) == 32
+    assert len(repository.reader._states) == STATES_PER_BRANCH_MAX
     assert repository.reader.at(MAIN_INCARNATION, 1).version == 1
 
 
