@@ -14,7 +14,7 @@ import httpx2
 import orjson
 import pytest
 
-from omnigraph.server.connections import FILES_KEPT, ConnectionLimits
+from omnigraph.server.http.connections import FILES_KEPT, ConnectionLimits
 from support.served import ServedProcess, served_process
 from support.served_here import Served, serve
 

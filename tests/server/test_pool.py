@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from omnigraph.server.incoming import IncomingRequest, IndexedHeaders, RequestIds
+from omnigraph.server.http.incoming import IncomingRequest, IndexedHeaders, RequestIds
 from omnigraph.server.pool import Habits, cost_s
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from omnigraph.server.streams import CHUNK_BYTES, chunked
-from omnigraph.server.transport import (
+from omnigraph.server.http.streams import CHUNK_BYTES, chunked
+from omnigraph.server.http.transport import (
     BLOB_SHARE_MAX,
     BLOBS_BYTES_MAX,
     LINES_BYTES_MAX,

@@ -19,11 +19,11 @@ from omnigraph.server.admission import AdmissionLimits, LocalAdmission
 from omnigraph.server.app import App
 from omnigraph.server.call import Serving
 from omnigraph.server.graphs import Graphs, ServedGraph
-from omnigraph.server.origin import Origins
+from omnigraph.server.http.origin import Origins
+from omnigraph.server.http.transport import Transport
 from omnigraph.server.pool import EnginePool
 from omnigraph.server.shared import LocalSlot
 from omnigraph.server.tokens import LiveTokens, Tokens, TokenSource
-from omnigraph.server.transport import Transport
 
 GRAPH_ID: Final = "demo"
 SCHEMA: Final = """\

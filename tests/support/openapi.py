@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 
 from omnigraph.server.errors import RequestError
+from omnigraph.server.http.router import Found, Router
 from omnigraph.server.openapi import openapi_document
-from omnigraph.server.router import Found, Router
 from omnigraph.server.routes import ROUTES
 
 _ROUTER = Router([(route.method, route.path, route) for route in ROUTES])

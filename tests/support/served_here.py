@@ -13,7 +13,7 @@ import uvicorn
 
 from omnigraph.clock import SystemClock
 from omnigraph.server.boot import boot
-from omnigraph.server.connections import ConnectionLimits
+from omnigraph.server.http.connections import ConnectionLimits
 from omnigraph.server.listen import config, listen
 from omnigraph.server.settings import Settings
 

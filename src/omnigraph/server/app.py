@@ -14,12 +14,12 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.graph import BranchNotFoundError, TagNotFoundError
 from omnigraph.server.admission import RETRY_AFTER_S
 from omnigraph.server.call import Call, Serving, json_answer
-from omnigraph.server.incoming import IncomingRequest, RequestIds
+from omnigraph.server.http.incoming import IncomingRequest, RequestIds
+from omnigraph.server.http.origin import Origins
+from omnigraph.server.http.router import Found, Router
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.openapi import openapi_document
-from omnigraph.server.origin import Origins
 from omnigraph.server.pool import ClientGoneError
-from omnigraph.server.router import Found, Router
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.routes.route import Route
 from omnigraph.server.status import ready_shape, status_lines

@@ -18,7 +18,7 @@ from omnigraph.server.app import App
 from omnigraph.server.call import Serving
 from omnigraph.server.errors import BootRefusedError
 from omnigraph.server.graphs import Graphs, ServedGraph
-from omnigraph.server.origin import Origins, loopback_hosts
+from omnigraph.server.http.origin import Origins, loopback_hosts
 from omnigraph.server.pool import EnginePool
 from omnigraph.server.reload import Declared, FileReloader, Reloader, Sources, Stamp
 from omnigraph.server.revisions.follow import Follower, Source

@@ -22,7 +22,9 @@ from omnigraph.errors import NotFoundError
 from omnigraph.graph import BranchNotFoundError, ReadTarget, TagNotFoundError
 from omnigraph.names import MAIN
 from omnigraph.server.admission import ANONYMOUS, Admission
-from omnigraph.server.decode import (
+from omnigraph.server.errors import RequestError
+from omnigraph.server.graphs import Graphs, ServedGraph
+from omnigraph.server.http.decode import (
     BODY_MAX,
     branch_name,
     decode_json,
@@ -30,11 +32,9 @@ from omnigraph.server.decode import (
     read_body,
     require_json,
 )
-from omnigraph.server.errors import RequestError
-from omnigraph.server.graphs import Graphs, ServedGraph
+from omnigraph.server.http.transport import Transport
 from omnigraph.server.pool import EnginePool, Habits
 from omnigraph.server.tokens import LiveTokens
-from omnigraph.server.transport import Transport
 
 JSON: Final = "application/json"
 _DECODED_AT_ONCE_MAX: Final = 65_536

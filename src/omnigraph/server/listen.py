@@ -9,7 +9,7 @@ from typing import Final
 
 import uvicorn
 
-from omnigraph.server.connections import ConnectionLimits, protocol
+from omnigraph.server.http.connections import ConnectionLimits, protocol
 from omnigraph.server.settings import Settings
 
 LISTENING: Final = "OMNIGRAPH_LISTEN_ADDR="

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigraph.server.http.streams import ARROW, NDJSON
 from omnigraph.server.routes import (
     blob,
     branches,
@@ -21,7 +22,6 @@ from omnigraph.server.routes import (
 from omnigraph.server.routes.answers import READ_FORMS
 from omnigraph.server.routes.load_events import EVENTS
 from omnigraph.server.routes.route import Route
-from omnigraph.server.streams import ARROW, NDJSON
 from omnigraph.wire import requests as req
 from omnigraph.wire import responses as res
 

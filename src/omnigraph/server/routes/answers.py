@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from omnigraph.graph import QueryResult
 from omnigraph.server.call import JSON
-from omnigraph.server.streams import ARROW
+from omnigraph.server.http.streams import ARROW
 from omnigraph.values import PropType
 
 CSV: Final = "text/csv"

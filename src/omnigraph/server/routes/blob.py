@@ -13,10 +13,10 @@ from starlette.responses import Response
 from omnigraph.errors import ConflictError, CorruptError, OmnigraphError
 from omnigraph.graph import Blob, BlobRangeError, ByteRange
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import decode_query
 from omnigraph.server.errors import RequestError
-from omnigraph.server.streams import cut, streamed
-from omnigraph.server.transport import BLOB_SHARE_MAX
+from omnigraph.server.http.decode import decode_query
+from omnigraph.server.http.streams import cut, streamed
+from omnigraph.server.http.transport import BLOB_SHARE_MAX
 from omnigraph.wire.http_errors import http_error
 from omnigraph.wire.outcomes import outcome_of
 from omnigraph.wire.requests import BlobQuery

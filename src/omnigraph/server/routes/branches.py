@@ -13,7 +13,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.graph import MergeResult
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import branch_name
+from omnigraph.server.http.decode import branch_name
 from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import BranchCreateRequest, BranchMergeRequest
 

@@ -22,12 +22,12 @@ from omnigraph.graph import (
 )
 from omnigraph.names import MAIN
 from omnigraph.server.call import JSON, Call, json_answer
-from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import ForbiddenError, RequestError
+from omnigraph.server.http.decode import branch_name
+from omnigraph.server.http.streams import ARROW, NDJSON, chunked
 from omnigraph.server.routes.answers import accepted
 from omnigraph.server.routes.change_rows import feed_bytes
 from omnigraph.server.routes.export import open_stream
-from omnigraph.server.streams import ARROW, NDJSON, chunked
 from omnigraph.wire.outcomes import outcome_of
 from omnigraph.wire.requests import ChangeBaselineRequest, ChangesQuery, CommitChangesQuery
 

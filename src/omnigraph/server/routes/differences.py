@@ -18,13 +18,13 @@ from starlette.responses import Response
 from omnigraph.graph import BranchNotFoundError, Graph, ReadTarget, Selection
 from omnigraph.names import MAIN
 from omnigraph.server.call import JSON, Call, json_answer
-from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
+from omnigraph.server.http.decode import branch_name
+from omnigraph.server.http.streams import NDJSON, chunked
 from omnigraph.server.routes.answers import accepted
 from omnigraph.server.routes.branches import BYTES
 from omnigraph.server.routes.export import line_stream
 from omnigraph.server.routes.shapes import commit_shape
-from omnigraph.server.streams import NDJSON, chunked
 from omnigraph.wire.requests import ConflictsQuery, DiffQuery, RevertRequest
 
 LIMIT_DEFAULT: Final = 1000

@@ -16,9 +16,9 @@ from starlette.responses import Response
 
 from omnigraph.server.call import Call
 from omnigraph.server.errors import StreamBusyError
+from omnigraph.server.http.streams import ARROW, NDJSON, chunked, cut, streamed
+from omnigraph.server.http.transport import LINES_SHARE
 from omnigraph.server.routes.answers import accepted
-from omnigraph.server.streams import ARROW, NDJSON, chunked, cut, streamed
-from omnigraph.server.transport import LINES_SHARE
 from omnigraph.wire.requests import ExportRequest
 
 TYPE_KEY: Final = b"omnigraph.type_key"

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from omnigraph.graph import BranchNotFoundError, LoadResult, Report
 from omnigraph.server.call import JSON, Call, json_answer
-from omnigraph.server.decode import LOAD_BODY_MAX, branch_name, decode_json
 from omnigraph.server.errors import RequestError
+from omnigraph.server.http.decode import LOAD_BODY_MAX, branch_name, decode_json
 from omnigraph.server.routes.answers import accepted
 from omnigraph.server.routes.load_events import EVENTS, load_events
 from omnigraph.server.routes.shapes import commit_shape

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from omnigraph.graph import QueryKindError, QueryResult, QueryTimeoutError, ReadTarget
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
+from omnigraph.server.http.decode import branch_name
 from omnigraph.server.pool import timed_at_once, timed_in_thread
 from omnigraph.server.routes.answers import read_answer
 from omnigraph.server.routes.shapes import commit_shape

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from omnigraph.graph import QuerySelectionError, StoredQuery, require_kind
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import BODY_MAX, branch_name, decode_json, read_body
 from omnigraph.server.errors import ForbiddenError, RequestError, StoredQueryNotFoundError
+from omnigraph.server.http.decode import BODY_MAX, branch_name, decode_json, read_body
 from omnigraph.server.routes.query import (
     change,
     checked_params,
