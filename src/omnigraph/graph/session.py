@@ -28,6 +28,7 @@ from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import TopologyStore
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
+from omnigraph.write.commit.terms import CommitTerms
 from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -84,6 +85,8 @@ class Session:
     embeddings: LazyEmbeddingClient
     reader: Reader
     gate: WriteGate
+    terms: CommitTerms | None = None
+    """What commits of loads and merges through this handle depend on."""
 
     @property
     def is_writable(self) -> bool:

@@ -1,0 +1,434 @@
+"""One run of a pipeline: read, map, load, check, publish.
+
+1. A run that needs checks works on its own branch `pipeline/<name>/<run id>`, cut from the target's
+   branch. Readers of the target see nothing of it before it is published.
+2. Publishing is one commit: the merge of that branch, or the load itself where nothing has to see
+   the rows first. The commit holds the record of the run, with the marks of the next one.
+3. The commit lands only if no other run of the pipeline was published since this one read the
+   marks, and this run id was not: two runs at once cannot both publish what one of them read.
+4. A run that was published is recognised by its id, and not repeated.
+5. A branch of a run stays when its checks fail, and when `publish` is `branch`. It goes when the
+   run is published; what a killed process left is removed by the next run with the same id.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from itertools import count, groupby
+from pathlib import Path
+from typing import Final
+
+from omnigraph.clock import Clock, SystemClock
+from omnigraph.errors import ConflictError, OmnigraphError
+from omnigraph.graph import (
+    BranchNotFoundError,
+    CommitLog,
+    CommitTerms,
+    Graph,
+    LoadCounts,
+    LoadResult,
+    ReadSetConflictError,
+    ReadTarget,
+)
+from omnigraph.names import BranchName, TableKey
+from omnigraph.pipelines.analysis import Analysis
+from omnigraph.pipelines.checks import run_checks
+from omnigraph.pipelines.diagnostics import Findings, PipelineFileError
+from omnigraph.pipelines.file.model import PipelineFile, Publish
+from omnigraph.pipelines.history import (
+    Published,
+    published_on,
+    published_runs,
+    run_branch,
+    unpublished_runs,
+)
+from omnigraph.pipelines.mapping import Mapped
+from omnigraph.pipelines.record import RunRecord, RunState, TypeCounts
+from omnigraph.pipelines.sources import (
+    Prepared,
+    SourceEmptyError,
+    has_nothing_new,
+    prepare_sources,
+)
+from omnigraph.spark.steps import Workspace
+
+_log = logging.getLogger(__name__)
+
+MERGES_MAX: Final = 5
+"""So often a merge is tried again when other writers have moved the target."""
+FAILED_KEPT: Final = 20
+"""So many branches of failed runs stay, for the history."""
+
+
+class RunOvertakenError(ConflictError):
+    """Another run of the pipeline was published while this one was working; nothing was."""
+
+    code = "OG-PIPELINE-OVERTAKEN"
+    hint = "run the pipeline again: it begins where that run has ended"
+    template = "run '{other}' of pipeline '{pipeline}' was published during this run"
+    pipeline: str
+    other: str
+
+
+class ChecksFailedError(OmnigraphError):
+    """Checks of a run do not hold."""
+
+    code = "OG-PIPELINE-CHECKS"
+    template = "{failed} of {total} checks do not hold"
+    failed: int
+    total: int
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a caller wants a run."""
+
+    run_id: str | None = None
+    actor_id: str | None = None
+    spark: object | None = None
+    shows_progress: bool = False
+    report: Callable[[str], None] = field(default=lambda _: None)
+    """Called with what the run does next."""
+    clock: Clock = field(default_factory=SystemClock)
+
+
+def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
+    """Run a pipeline and return what became of it; a broken file is raised."""
+    run_id = options.clock.ulid() if options.run_id is None else options.run_id
+    BranchName.parse(run_branch(file.name, run_id))
+    target = file.target
+    with Graph.open(target.graph, branch=target.branch) as graph:
+        published = published_on(graph, target.branch, file.name)
+        known = published.run(run_id) or _reviewed(graph, file, run_id)
+        if known is not None:
+            options.report(f"run {run_id} was published before")
+            return known
+        run = _Run(file, options, graph, published, run_id, options.clock.now_us())
+        try:
+            return run.do()
+        except PipelineFileError:
+            run.drop_branch()
+            raise
+        except OmnigraphError as error:
+            return run.failed(error)
+        except BaseException:
+            run.drop_branch()
+            raise
+
+
+def _reviewed(graph: Graph, file: PipelineFile, run_id: str) -> RunRecord | None:
+    """Return a run of this id that waits on its branch for a review."""
+    if file.target.publish is not Publish.BRANCH:
+        return None
+    runs = unpublished_runs(graph, file.name)
+    done = (run for run in runs if run.state is RunState.SUCCEEDED)
+    return next((run for run in done if run.run_id == run_id), None)
+
+
+@dataclass
+class _Run:
+    file: PipelineFile
+    options: RunOptions
+    graph: Graph
+    published: Published
+    run_id: str
+    started_at: int
+    record: RunRecord = field(init=False)
+    owns_branch: bool = False
+    has_loaded: bool = False
+
+    def __post_init__(self) -> None:
+        self.record = RunRecord(
+            run_id=self.run_id,
+            pipeline=self.file.name,
+            state=RunState.RUNNING,
+            started_at=self.started_at,
+            file_digest=self.file.digest,
+            branch=self.branch if self.file.uses_branch else None,
+        )
+
+    @property
+    def branch(self) -> str:
+        return run_branch(self.file.name, self.run_id)
+
+    # -- the steps --------------------------------------------------------------------------------
+
+    def do(self) -> RunRecord:
+        options, file = self.options, self.file
+        options.report("reading sources")
+        workspace = Workspace(options.spark, file.spark)
+        prepared = prepare_sources(file, workspace, self.published)
+        self.record = replace(
+            self.record,
+            inputs=prepared.inputs,
+            watermarks=prepared.watermarks,
+            files=prepared.files,
+            engine=_engine(workspace),
+        )
+        if has_nothing_new(file, prepared):
+            return self._ended(RunState.NOTHING_NEW, branch=None)
+        for source in prepared.without_columns:
+            raise SourceEmptyError(source)
+        checking = Workspace(options.spark, file.spark)
+        steps = self._mapped(workspace, checking)
+        columns = {name: read for step in steps for name, read in step.plain_columns.items()}
+        self.record = replace(self.record, columns=columns)
+        if not file.uses_branch:
+            return self._load_directly(workspace, steps, prepared)
+        return self._write_audit_publish(workspace, checking, steps, prepared)
+
+    def _mapped(self, workspace: Workspace, checking: Workspace) -> list[Mapped]:
+        """Check views, mappings and checks against the columns that there are now."""
+        findings = Findings(self.file.places)
+        catalog = self.graph.schema.catalog()
+        checking.add_types_without_rows(catalog)
+        steps = Analysis(self.file, catalog, workspace, checking, findings).run()
+        if findings.has_errors:
+            errors = tuple(one for one in findings.sorted if one.severity == "error")
+            raise PipelineFileError(str(self.file.path), errors)
+        return steps
+
+    def _load_directly(
+        self, workspace: Workspace, steps: Sequence[Mapped], prepared: Prepared
+    ) -> RunRecord:
+        self.options.report(f"loading {self.file.target.branch}")
+        branch = self.file.target.branch
+        replaced = self._replaced(steps, branch)
+
+        def properties(counts: Mapping[str, LoadCounts]) -> Mapping[str, str]:
+            done = replace(self.record, state=RunState.SUCCEEDED, counts=_counts(counts, replaced))
+            return self._properties(replace(done, finished_at=self._now()))
+
+        commits_unchanged = prepared.moved or not prepared.news
+        terms = CommitTerms(self._require_first, properties, commits_unchanged)
+        graph = self.graph.on_terms(terms)
+        result = self._load(graph, workspace, steps, branch)
+        counts = _counts(_by_key(result), replaced)
+        if result.commit is None:
+            return self._ended(RunState.NOTHING_NEW, counts=counts)
+        commit_id = result.commit.graph_commit_id
+        return self._ended(RunState.SUCCEEDED, counts=counts, graph_commit_id=commit_id)
+
+    def _write_audit_publish(
+        self,
+        workspace: Workspace,
+        checking: Workspace,
+        steps: Sequence[Mapped],
+        prepared: Prepared,
+    ) -> RunRecord:
+        self._cut_branch()
+        counts: dict[str, TypeCounts] = {}
+        has_changed = False
+        for _, group in groupby(steps, key=lambda one: one.step.mode):
+            part = list(group)
+            self.options.report(f"loading {self.branch} ({part[0].step.mode})")
+            replaced = self._replaced(part, self.branch)
+            result = self._load(self.graph, workspace, part, self.branch)
+            has_changed |= result.commit is not None
+            for one in _counts(_by_key(result), replaced):
+                counts[one.type_name] = counts.get(one.type_name, TypeCounts(one.type_name)).plus(
+                    one
+                )
+        self.has_loaded = True
+        self.record = replace(self.record, counts=tuple(counts.values()))
+        if not has_changed and prepared.news and not prepared.moved:
+            self.drop_branch()
+            return self._ended(RunState.NOTHING_NEW, branch=None)
+        if self.file.checks:
+            self.options.report(f"checking {self.branch}")
+        checks = run_checks(self.file, self.graph, self.branch, checking)
+        self.record = replace(self.record, checks=checks)
+        stopping = [one for one in checks if one.stops]
+        if stopping:
+            error = str(ChecksFailedError(len(stopping), len(checks)))
+            return self._stated(self._ended(RunState.CHECKS_FAILED, error=error))
+        stated = self._stated(self._ended(RunState.SUCCEEDED))
+        if self.file.target.publish is Publish.BRANCH:
+            return stated
+        return self._merge(stated)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _load(
+        self, graph: Graph, workspace: Workspace, steps: Sequence[Mapped], branch: str
+    ) -> LoadResult:
+        """Load some steps of one mode as one commit."""
+        by_type: dict[str, list[Mapped]] = {}
+        for one in steps:
+            by_type.setdefault(one.entity_type.table_key, []).append(one)
+        frames = {
+            key: workspace.all_mapped(
+                [(one.step.source, one.expressions) for one in parts], parts[0].what
+            )
+            for key, parts in by_type.items()
+        }
+        policy = self.file.on_error
+        return graph.load(
+            frames,
+            mode=steps[0].step.mode,
+            branch=branch,
+            message=f"pipeline {self.file.name}, run {self.run_id}",
+            actor_id=self.options.actor_id,
+            on_error="quarantine" if policy.quarantines else "fail",
+            quarantine=None if policy.folder is None else _free_folder(policy.folder, self.run_id),
+            max_errors=policy.rows_max,
+            engine="spark",
+            spark=workspace.session,
+            progress=self.options.shows_progress,
+        )
+
+    def _stated(self, record: RunRecord) -> RunRecord:
+        """Add a commit to the branch of the run that holds its record."""
+        properties = self._properties(record)
+        terms = CommitTerms(lambda _: None, lambda _: properties, commits_unchanged=True)
+        result = self.graph.on_terms(terms).load(
+            {},
+            mode="append",
+            branch=self.branch,
+            message=f"pipeline {self.file.name}, run {self.run_id}: {record.state}",
+            actor_id=self.options.actor_id,
+            engine="local",
+        )
+        assert result.commit is not None  # noqa: S101 - a load on terms commits
+        return replace(record, graph_commit_id=result.commit.graph_commit_id)
+
+    def _merge(self, record: RunRecord) -> RunRecord:
+        self.options.report(f"publishing to {self.file.target.branch}")
+        published = replace(record, branch=None)
+        properties = self._properties(published)
+        terms = CommitTerms(self._require_first, lambda _: properties)
+        graph = self.graph.on_terms(terms)
+        for attempt in range(1, MERGES_MAX + 1):
+            try:
+                result = graph.branches.merge(
+                    self.branch,
+                    self.file.target.branch,
+                    message=f"pipeline {self.file.name}, run {self.run_id}",
+                    actor_id=self.options.actor_id,
+                )
+                break
+            except ReadSetConflictError:
+                if attempt == MERGES_MAX:
+                    raise
+        assert result.commit is not None  # noqa: S101 - the branch has the commit of its record
+        self.drop_branch()
+        return replace(published, graph_commit_id=result.commit.graph_commit_id)
+
+    def _require_first(self, log: CommitLog) -> None:
+        """Refuse to publish after another run of the pipeline."""
+        newer = published_runs(self.graph, log, self.file.name).last_run_id
+        if newer is not None and newer != self.published.last_run_id:
+            raise RunOvertakenError(self.file.name, newer)
+
+    # -- branches ---------------------------------------------------------------------------------
+
+    def _cut_branch(self) -> None:
+        """Cut the branch of the run; one that a killed run of this id has left is removed."""
+        self.owns_branch = True
+        self.drop_branch()
+        self.graph.branches.create_from(
+            self.file.target.branch, self.branch, actor_id=self.options.actor_id
+        )
+        self.owns_branch = True
+
+    def drop_branch(self) -> None:
+        """Remove the branch of the run, if this run has made one."""
+        if not self.owns_branch:
+            return
+        self.owns_branch = False
+        try:
+            self.graph.branches.delete(self.branch, actor_id=self.options.actor_id)
+        except BranchNotFoundError:
+            pass
+        except OmnigraphError as error:
+            _log.warning("branch %s stays behind: %s", self.branch, error)
+
+    def failed(self, error: OmnigraphError) -> RunRecord:
+        """Return the record of a run that failed, and keep it on the branch of the run.
+
+        Rows that were loaded and could not be merged stay there.
+        """
+        text = self.file.variables.hide(str(error))
+        record = self._ended(RunState.FAILED, error=text, branch=self.branch)
+        try:
+            if not self.has_loaded or isinstance(error, RunOvertakenError):
+                self._cut_branch()
+            record = self._stated(record)
+            self._forget_old_failures()
+        except OmnigraphError as problem:
+            _log.warning("the failed run is not recorded: %s", problem)
+            record = replace(record, branch=None)
+        return record
+
+    def _forget_old_failures(self) -> None:
+        runs = unpublished_runs(self.graph, self.file.name)
+        failed = [run for run in runs if run.state is RunState.FAILED]
+        for run in failed[FAILED_KEPT:]:
+            self.graph.branches.delete(
+                run_branch(self.file.name, run.run_id), actor_id=self.options.actor_id
+            )
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def _properties(self, record: RunRecord) -> dict[str, str]:
+        return {**self.file.properties, **record.to_properties()}
+
+    def _replaced(self, steps: Sequence[Mapped], branch: str) -> dict[str, int]:
+        """Count the stored rows that an overwrite replaces."""
+        if steps[0].step.mode != "overwrite":
+            return {}
+        entries = self.graph.snapshot_of(ReadTarget.branch(branch)).entries
+        keys = {one.entity_type.table_key for one in steps}
+        return {key: entries[key].row_count for key in keys if key in entries}
+
+    def _now(self) -> int:
+        return self.options.clock.now_us()
+
+    def _ended(self, state: RunState, **known: object) -> RunRecord:
+        self.record = replace(self.record, state=state, finished_at=self._now(), **known)  # type: ignore[arg-type]
+        return self.record
+
+
+def _engine(workspace: Workspace) -> dict[str, str]:
+    known = {
+        "engine": "spark",
+        "spark_app_id": workspace.application_id,
+        "omnigraph_version": version("omnigraph"),
+        "python_version": platform.python_version(),
+    }
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def _by_key(result: LoadResult) -> dict[str, LoadCounts]:
+    nodes = [(TableKey.node(name), counts) for name, counts in result.node_counts.items()]
+    edges = [(TableKey.edge(name), counts) for name, counts in result.edge_counts.items()]
+    return {str(key): counts for key, counts in (*nodes, *edges)}
+
+
+def _free_folder(parent: Path, run_id: str) -> Path:
+    """Return a folder that nothing was written to: a repeated run leaves that of the first."""
+    for number in count(1):
+        folder = parent / (run_id if number == 1 else f"{run_id}.{number}")
+        if not folder.exists():
+            return folder
+    raise AssertionError("numbers do not end")
+
+
+def _counts(
+    counts: Mapping[str, LoadCounts], replaced: Mapping[str, int]
+) -> tuple[TypeCounts, ...]:
+    return tuple(
+        TypeCounts(
+            TableKey(key).type_name,
+            inserted=one.inserted,
+            updated=one.updated,
+            deleted=replaced.get(key, 0),
+            unchanged=one.unchanged,
+            rejected=one.rejected,
+        )
+        for key, one in sorted(counts.items(), reverse=True)
+    )
