@@ -12,14 +12,13 @@ from omnigraph.errors import UnavailableError
 
 INSTEAD: Final = {
     "mcp": "`omnigraph shell URI` asks one graph",
-    "pipeline": "`omnigraph load --node TYPE=FILE` loads tables, on Spark too",
     "queries": "`omnigraph lint URI --query FILE` checks queries against a graph",
 }
 """What works today instead of each command that does not exist yet."""
 
 
 class PlannedCommandError(UnavailableError):
-    """A command that needs a server, a cluster or a pipeline, which this release has not."""
+    """A command that needs a server or a cluster, which this release has not."""
 
     code = "OG-PLANNED"
     words: tuple[str, ...]
