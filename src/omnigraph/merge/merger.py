@@ -394,7 +394,7 @@ class Merger:
         properties = {f"resolved by {rule}": str(rows) for rule, rows in plan.resolved.items()}
         if request.terms is not None:
             request.terms.require(job.sides.target.state)
-            properties |= request.terms.properties({})
+            properties |= request.terms.stated({})
         if isinstance(request, RevertRequest):
             properties["reverted_commit_id"] = request.commit_id
         write = WriteJob(

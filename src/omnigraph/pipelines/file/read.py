@@ -119,7 +119,13 @@ class _Reader:
         sources = self._named(top.get("sources"), self._source)
         views = self._named(top.get("views"), lambda _, shape: shape.text())
         self._check_names(sources, views)
-        tables = {**sources, **views}
+        # A source or view that is broken has its own message.
+        tables = {
+            name: name
+            for part in ("sources", "views")
+            if part in top and isinstance(top[part].value, dict)
+            for name in top[part].value
+        }
         load = tuple(
             step
             for item in (top["load"].items() if "load" in top else ())

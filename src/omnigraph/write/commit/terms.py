@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from omnigraph.manifest import GraphCommit
+from omnigraph.names import check_commit_texts
 from omnigraph.write.load.result import LoadCounts
 
 CountsByTable: TypeAlias = Mapping[str, LoadCounts]
@@ -36,3 +37,9 @@ class CommitTerms:
     """Returns the properties of the commit, from the counts of a load; a merge gives none."""
     commits_unchanged: bool = False
     """Whether a load that changes nothing makes a commit."""
+
+    def stated(self, counts: CountsByTable) -> dict[str, str]:
+        """Return the properties of the commit, or raise if a commit cannot store them."""
+        found = {str(key): value for key, value in self.properties(counts).items()}
+        check_commit_texts(properties=found)
+        return found

@@ -389,7 +389,7 @@ def _properties(load: LoadState) -> Mapping[str, str]:
     if options.terms is None:
         return options.properties
     counts = {key: load.counts(key) for key in sorted(load.intake.records_read)}
-    return {**options.properties, **options.terms.properties(counts)}
+    return {**options.properties, **options.terms.stated(counts)}
 
 
 def _expected_head(load: LoadState, snapshot: Snapshot) -> str | None:

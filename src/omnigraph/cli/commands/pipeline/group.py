@@ -74,7 +74,7 @@ def plan(
 @command.command("run")
 @_file_argument()
 @click.option(
-    "--run-id", metavar="ID", help="Name the run; one that was published is not repeated."
+    "--run-id", metavar="ID", help="Name the run; a published one is not repeated."
 )
 @spark_options()
 @json_option
