@@ -19,7 +19,10 @@ def test_a_file_says_what_it_declares_or_what_is_wrong(case: Case, update_cases:
     lines = case.sections.get("environment", "").splitlines()
     environment = dict(line.split("=", 1) for line in lines)
     file, diagnostics = read_pipeline(
-        case.sections["file"], path=Path("work/p.yaml"), environment=environment
+        case.sections["file"],
+        path=Path("work/p.yaml"),
+        folder=Path("work"),
+        environment=environment,
     )
     shown = list(map(str, diagnostics)) + ([] if file is None else list(_declared(file)))
     check_case(case, "result", "\n".join(shown), update_cases)
@@ -51,7 +54,7 @@ def _declared(file: PipelineFile) -> Iterator[str]:
         ("SELECT x IS DISTINCT FROM y FROM a", "a"),
         ("SELECT * FROM catalog.a, range(3), b", "b"),
         ("SELECT x, y FROM a WHERE x IN (SELECT y FROM b) ORDER BY x, y", "a b"),
-        ("/* FROM b */ SELECT \"FROM c\", substring(x FROM 2) FROM `a``b`", "a`b"),
+        ('/* FROM b */ SELECT "FROM c", substring(x FROM 2) FROM `a``b`', "a`b"),
         ("WITH x AS (SELECT * FROM a), y AS (SELECT * FROM x) SELECT * FROM y", "a"),
         ("SELECT * FROM a UNION ALL SELECT * FROM b", "a b"),
         ("SELECT", ""),

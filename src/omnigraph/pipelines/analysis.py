@@ -99,7 +99,9 @@ class Analysis:
             message = f"edges of '{entity_type.name}' have no 'id', so every run adds them again"
             self.findings.warning("edges_without_id", step.path, message)
         kinds_hold = [
-            self._expression(found, column, text) for column, text in found.expressions.items()
+            self._expression(found, column, text)
+            for column, text in found.expressions.items()
+            if column in (*loadable(entity_type), *step.ends)
         ]
         return found if names_hold and all(kinds_hold) else None
 

@@ -74,15 +74,6 @@ class RunOvertakenError(ConflictError):
     other: str
 
 
-class ChecksFailedError(OmnigraphError):
-    """Checks of a run do not hold."""
-
-    code = "OG-PIPELINE-CHECKS"
-    template = "{failed} of {total} checks do not hold"
-    failed: int
-    total: int
-
-
 @dataclass(frozen=True)
 class RunOptions:
     """How a caller wants a run."""
@@ -244,12 +235,13 @@ class _Run:
         self.record = replace(self.record, checks=checks)
         stopping = [one for one in checks if one.stops]
         if stopping:
-            error = str(ChecksFailedError(len(stopping), len(checks)))
+            error = f"{len(stopping)} of {len(checks)} checks do not hold"
             return self._stated(self._ended(RunState.CHECKS_FAILED, error=error))
-        stated = self._stated(self._ended(RunState.SUCCEEDED))
         if self.file.target.publish is Publish.BRANCH:
-            return stated
-        return self._merge(stated)
+            return self._stated(self._ended(RunState.SUCCEEDED))
+        # A merge needs a commit to merge, also when no row has changed.
+        self._stated(replace(self.record, finished_at=self._now()))
+        return self._merge(self._ended(RunState.SUCCEEDED))
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class SourceRowsError(InvalidInputError):
 
     code = "OG-PIPELINE-ROWS"
     hint = "fill the column at the source, or read a table that leaves those rows out"
-    template = "source '{source}' has {rows} rows without '{column}', which orders its rows"
+    template = "source '{source}': '{column}' orders its rows and is null in {rows} of them"
     source: str
     rows: int
     column: str

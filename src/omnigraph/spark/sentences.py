@@ -7,6 +7,8 @@ from typing import Final
 
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
+_RAISED: Final = re.compile(r"omnigraph\.[\w.]+: .")
+"""The last line of a traceback of code of ours that Spark has called."""
 _MISSING_FORMAT: Final = re.compile(r"Failed to find (?:the )?data source: (\w+)")
 _NO_DRIVER: Final = "No suitable driver"
 
@@ -28,6 +30,9 @@ def sentence(text: str) -> str:
             "this Spark session has no JDBC driver for the url: add its package to the session"
             " (`spark.jars.packages`), or name the class by the option 'driver'"
         )
+    raised = [line for line in map(str.strip, text.splitlines()) if _RAISED.match(line)]
+    if raised:
+        return raised[-1].partition(": ")[2]
     # An error of a job names its cause last.
     found = _CONDITION.findall(text)
     if found:

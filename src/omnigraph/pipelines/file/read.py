@@ -36,7 +36,7 @@ from omnigraph.pipelines.file.model import (
 )
 from omnigraph.pipelines.file.shape import Shape
 from omnigraph.pipelines.file.variables import Variables
-from omnigraph.pipelines.file.view_order import check_views
+from omnigraph.pipelines.file.view_order import QUERY_WORDS, check_views, first_word
 from omnigraph.pipelines.record import RESERVED_PROPERTIES
 from omnigraph.strict_yaml import Place, RepeatedKey, StrictYamlError, read_yaml
 
@@ -56,9 +56,17 @@ _OPTIONAL: Final = ("views", "checks", "expectations", "on_error", "properties",
 
 
 def read_pipeline(
-    text: str, *, path: Path, environment: Mapping[str, str] | None = None
+    text: str,
+    *,
+    path: Path,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> tuple[PipelineFile | None, tuple[Diagnostic, ...]]:
-    """Read a pipeline; None if the file has errors. Relative paths begin at the file's folder."""
+    """Read a pipeline; None if the file has errors.
+
+    Relative paths begin at `folder`, by default the folder of the file. It is made absolute: Spark
+    may run in another directory.
+    """
     places: dict[str, Place] = {}
     repeats: list[RepeatedKey] = []
     findings = Findings(places)
@@ -74,7 +82,8 @@ def read_pipeline(
         findings.found.append(repeated)
     variables = Variables(os.environ if environment is None else environment)
     filled = variables.fill(value, "", findings)
-    found = _Reader(Shape(filled, "", findings), path).read()
+    beside = path.parent.absolute() if folder is None else folder
+    found = _Reader(Shape(filled, "", findings), path, beside).read()
     if found is None or findings.has_errors:
         return None, findings.sorted
     digest = f"sha256:{sha256(text.encode()).hexdigest()}"
@@ -102,10 +111,11 @@ def load_pipeline_file(
 class _Reader:
     """Reads the parts of a file, one after the other."""
 
-    def __init__(self, shape: Shape, path: Path) -> None:
+    def __init__(self, shape: Shape, path: Path, folder: Path) -> None:
         self._shape = shape
         self._findings = shape.findings
         self._path = path
+        self._folder = folder
 
     def read(self) -> PipelineFile | None:
         top = self._shape.entries(required=_REQUIRED, optional=_OPTIONAL)
@@ -117,15 +127,10 @@ class _Reader:
         if "version" in top and top["version"].whole_number() not in (1, None):
             top["version"].wrong("the version of the file must be 1")
         sources = self._named(top.get("sources"), self._source)
-        views = self._named(top.get("views"), lambda _, shape: shape.text())
+        views = self._named(top.get("views"), lambda _, shape: _query(shape))
         self._check_names(sources, views)
         # A source or view that is broken has its own message.
-        tables = {
-            name: name
-            for part in ("sources", "views")
-            if part in top and isinstance(top[part].value, dict)
-            for name in top[part].value
-        }
+        tables = {name: None for part in ("sources", "views") for name in _names(top.get(part))}
         load = tuple(
             step
             for item in (top["load"].items() if "load" in top else ())
@@ -198,7 +203,7 @@ class _Reader:
         """Return a path, relative ones from the folder of the file."""
         if not path or "://" in path or path.startswith("file:"):
             return path
-        return str(self._path.parent / Path(path).expanduser())
+        return str(self._folder / Path(path).expanduser())
 
     # -- sources ----------------------------------------------------------------------------------
 
@@ -366,7 +371,7 @@ class _Reader:
         name, is_warning = entries["name"].text(), severity == "warn"
         if "gq" in entries:
             return Check(name, "gq", entries["gq"].text(), expect, shape.path, is_warning)
-        return Check(name, "sql", entries["sql"].text(), expect, shape.path, is_warning)
+        return Check(name, "sql", _query(entries["sql"]), expect, shape.path, is_warning)
 
     def _on_error(self, shape: Shape | None) -> ErrorPolicy:
         entries = shape.entries(required=("policy",), optional=("dir", "max")) if shape else None
@@ -391,3 +396,18 @@ class _Reader:
         except InvalidTextError as error:
             self._findings.error("wrong_value", "properties", str(error))
         return found
+
+
+def _query(shape: Shape) -> str:
+    """Return the text of a query; what changes something is refused."""
+    text = shape.text()
+    first = first_word(text)
+    if text.strip() and first not in QUERY_WORDS:
+        known = ", ".join(word.upper() for word in QUERY_WORDS[:-1])
+        shape.wrong(f"expected a query, which begins with {known}, found '{first}'", "bad_sql")
+    return text
+
+
+def _names(shape: Shape | None) -> tuple[str, ...]:
+    """Return the keys of a map, whatever their values are."""
+    return tuple(shape.value) if shape is not None and isinstance(shape.value, dict) else ()

@@ -21,6 +21,8 @@ _WORD: Final = re.compile(
     r"|[A-Za-z_][A-Za-z0-9_]*|\d+|[(),.;]|\S",
     re.DOTALL,
 )
+QUERY_WORDS: Final = ("select", "with", "values", "from", "table", "(")
+"""How a text begins that only reads."""
 _ENDS_FROM: Final = frozenset(
     {"where", "group", "having", "order", "limit", "union", "except", "intersect", "select"}
     | {"window", "lateral", "qualify", "sort", "cluster", "distribute", "minus", "offset"}
@@ -90,6 +92,20 @@ class _Scan:
         return self.words[index + 1] if index + 1 < len(self.words) else ""
 
 
+def first_word(sql: str) -> str:
+    r"""Return the first word of a text that is no comment, in lower case.
+
+    >>> first_word("-- all\nSELECT 1")
+    'select'
+    """
+    return next(iter(_words(sql)), "")
+
+
+def _words(sql: str) -> list[str]:
+    words = [word.lower() for word in _WORD.findall(sql)]
+    return [word for word in words if not word.startswith(("--", "/*"))]
+
+
 def tables_read(sql: str) -> frozenset[str]:
     """Return the names of tables that a text reads, in lower case.
 
@@ -98,8 +114,7 @@ def tables_read(sql: str) -> frozenset[str]:
     >>> sorted(tables_read("SELECT extract(year FROM day), 'FROM b' FROM c"))
     ['c']
     """
-    words = [word.lower() for word in _WORD.findall(sql)]
-    return _Scan([word for word in words if not word.startswith(("--", "/*"))]).run()
+    return _Scan(_words(sql)).run()
 
 
 def check_views(views: Mapping[str, str], findings: Findings) -> dict[str, str]:

@@ -18,6 +18,7 @@ from omnigraph.write.load.rows.check_rows import RowRules, check_rows
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 _SHOWN_MAX: Final = 3
+_KIND_CODES: Final = frozenset({codes.WRONG_KIND, codes.NOT_AN_ARRAY})
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ def kind_problem(column: pa.DataType, prop: PropType, name: str) -> str | None:
 
     >>> from omnigraph.values import Scalar
     >>> kind_problem(pa.bool_(), PropType(Scalar.I32), "age")
-    "strict property 'age' expects I32, got a column of bool"
+    "strict property 'age' expects Int32, got a column of bool"
     """
     probe = _probe(column)
     if probe is None:
         return None
     errors = convert_arrow(probe, prop, name).row_errors
-    if errors.is_clean or errors.codes.cast(pa.utf8())[0].as_py() != codes.WRONG_KIND:
+    if errors.is_clean or errors.codes.cast(pa.utf8())[0].as_py() not in _KIND_CODES:
         return None
     return str(errors.messages[0].as_py())
 

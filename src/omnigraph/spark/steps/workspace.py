@@ -140,7 +140,7 @@ class Workspace:
     def mapped(self, name: str, expressions: Mapping[str, str], what: str) -> DataFrame:
         """Return the rows of a table as columns given by SQL expressions."""
         with step(what):
-            selected = [f"{text} AS {_quoted(column)}" for column, text in expressions.items()]
+            selected = [f"({text}\n) AS {_quoted(column)}" for column, text in expressions.items()]
             return self._spark.table(name).selectExpr(*selected)
 
     def mapped_column(self, name: str, column: str, expression: str) -> pa.Field:

@@ -73,9 +73,7 @@ def plan(
 
 @command.command("run")
 @_file_argument()
-@click.option(
-    "--run-id", metavar="ID", help="Name the run; a published one is not repeated."
-)
+@click.option("--run-id", metavar="ID", help="Name the run; a published one is not repeated.")
 @spark_options()
 @json_option
 def run(
