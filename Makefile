@@ -49,6 +49,7 @@ docs: $(READY) ## Draw the pictures and build the documentation site into site/
 	$(BIN)/python tools/draw_concepts.py
 	$(BIN)/python tools/write_cli_reference.py
 	$(BIN)/python tools/write_openapi.py
+	$(BIN)/python tools/write_cluster_schema.py
 	$(BIN)/python tools/write_owners.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 

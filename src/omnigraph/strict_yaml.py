@@ -49,7 +49,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where an entry of a map or an item of a list begins, and where its value does."""
 
     key: Mark
@@ -96,12 +96,12 @@ def read_yaml(
     text: str,
     *,
     repeats: list[RepeatedKey] | None = None,
-    places: dict[str, Place] | None = None,
+    locations: dict[str, Location] | None = None,
 ) -> Value:
     """Read a document, or raise a `StrictYamlError` that says what is wrong.
 
     With a list for `repeats`, keys that stand twice are collected there, also those before an
-    error; the first value of such a key is kept. A map for `places` is filled with the place of
+    error; the first value of such a key is kept. A map for `locations` is filled with the place of
     every value, by its path.
 
     >>> read_yaml("a: [x, 1]")
@@ -114,7 +114,7 @@ def read_yaml(
     # PyYAML costs some milliseconds to import, and few runs have a policy.
     import yaml  # noqa: PLC0415
 
-    reader = _Reader(text, repeats, places)
+    reader = _Reader(text, repeats, locations)
     try:
         return reader.document()
     except StrictYamlError as error:
@@ -135,12 +135,12 @@ class _Reader:
     """Builds plain values from the events of the parser, so that nothing is constructed by tag."""
 
     def __init__(
-        self, text: str, repeats: list[RepeatedKey] | None, places: dict[str, Place] | None
+        self, text: str, repeats: list[RepeatedKey] | None, locations: dict[str, Location] | None
     ) -> None:
         import yaml  # noqa: PLC0415 - as in `read_yaml`
 
         self._repeats = repeats
-        self._places = {} if places is None else places
+        self._locations = {} if locations is None else locations
         self._yaml = yaml
         # Both give the same events. Releases of PyYAML without its C part have only the slow one.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
@@ -189,7 +189,7 @@ class _Reader:
             if key in found:
                 self._note_repeat(key, here, RepeatedKey(inner, at.line, first_line))
             event = self._next()
-            self._places.setdefault(inner, Place(at, _mark_of(event)))
+            self._locations.setdefault(inner, Location(at, _mark_of(event)))
             found.setdefault(key, self._value(event, inner, depth + 1))
         return found
 
@@ -203,7 +203,7 @@ class _Reader:
         found: list[Value] = []
         while not isinstance(event := self._next(), self._yaml.SequenceEndEvent):
             inner, at = path_of_item(path, len(found)), _mark_of(event)
-            self._places[inner] = Place(at, at)
+            self._locations[inner] = Location(at, at)
             found.append(self._value(event, inner, depth + 1))
         return found
 

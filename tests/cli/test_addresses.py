@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
 import pytest
 
-from omnigraph.cli.app import COMMANDS, root
+from omnigraph.cli.app import COMMANDS
 from omnigraph.cli.capabilities import RULES, rule_of
 from omnigraph.cli.options.flags import ScopedCommand
+from support.commands import all_commands
 from support.terminal import Terminal
 
 
@@ -234,7 +234,5 @@ def test_quiet_leaves_the_target_line_out(omnigraph: Terminal, graph: str) -> No
 
 
 def test_every_command_takes_the_global_flags() -> None:
-    for name in COMMANDS:
-        command = root.get_command(click.Context(root), name)
-        found = command.commands.values() if isinstance(command, click.Group) else [command]
-        assert all(isinstance(each, ScopedCommand) for each in found), name
+    for words, command in all_commands():
+        assert isinstance(command, ScopedCommand), words

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +14,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from omnigraph import failpoints
-from omnigraph.cli.app import COMMANDS, root, run
+from omnigraph.cli.app import run
 from omnigraph.graph import Graph
+from support.commands import all_commands
 from support.json_shapes import problems, schemas
 from support.pages import DOCS
 from support.s3 import S3Server
@@ -24,7 +24,7 @@ from support.s3 import S3Server
 PAGE = DOCS / "reference" / "json.md"
 NOT_A_COMMAND = {"common", "error"}
 WITHOUT_JSON = {
-    *("blob get", "init", "queries validate", "serve", "version"),
+    *("blob get", "cluster schema", "init", "queries validate", "serve", "version"),
     *("policy explain", "policy test", "policy validate"),
 }
 """Commands whose result is bytes, or lines that are a contract themselves."""
@@ -124,7 +124,12 @@ recovery list URI
 login lab --token t
 logout lab
 load --frobnicate  # exit 2
-cluster status  # exit 1
+cluster validate  # exit 1
+cluster graph  # exit 1
+cluster init lab
+cluster init lab  # exit 1
+cluster validate --config lab
+cluster graph --config lab
 profile list
 profile show
 profile show good
@@ -139,25 +144,14 @@ snapshot nowhere.omni  # exit 1
 # -- schemas --------------------------------------------------------------------------------------
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield every command with its words."""
-    for name in sorted(COMMANDS):
-        command = root.get_command(click.Context(root), name)
-        if isinstance(command, click.Group):
-            for each, child in command.commands.items():
-                yield f"{name} {each}", child
-        elif command is not None:
-            yield name, command
-
-
 def has_json(command: click.Command) -> bool:
     return any("--json" in parameter.opts for parameter in command.params)
 
 
 def test_every_command_with_json_has_a_schema_and_every_schema_a_command() -> None:
-    speaking = {words.replace(" ", "-") for words, command in commands() if has_json(command)}
+    speaking = {words.replace(" ", "-") for words, command in all_commands() if has_json(command)}
     assert speaking == set(schemas()) - NOT_A_COMMAND
-    assert {words for words, command in commands() if not has_json(command)} == WITHOUT_JSON
+    assert {words for words, command in all_commands() if not has_json(command)} == WITHOUT_JSON
 
 
 @pytest.mark.parametrize("name", sorted(schemas()))

@@ -42,7 +42,10 @@ def test_a_planned_command_ends_with_what_works_today(omnigraph: Terminal, name:
     [
         ("graphs list --store g", "`graphs list` is a served command and --store does not apply"),
         ("graphs list --cluster c --store g", "--cluster does not apply"),
-        ("cluster plan --server s", "`cluster` is a cluster control command and --server does not"),
+        (
+            "cluster validate --server s",
+            "`cluster` is a cluster control command and --server does not",
+        ),
         ("policy test --store g", "give `--cluster <dir|uri>`"),
         ("queries list --as ada", "`queries list` is a cluster control command and --as does not"),
         ("alias cites --graph g --store s", "--graph, --store does not apply"),

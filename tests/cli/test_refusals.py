@@ -189,7 +189,7 @@ def is_a_command(words: str) -> bool:
     command = root.get_command(click.Context(root), first)
     if not isinstance(command, click.Group) or not others or others[0].startswith("-"):
         return True
-    return others[0] in command.commands
+    return others[0] in command.list_commands(click.Context(command))
 
 
 def test_every_command_that_a_message_names_exists() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.pipelines import RunState
+from omnigraph.pipelines.record import read_record
 from support.pipelines import Place
 
 _DRIVER = """\
@@ -67,7 +68,9 @@ def test_after_every_kill_the_repeated_run_completes_the_batch(place: Place, pub
         assert run.state is RunState.SUCCEEDED, run.error
         assert run.watermarks["people"].value == str(batch)
         assert place.people() == model
-        assert len(place.operations) == batch + 1, (place.operations, point)
+        # Recovery of a write that is put back is a commit of its own, without a run.
+        stated = [one for one in place.graph.commits.list() if read_record(one.properties)]
+        assert len(stated) == batch, (place.operations, point)
         assert place.graph.branches.list() == ["main"]
     assert pipeline.run().state is RunState.NOTHING_NEW
 

@@ -40,7 +40,7 @@ def test_a_folder_of_this_machine_has_to_be_there(tmp_path: Path) -> None:
         ("", "absolute URL"),
         ("/", "absolute URL"),
         ("pictures", "absolute URL"),
-        ("s3:///pictures", "absolute URL"),
+        ("s3:///pictures", "no bucket"),
         ("https://lake/pictures", "absolute URL"),
         ("file://elsewhere/tmp", "no machine"),
         ("file:tmp", "absolute path"),

@@ -15,6 +15,7 @@ from omnigraph.cluster.config.model import ClusterConfig
 from omnigraph.cluster.config.read import read_config
 from omnigraph.cluster.config.shape import FILE_NAME
 from omnigraph.cluster.diagnostics import Diagnostic, error
+from omnigraph.texts import on_one_line
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def config_file(config_dir: str) -> str:
 def _read(config_dir: str) -> tuple[str | None, tuple[Diagnostic, ...]]:
     if "\0" in config_dir or not Path(config_dir).is_dir():
         message = "there is no such folder; give the one that has `cluster.yaml` by `--config`"
-        return None, (error("config_dir_not_found", config_dir, message),)
+        return None, (error("config_dir_not_found", on_one_line(config_dir), message),)
     try:
         return read_bytes(config_file(config_dir)).decode(), ()
     except UnreadableError as problem:

@@ -130,7 +130,7 @@ class Analysis:
         assert self.workspace is not None  # noqa: S101 - steps are looked at only with one
         step = found.step
         path = f"{step.path}.{column}" if column in step.ends else f"{step.path}.map.{column}"
-        path = path if path in self.file.places else step.path
+        path = path if path in self.file.locations else step.path
         try:
             made = self.workspace.mapped_column(step.source, column, text)
         except SparkStepError as error:
@@ -192,6 +192,6 @@ class Analysis:
         except SparkStepError as error:
             path = f"{check.path}.sql"
             self.findings.error(
-                "bad_sql", path if path in self.file.places else check.path, error.reason
+                "bad_sql", path if path in self.file.locations else check.path, error.reason
             )
             return None

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
 from omnigraph.records import to_json
-from omnigraph.strict_yaml import Mark, Place
+from omnigraph.strict_yaml import Location, Mark
 from omnigraph.texts import shown
 
 Severity: TypeAlias = Literal["error", "warning"]
@@ -39,7 +39,7 @@ class Diagnostic:
 class Findings:
     """Collects diagnostics of one file; knows where its values are."""
 
-    places: Mapping[str, Place] = field(default_factory=dict)
+    locations: Mapping[str, Location] = field(default_factory=dict)
     found: list[Diagnostic] = field(default_factory=list)
 
     def error(self, code: str, path: str, message: str, *, at_key: bool = False) -> None:
@@ -51,7 +51,7 @@ class Findings:
         self._add("warning", code, path, message, at_key=False)
 
     def _add(self, severity: Severity, code: str, path: str, message: str, *, at_key: bool) -> None:
-        place = self.places.get(path)
+        place = self.locations.get(path)
         mark = Mark(1, 1) if place is None else place.key if at_key else place.value
         text = shown(message)
         self.found.append(Diagnostic(code, severity, path, mark.line, mark.column, text))

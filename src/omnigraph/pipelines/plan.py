@@ -90,7 +90,7 @@ def plan_pipeline(
     for source in prepared.without_columns:
         raise SourceEmptyError(source)
     checking.add_types_without_rows(catalog)
-    findings = Findings(file.places)
+    findings = Findings(file.locations)
     steps = Analysis(file, catalog, workspace, checking, findings).run()
     if findings.has_errors:
         raise PipelineFileError(str(file.path), findings.sorted)

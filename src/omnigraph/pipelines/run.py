@@ -174,7 +174,7 @@ class _Run:
 
     def _mapped(self, workspace: Workspace, checking: Workspace) -> list[Mapped]:
         """Check views, mappings and checks against the columns that there are now."""
-        findings = Findings(self.file.places)
+        findings = Findings(self.file.locations)
         catalog = self.graph.schema.catalog()
         checking.add_types_without_rows(catalog)
         steps = Analysis(self.file, catalog, workspace, checking, findings).run()

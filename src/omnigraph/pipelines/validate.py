@@ -54,7 +54,7 @@ def validate_text(
 
 def validate_file(file: PipelineFile, *, spark: object | None = None) -> Validation:
     """Validate a pipeline whose file was read."""
-    findings = Findings(file.places)
+    findings = Findings(file.locations)
     catalog = _catalog(file, findings)
     problem = None if spark is not None else engine_named("spark").problem()
     if problem is not None:

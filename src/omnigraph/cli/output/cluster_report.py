@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from omnigraph.cli.output.output import Output
+from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import Diagnostic, has_errors
 from omnigraph.records import to_json
 
@@ -33,3 +34,26 @@ def end_with_report(
     text = "\n".join([*map(str, diagnostics), *lines])
     Output(as_json=as_json).result(text, shape)
     sys.exit(0 if is_ok else 1)
+
+
+def digests_json(desired: Desired) -> dict[str, str]:
+    """Return the digest of each declared resource by its address."""
+    return {str(address): resource.digest for address, resource in desired.resources.items()}
+
+
+def resources_json(desired: Desired) -> list[dict[str, str]]:
+    """Return each declared resource, with the path of its file if it has one."""
+    return [
+        {
+            "address": str(resource.address),
+            "kind": str(resource.address.kind),
+            "digest": resource.digest,
+            **({} if resource.path is None else {"path": resource.path}),
+        }
+        for resource in desired.resources.values()
+    ]
+
+
+def dependencies_json(desired: Desired) -> list[dict[str, str]]:
+    """Return which resource needs which."""
+    return [{"from": str(each.source), "to": str(each.target)} for each in desired.dependencies]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from omnigraph.cluster.config.model import AllowedBase
 from omnigraph.cluster.desired import BlobBase
@@ -10,6 +11,8 @@ from omnigraph.cluster.diagnostics import Diagnostic, error
 from omnigraph.store.blob_bases import InvalidBlobBaseError, blob_base
 from omnigraph.strict_yaml import quoted
 from omnigraph.texts import redacted
+
+_SCHEMES: Final = frozenset({"s3", "file"})
 
 
 def load_blob_bases(
@@ -30,9 +33,9 @@ def load_blob_bases(
 
 
 def _uri(item: AllowedBase) -> str:
+    if item.base.strip().partition("://")[0].lower() not in _SCHEMES:
+        raise InvalidBlobBaseError(item.base, "expected an absolute URL of s3:// or file://")
     uri = blob_base(item.base)
-    if not uri.startswith(("s3://", "file://")):
-        raise InvalidBlobBaseError(item.base, "expected an absolute URL of s3://, file://")
     if item.scope == "server_safe" and uri.startswith("file://"):
         reason = "a server reads no files of its machine; use `scope: embedded_only`"
         raise InvalidBlobBaseError(item.base, reason)
@@ -46,5 +49,6 @@ def _overlaps(bases: Sequence[BlobBase], path: str) -> Iterator[Diagnostic]:
         if outer is None or not base.uri.startswith(outer.uri):
             outer = base
             continue
-        message = f"{quoted(base.uri)} lies in {quoted(outer.uri)}; keep one of them"
+        place = "stands twice" if base.uri == outer.uri else f"lies in {quoted(outer.uri)}"
+        message = f"{quoted(base.uri)} {place}; keep one of them"
         yield error("invalid_external_blob_policy", path, message)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from omnigraph.cluster.diagnostics import Diagnostic, error
 from omnigraph.cluster.digests import content_digest
+from omnigraph.strict_yaml import quoted
 from omnigraph.syntax.source import SOURCE_BYTES_MAX
 
 
@@ -48,6 +50,16 @@ class Files:
             file = self.locate(path)
             known = self._read[path] = Content(path, Path(file), read_bytes(file))
         return known
+
+    def read_declared(
+        self, path: str, *, code: str, where: str, found: list[Diagnostic]
+    ) -> Content | None:
+        """Return a file, or none and collect a finding about the key that names it."""
+        try:
+            return self.read(path)
+        except UnreadableError as problem:
+            found.append(error(code, where, f"{quoted(path)} cannot be read: {problem}"))
+            return None
 
     def list_queries(self, path: str) -> list[str] | None:
         """Return the visible `.gq` files of a folder, sorted; none if it is no folder.

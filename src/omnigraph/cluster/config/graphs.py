@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from omnigraph.cluster.addresses import Address
 from omnigraph.cluster.config.blob_bases import load_blob_bases
-from omnigraph.cluster.config.files import Content, Files, UnreadableError
+from omnigraph.cluster.config.files import Content, Files
 from omnigraph.cluster.config.model import GraphConfig
 from omnigraph.cluster.config.names import resolve_provider
 from omnigraph.cluster.config.queries import QueryLoader, Registered
@@ -15,7 +15,6 @@ from omnigraph.cluster.config.shape import below
 from omnigraph.cluster.config.sources import SchemaSource, Sources, message_of
 from omnigraph.cluster.desired import BlobBase
 from omnigraph.cluster.diagnostics import Diagnostic, error, warning
-from omnigraph.strict_yaml import quoted
 from omnigraph.syntax import Diagnostic as Problem
 from omnigraph.syntax import Phase
 
@@ -57,11 +56,10 @@ class GraphLoader:
     def _schema(
         self, spelled: str, path: str, found: list[Diagnostic]
     ) -> tuple[Content | None, SchemaSource | None]:
-        try:
-            content = self._files.read(spelled)
-        except UnreadableError as problem:
-            message = f"{quoted(spelled)} cannot be read: {problem}"
-            found.append(error("schema_file_missing", path, message))
+        content = self._files.read_declared(
+            spelled, code="schema_file_missing", where=path, found=found
+        )
+        if content is None:
             return None, None
         schema = self._sources.schema(content)
         found += [

@@ -44,6 +44,9 @@ def storage_root(config_dir: str, storage: str | None) -> tuple[str | None, list
     base = os.path.abspath(config_dir)  # noqa: PTH100 - Path.resolve would follow links
     if storage is None:
         return base, []
+    scheme, slashes, _ = storage.partition("://")
+    if slashes and scheme.lower() not in _SCHEMES:
+        return None, [_invalid(storage, "expected a path, file:// or s3://bucket[/prefix]")]
     try:
         root = parse_root(storage)
         if "://" not in storage:
@@ -51,8 +54,6 @@ def storage_root(config_dir: str, storage: str | None) -> tuple[str | None, list
     except (InvalidLocationError, RuntimeError) as problem:
         reason = problem.reason if isinstance(problem, InvalidLocationError) else str(problem)
         return None, [_invalid(storage, reason)]
-    if root.scheme not in _SCHEMES:
-        return None, [_invalid(storage, "expected a path, file:// or s3://bucket[/prefix]")]
     return root.uri, []
 
 

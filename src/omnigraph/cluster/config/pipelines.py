@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnigraph.cluster.addresses import Address
-from omnigraph.cluster.config.files import Content, Files, UnreadableError
+from omnigraph.cluster.config.files import Content, Files
 from omnigraph.cluster.config.model import PipelineConfig
 from omnigraph.cluster.config.names import find_graph
 from omnigraph.cluster.config.shape import below
@@ -28,18 +28,20 @@ def load_pipeline(
 ) -> tuple[LoadedPipeline, list[Diagnostic]]:
     """Return what could be told of a pipeline, and what is wrong with it."""
     path = f"{below('pipelines', name)}.file"
-    try:
-        content = files.read(config.file)
-    except UnreadableError as problem:
-        message = f"{quoted(config.file)} cannot be read: {problem}"
-        return LoadedPipeline(None, None), [error("pipeline_file_missing", path, message)]
+    unreadable: list[Diagnostic] = []
+    content = files.read_declared(
+        config.file, code="pipeline_file_missing", where=path, found=unreadable
+    )
+    if content is None:
+        return LoadedPipeline(None, None), unreadable
     try:
         target = _target(content.data)
     except StrictYamlError as problem:
         message = on_one_line(f"{content.path}: {problem}")
         return LoadedPipeline(content, None), [error("pipeline_invalid", path, message)]
     graph, found = find_graph(target, graph_ids, path)
-    return LoadedPipeline(content, graph), found
+    named = [replace(each, message=f"{content.path}: {each.message}") for each in found]
+    return LoadedPipeline(content, graph), named
 
 
 def _target(data: bytes) -> str:

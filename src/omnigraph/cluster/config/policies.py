@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.cluster.addresses import Address
-from omnigraph.cluster.config.files import Content, Files, UnreadableError
+from omnigraph.cluster.config.files import Content, Files
 from omnigraph.cluster.config.model import PolicyConfig
 from omnigraph.cluster.config.names import resolve_graph
 from omnigraph.cluster.config.shape import below
@@ -18,7 +18,6 @@ from omnigraph.texts import on_one_line
 
 CLUSTER: Final[Literal["cluster"]] = "cluster"
 """The target of a bundle that decides about the cluster instead of graphs."""
-
 
 Target: TypeAlias = "Address | Literal['cluster']"
 
@@ -65,7 +64,7 @@ class PolicyLoader:
             if address is not None:
                 targets.add(address)
         if CLUSTER in applies_to and len(set(applies_to)) > 1:
-            message = "a policy applies to the cluster or to graphs, not to both; make two of it"
+            message = "it applies to the cluster or to graphs, not to both; write two policies"
             found.append(error("policy_mixed_binding_kinds", path, message))
         return tuple(sorted(targets, key=str))
 
@@ -81,11 +80,10 @@ class PolicyLoader:
     def _content(
         self, spelled: str, targets: tuple[Target, ...], path: str, found: list[Diagnostic]
     ) -> Content | None:
-        try:
-            content = self._files.read(spelled)
-        except UnreadableError as problem:
-            message = f"{quoted(spelled)} cannot be read: {problem}"
-            found.append(error("policy_file_missing", path, message))
+        content = self._files.read_declared(
+            spelled, code="policy_file_missing", where=path, found=found
+        )
+        if content is None:
             return None
         reason = _problem_of(content, _kind_of(targets))
         if reason is not None:

@@ -63,7 +63,7 @@ def _url_problems(base_url: str | None, path: str) -> list[Diagnostic]:
 def _key_problems(kind: str, api_key: str | None, path: str) -> list[Diagnostic]:
     """Return what is wrong with a key; the message never shows what was written."""
     if api_key is None:
-        if kind == "mock":
+        if kind == "mock" or kind not in PROVIDER_KINDS:
             return []
         message = "the provider needs a key; write `${NAME}`, the name of an environment variable"
         return [error("embedding_api_key_required", path, message)]

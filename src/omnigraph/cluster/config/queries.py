@@ -41,7 +41,8 @@ class QueryLoader:
         self._files = files
         self._sources = sources
         self._path = path
-        self._parsed: set[str] = set()
+        self._seen: set[str] = set()
+        """Files that are registered, and digests of those whose mistakes are reported."""
 
     def load(self, queries: Queries) -> None:
         """Read everything that is declared."""
@@ -74,15 +75,16 @@ class QueryLoader:
 
     def _load_file(self, where: str, path: str) -> None:
         real = os.path.realpath(self._files.locate(path)) if "\0" not in path else path
-        if real in self._parsed:
+        if real in self._seen:
             return
-        self._parsed.add(real)
+        self._seen.add(real)
         content = self._read(where, path)
         if content is None:
             return
         parsed = self._sources.queries(content)
         self._note_problems(where, content)
         for query in () if parsed.diagnostics else parsed.queries:
+            self.found += check_name("query", query.name, below(self._path, query.name))
             self._register(query, content)
 
     def _register(self, query: QueryDecl, content: Content) -> None:
@@ -93,7 +95,6 @@ class QueryLoader:
             message = f"the query is declared twice, in {' and '.join(map(quoted, places))}"
             self.found.append(error("duplicate_query_name", where, message))
             return
-        self.found += check_name("query", query.name, where)
         self.registered[query.name] = Registered(query, content)
 
     def _load_named(self, name: str, file: str) -> None:
@@ -104,24 +105,23 @@ class QueryLoader:
             return
         parsed = self._sources.queries(content)
         if parsed.diagnostics:
-            if content.digest not in self._parsed:
-                self._parsed.add(content.digest)
+            if content.digest not in self._seen:
+                self._seen.add(content.digest)
                 self._note_problems(f"{where}.file", content)
             return
         declared = [query for query in parsed.queries if query.name == name]
         if not declared:
-            self.found.append(_mismatch(where, content, [query.name for query in parsed.queries]))
+            names = [query.name for query in parsed.queries]
+            message = _mismatch(name, content, names)
+            self.found.append(error("query_key_mismatch", where, message))
             return
         for query in declared:
             self._register(query, content)
 
     def _read(self, where: str, path: str) -> Content | None:
-        try:
-            return self._files.read(path)
-        except UnreadableError as problem:
-            message = f"{quoted(path)} cannot be read: {problem}"
-            self.found.append(error("query_file_missing", where, message))
-            return None
+        return self._files.read_declared(
+            path, code="query_file_missing", where=where, found=self.found
+        )
 
     def _note_problems(self, where: str, content: Content) -> None:
         self.found += [
@@ -130,10 +130,8 @@ class QueryLoader:
         ]
 
 
-def _mismatch(where: str, content: Content, declared: list[str]) -> Diagnostic:
-    name = where.rpartition(".")[2]
+def _mismatch(name: str, content: Content, declared: list[str]) -> str:
     near = nearest_name(name, declared)
     known = ", ".join(sorted(declared)) or "no query"
     remedy = f"did you mean {quoted(near)}?" if near else f"it has {known}"
-    message = f"{quoted(content.path)} declares no query {quoted(name)}; {remedy}"
-    return error("query_key_mismatch", where, message)
+    return f"{quoted(content.path)} declares no query {quoted(name)}; {remedy}"

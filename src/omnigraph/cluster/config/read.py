@@ -122,16 +122,16 @@ def _config(root: Node) -> ClusterConfig:
 
 def _check_version(root: Node, members: dict[str, Node]) -> None:
     if "version" not in members:
-        root.found.append(error(INVALID, "version", "'version' is missing; write `version: 1`"))
+        root.note_missing("version", "; write `version: 1`")
     elif members["version"].value != VERSION:
         value = members["version"].value
-        members["version"].wrong(f"expected the number 1, found {kind_of(value)}")
+        members["version"].reject(f"expected the number 1, found {kind_of(value)}")
 
 
 def _provider(node: Node) -> ProviderConfig:
     members = node.members(_PROVIDER_KEYS)
     if "kind" in members and "provider" in members:
-        members["provider"].wrong("'provider' is another name of 'kind'; keep one of them")
+        members["provider"].reject("'provider' is another name of 'kind'; keep one of them")
     return ProviderConfig(
         kind=_text(members, "kind" if "kind" in members else "provider"),
         base_url=_text(members, "base_url"),
@@ -148,7 +148,7 @@ def _secret(members: dict[str, Node]) -> str | None:
     if isinstance(value, NonText):
         return value.text
     if not isinstance(value, str):
-        members["api_key"].wrong("expected text such as `${NAME}`")
+        members["api_key"].reject("expected text such as `${NAME}`")
         return None
     return value
 
@@ -176,15 +176,16 @@ def _queries(node: Node) -> Queries:
             name: entry.require(entry.members(("file",)), "file")
             for name, entry in node.entries().items()
         }
-    node.wrong(f"expected a path, a list of paths or a map, found {kind_of(node.value)}")
+    node.reject(f"expected a path, a list of paths or a map, found {kind_of(node.value)}")
     return {}
 
 
 def _allowed_base(node: Node) -> AllowedBase:
     members = node.members(("base", "scope"))
-    has_scope = "scope" in members
-    scope = members["scope"].choice(SCOPES) if has_scope else node.require(members, "scope")
-    return AllowedBase(node.require(members, "base"), cast("Scope", scope))
+    base, scope = node.require(members, "base"), node.require(members, "scope")
+    if "scope" in members:
+        members["scope"].check_choice(scope, SCOPES)
+    return AllowedBase(base, cast("Scope", scope))
 
 
 def _policy(node: Node) -> PolicyConfig:

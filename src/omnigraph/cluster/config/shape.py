@@ -18,6 +18,7 @@ from omnigraph.texts import on_one_line
 INVALID: Final = "invalid_cluster_yaml"
 FILE_NAME: Final = "cluster.yaml"
 _SHOWN_MAX: Final = 120
+_TRUE: Final = frozenset({"true", "yes", "on"})
 
 
 def below(path: str, name: str) -> str:
@@ -34,7 +35,7 @@ class Node:
     path: str
     found: list[Diagnostic]
 
-    def wrong(self, message: str) -> None:
+    def reject(self, message: str) -> None:
         """Collect that this value has the wrong shape."""
         self.found.append(error(INVALID, self.path or FILE_NAME, message))
 
@@ -44,19 +45,15 @@ class Node:
         entries = self.entries()
         for name, node in entries.items():
             if name not in names:
-                node.wrong(_unknown_key(name, names))
-        return {
-            name: node
-            for name, node in entries.items()
-            if not (isinstance(node.value, NonText) and node.value.kind == "null")
-        }
+                node.reject(f"unknown key {quoted(name)}; {_remedy(name, names)}")
+        return {name: node for name, node in entries.items() if not node.is_null}
 
     def entries(self) -> dict[str, Node]:
         """Return the members of a map with names of the writer's choice, sorted."""
-        if isinstance(self.value, NonText) and self.value.kind == "null":
+        if self.is_null:
             return {}
         if not isinstance(self.value, dict):
-            self.wrong(f"expected a map, found {kind_of(self.value)}")
+            self.reject(f"expected a map, found {kind_of(self.value)}")
             return {}
         return {
             name: Node(self.value[name], below(self.path, name), self.found)
@@ -66,7 +63,7 @@ class Node:
     def items(self) -> tuple[Node, ...]:
         """Return the items of a list."""
         if not isinstance(self.value, list):
-            self.wrong(f"expected a list, found {kind_of(self.value)}")
+            self.reject(f"expected a list, found {kind_of(self.value)}")
             return ()
         return tuple(
             Node(item, f"{self.path}[{index}]", self.found) for index, item in enumerate(self.value)
@@ -77,36 +74,39 @@ class Node:
         if isinstance(self.value, str):
             return self.value
         remedy = "; put it in quotes" if isinstance(self.value, NonText) else ""
-        self.wrong(f"expected text, found {kind_of(self.value)}{remedy}")
+        self.reject(f"expected text, found {kind_of(self.value)}{remedy}")
         return ""
 
     def flag(self) -> bool:
         """Return true or false."""
         if isinstance(self.value, NonText) and self.value.kind == "bool":
             return self.value.text.lower() in _TRUE
-        self.wrong(f"expected true or false, found {kind_of(self.value)}")
+        self.reject(f"expected true or false, found {kind_of(self.value)}")
         return False
 
-    def choice(self, choices: Iterable[str]) -> str:
-        """Return a text that is one of the choices."""
-        names, text = tuple(choices), self.text()
+    def check_choice(self, text: str, choices: Iterable[str]) -> None:
+        """Collect that the text of this value is none of the choices."""
+        names = tuple(choices)
         if isinstance(self.value, str) and text not in names:
-            self.wrong(f"unknown value {quoted(text)}; {_remedy(text, names)}")
-        return text
+            self.reject(f"unknown value {quoted(text)}; {_remedy(text, names)}")
 
     def require(self, members: dict[str, Node], name: str) -> str:
         """Return the text of a member that may not be left out."""
         if name in members:
             return members[name].text()
-        self.found.append(error(INVALID, below(self.path, name), f"{quoted(name)} is missing"))
+        self.note_missing(name)
         return ""
 
+    def note_missing(self, name: str, remedy: str = "") -> None:
+        """Collect that a member is missing, unless this is no map, which is known already."""
+        if isinstance(self.value, dict) or self.is_null:
+            message = f"{quoted(name)} is missing{remedy}"
+            self.found.append(error(INVALID, below(self.path, name), message))
 
-_TRUE: Final = frozenset({"true", "yes", "on"})
-
-
-def _unknown_key(name: str, known: tuple[str, ...]) -> str:
-    return f"unknown key {quoted(name)}; {_remedy(name, known)}"
+    @property
+    def is_null(self) -> bool:
+        """Whether nothing is written behind the key."""
+        return isinstance(self.value, NonText) and self.value.kind == "null"
 
 
 def _remedy(name: str, known: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from omnigraph.names import EntityKind, TableKey
 from omnigraph.pipelines.file.expect import Expect
 from omnigraph.pipelines.file.variables import Variables
-from omnigraph.strict_yaml import Place
+from omnigraph.strict_yaml import Location
 
 
 class Publish(StrEnum):
@@ -121,7 +121,7 @@ class PipelineFile:
     on_error: ErrorPolicy = field(default_factory=ErrorPolicy)
     properties: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    locations: Mapping[str, Location] = field(default_factory=dict, compare=False, repr=False)
     variables: Variables = field(default_factory=lambda: Variables({}), compare=False, repr=False)
 
     @property

@@ -38,7 +38,7 @@ from omnigraph.pipelines.file.shape import Shape
 from omnigraph.pipelines.file.variables import Variables
 from omnigraph.pipelines.file.view_order import QUERY_WORDS, check_views, first_word
 from omnigraph.pipelines.record import RESERVED_PROPERTIES
-from omnigraph.strict_yaml import Place, RepeatedKey, StrictYamlError, read_yaml
+from omnigraph.strict_yaml import Location, RepeatedKey, StrictYamlError, read_yaml
 
 _T = TypeVar("_T")
 
@@ -67,11 +67,11 @@ def read_pipeline(
     Relative paths begin at `folder`, by default the folder of the file. It is made absolute: Spark
     may run in another directory.
     """
-    places: dict[str, Place] = {}
+    locations: dict[str, Location] = {}
     repeats: list[RepeatedKey] = []
-    findings = Findings(places)
+    findings = Findings(locations)
     try:
-        value = read_yaml(text, repeats=repeats, places=places)
+        value = read_yaml(text, repeats=repeats, locations=locations)
     except StrictYamlError as error:
         line, column = (1, 1) if error.mark is None else (error.mark.line, error.mark.column)
         broken = Diagnostic("invalid_yaml", "error", "", line, column, str(error))
@@ -87,7 +87,7 @@ def read_pipeline(
     if found is None or findings.has_errors:
         return None, findings.sorted
     digest = f"sha256:{sha256(text.encode()).hexdigest()}"
-    made = replace(found, digest=digest, places=places, variables=variables)
+    made = replace(found, digest=digest, locations=locations, variables=variables)
     return made, findings.sorted
 
 
@@ -223,7 +223,7 @@ class _Reader:
             options=entries["options"].scalars() if "options" in entries else {},
             schema=entries["schema"].text() if "schema" in entries else None,
         )
-        self._check_place(source, entries, shape)
+        self._check_location(source, entries, shape)
         if "incremental" not in entries:
             return source
         return replace(source, incremental=self._incremental(source, entries["incremental"]))
@@ -243,7 +243,7 @@ class _Reader:
             return tuple(self._beside(item.text()) for item in shape.items())
         return (self._beside(shape.text()),)
 
-    def _check_place(self, source: Source, entries: Mapping[str, Shape], shape: Shape) -> None:
+    def _check_location(self, source: Source, entries: Mapping[str, Shape], shape: Shape) -> None:
         form = source.format
         needs, other = ("table", "path") if form == "table" else ("path", "table")
         if form == "iceberg" and source.table is not None:

@@ -12,6 +12,9 @@ from omnigraph.names import nearest_name
 
 COMMANDS: Final = {
     # name: module in this package, help
+    "graph": ("graph", "Draw what depends on what."),
+    "init": ("init", "Write a small cluster to begin with."),
+    "schema": ("schema", "Print the JSON Schema of `cluster.yaml`."),
     "validate": ("validate", "Check the files of a cluster."),
 }
 """Name, module and one-line help of each command; the module's `command` is the click command."""
