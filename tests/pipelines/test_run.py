@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 from omnigraph.pipelines import PipelineFileError, RunState
 from omnigraph.pipelines.record import read_record
 from support.json_shapes import problems
+from support.pages import ROOT
 from support.pipelines import Place, counts_of
 from support.terminal import Terminal
 
@@ -263,3 +265,20 @@ def test_a_session_keeps_its_own_tables_and_settings(world: Place, spark: SparkS
     assert world.pipeline(text).plan(spark=spark).load[0].sample.rejected == 1
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
     assert not spark.catalog.tableExists("people")
+
+
+def test_the_example_of_the_repository_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "examples" / "pipelines", tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    omnigraph = Terminal(capsys)
+    assert omnigraph("init", "--schema", "social.pg", "social.omni").code == 0
+    assert omnigraph("pipeline", "validate", "social.yaml").out == "social.yaml: ok\n"
+    first = omnigraph("pipeline", "run", "social.yaml", "--json").json
+    inserted = {one["type_name"]: one["inserted"] for one in first["counts"]}
+    assert inserted == {"Person": 3, "Knows": 3}
+    assert all(one["passed"] for one in first["checks"])
+    again = omnigraph("pipeline", "run", "social.yaml", "--json").json
+    assert again["state"] == "nothing_new"
+    assert omnigraph("pipeline", "status", "social.yaml", "--json").json["last_run"] == first

@@ -51,8 +51,8 @@ class Findings:
         self._add("warning", code, path, message, at_key=False)
 
     def _add(self, severity: Severity, code: str, path: str, message: str, *, at_key: bool) -> None:
-        place = self.locations.get(path)
-        mark = Mark(1, 1) if place is None else place.key if at_key else place.value
+        found = self.locations.get(path)
+        mark = Mark(1, 1) if found is None else found.key if at_key else found.value
         text = shown(message)
         self.found.append(Diagnostic(code, severity, path, mark.line, mark.column, text))
 

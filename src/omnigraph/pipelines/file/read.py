@@ -82,8 +82,8 @@ def read_pipeline(
         findings.found.append(repeated)
     variables = Variables(os.environ if environment is None else environment)
     filled = variables.fill(value, "", findings)
-    beside = path.parent.absolute() if folder is None else folder
-    found = _Reader(Shape(filled, "", findings), path, beside).read()
+    start = path.parent.absolute() if folder is None else folder
+    found = _Reader(Shape(filled, "", findings), path, start).read()
     if found is None or findings.has_errors:
         return None, findings.sorted
     digest = f"sha256:{sha256(text.encode()).hexdigest()}"
@@ -196,10 +196,10 @@ class _Reader:
             entries["branch"].wrong(str(error))
         known = tuple(map(str, Publish))
         publish = entries["publish"].choice(known) if "publish" in entries else None
-        graph = self._beside(entries["graph"].text())
+        graph = self._absolute(entries["graph"].text())
         return Target(graph, branch, Publish(publish or Publish.MERGE))
 
-    def _beside(self, path: str) -> str:
+    def _absolute(self, path: str) -> str:
         """Return a path, relative ones from the folder of the file."""
         if not path or "://" in path or path.startswith("file:"):
             return path
@@ -240,8 +240,8 @@ class _Reader:
         if shape is None:
             return ()
         if isinstance(shape.value, list):
-            return tuple(self._beside(item.text()) for item in shape.items())
-        return (self._beside(shape.text()),)
+            return tuple(self._absolute(item.text()) for item in shape.items())
+        return (self._absolute(shape.text()),)
 
     def _check_location(self, source: Source, entries: Mapping[str, Shape], shape: Shape) -> None:
         form = source.format
@@ -381,7 +381,7 @@ class _Reader:
         if quarantines != ("dir" in entries):
             message = "'dir' goes with the policy quarantine: give both or none"
             self._findings.error("missing_key", "on_error", message, at_key=True)
-        folder = Path(self._beside(entries["dir"].text())) if "dir" in entries else None
+        folder = Path(self._absolute(entries["dir"].text())) if "dir" in entries else None
         rows_max = entries["max"].whole_number() if "max" in entries else None
         return ErrorPolicy(quarantines, folder, rows_max)
 
