@@ -211,6 +211,27 @@ def test_of_two_runs_at_once_the_second_to_publish_is_refused(world: Place, publ
     assert len(world.operations) == 2
 
 
+def test_a_run_that_another_process_begins_again_is_given_up(world: Place) -> None:
+    world.parquet("in/a.parquet", name=["ann"], age=[30])
+    pipeline = world.pipeline(PEOPLE + "checks: [{name: c, sql: TABLE Person, expect: rows = 1}]\n")
+    begun: list[str] = []
+
+    def begin_again(text: str) -> None:
+        if text.startswith("checking") and not begun:
+            begun.append(text)
+            world.parquet("in/b.parquet", name=["bob"], age=[40])
+            inner = pipeline.run(run_id="r")
+            assert (inner.state, counts_of(inner)) == (
+                RunState.CHECKS_FAILED,
+                {"Person": (2, 0, 0, 0)},
+            )
+
+    run = pipeline.run(run_id="r", report=begin_again)
+    assert run.error == "run 'r' of pipeline 'social' was begun again by another process"
+    assert (world.people(), world.operations) == ({}, ["init"])
+    assert world.people("pipeline/social/r") == {"ann": 30, "bob": 40}
+
+
 def test_a_secret_is_in_no_commit_and_no_message(
     world: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

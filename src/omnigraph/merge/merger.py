@@ -393,6 +393,8 @@ class Merger:
         )
         properties = {f"resolved by {rule}": str(rows) for rule, rows in plan.resolved.items()}
         if request.terms is not None:
+            if request.terms.merged_commit not in (None, job.merged_parent):
+                raise ReadSetConflictError(f"graph_head:{job.source_name}")
             request.terms.require(job.sides.target.state)
             properties |= request.terms.stated({})
         if isinstance(request, RevertRequest):

@@ -7,7 +7,9 @@
 3. The commit lands only if no other run of the pipeline was published since this one read the
    marks, and this run id was not: two runs at once cannot both publish what one of them read.
 4. A run that was published is recognised by its id, and not repeated.
-5. A branch of a run stays when its checks fail, and when `publish` is `branch`. It goes when the
+5. A run writes to its branch only while it knows its head, and merges exactly what it has checked:
+   a second process that begins the same run again makes the first one fail.
+6. A branch of a run stays when its checks fail, and when `publish` is `branch`. It goes when the
    run is published; what a killed process left is removed by the next run with the same id.
 """
 
@@ -15,7 +17,8 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import count, groupby
@@ -23,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.errors import ConflictError, OmnigraphError
+from omnigraph.errors import ConflictError, OmnigraphError, PreconditionError
 from omnigraph.graph import (
     BranchNotFoundError,
     CommitLog,
@@ -74,6 +77,16 @@ class RunOvertakenError(ConflictError):
     other: str
 
 
+class RunReplacedError(ConflictError):
+    """Another process has begun the same run again and works on its branch; this run gives up."""
+
+    code = "OG-PIPELINE-REPLACED"
+    hint = "wait for that run; give runs that are meant to differ other ids"
+    template = "run '{run_id}' of pipeline '{pipeline}' was begun again by another process"
+    pipeline: str
+    run_id: str
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """How a caller wants a run."""
@@ -94,6 +107,7 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
     target = file.target
     with Graph.open(target.graph, branch=target.branch) as graph:
         published = published_on(graph, target.branch, file.name)
+        _drop_published(graph, file, published, options.actor_id)
         known = published.run(run_id) or _reviewed(graph, file, run_id)
         if known is not None:
             options.report(f"run {run_id} was published before")
@@ -109,6 +123,18 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
         except BaseException:
             run.drop_branch()
             raise
+
+
+def _drop_published(
+    graph: Graph, file: PipelineFile, published: Published, actor_id: str | None
+) -> None:
+    """Remove branches of published runs whose process was killed before it could do so."""
+    if file.target.publish is Publish.BRANCH:
+        return
+    done = {run_branch(file.name, run.run_id) for run in published.runs}
+    for branch in done.intersection(graph.branches.list()):
+        with suppress(BranchNotFoundError):
+            graph.branches.delete(branch, actor_id=actor_id)
 
 
 def _reviewed(graph: Graph, file: PipelineFile, run_id: str) -> RunRecord | None:
@@ -129,8 +155,9 @@ class _Run:
     run_id: str
     started_at: int
     record: RunRecord = field(init=False)
-    owns_branch: bool = False
     has_loaded: bool = False
+    head: str | None = None
+    """The newest commit that this run knows of its branch; None while it has none."""
 
     def __post_init__(self) -> None:
         self.record = RunRecord(
@@ -161,7 +188,8 @@ class _Run:
             engine=_engine(workspace),
         )
         if has_nothing_new(file, prepared):
-            return self._ended(RunState.NOTHING_NEW, branch=None)
+            self.record = replace(self.record, branch=None)
+            return self._ended(RunState.NOTHING_NEW)
         for source in prepared.without_columns:
             raise SourceEmptyError(source)
         checking = Workspace(options.spark, file.spark)
@@ -198,11 +226,11 @@ class _Run:
         terms = CommitTerms(self._require_first, properties, commits_unchanged)
         graph = self.graph.on_terms(terms)
         result = self._load(graph, workspace, steps, branch)
-        counts = _counts(_by_key(result), replaced)
+        self.record = replace(self.record, counts=_counts(_by_key(result), replaced))
         if result.commit is None:
-            return self._ended(RunState.NOTHING_NEW, counts=counts)
-        commit_id = result.commit.graph_commit_id
-        return self._ended(RunState.SUCCEEDED, counts=counts, graph_commit_id=commit_id)
+            return self._ended(RunState.NOTHING_NEW)
+        self.record = replace(self.record, graph_commit_id=result.commit.graph_commit_id)
+        return self._ended(RunState.SUCCEEDED)
 
     def _write_audit_publish(
         self,
@@ -218,7 +246,7 @@ class _Run:
             part = list(group)
             self.options.report(f"loading {self.branch} ({part[0].step.mode})")
             replaced = self._replaced(part, self.branch)
-            result = self._load(self.graph, workspace, part, self.branch)
+            result = self._load_branch(workspace, part)
             has_changed |= result.commit is not None
             for one in _counts(_by_key(result), replaced):
                 counts[one.type_name] = counts.get(one.type_name, TypeCounts(one.type_name)).plus(
@@ -228,7 +256,8 @@ class _Run:
         self.record = replace(self.record, counts=tuple(counts.values()))
         if not has_changed and prepared.news and not prepared.moved:
             self.drop_branch()
-            return self._ended(RunState.NOTHING_NEW, branch=None)
+            self.record = replace(self.record, branch=None)
+            return self._ended(RunState.NOTHING_NEW)
         if self.file.checks:
             self.options.report(f"checking {self.branch}")
         checks = run_checks(self.file, self.graph, self.branch, checking)
@@ -236,7 +265,8 @@ class _Run:
         stopping = [one for one in checks if one.stops]
         if stopping:
             error = f"{len(stopping)} of {len(checks)} checks do not hold"
-            return self._stated(self._ended(RunState.CHECKS_FAILED, error=error))
+            self.record = replace(self.record, error=error)
+            return self._stated(self._ended(RunState.CHECKS_FAILED))
         if self.file.target.publish is Publish.BRANCH:
             return self._stated(self._ended(RunState.SUCCEEDED))
         # A merge needs a commit to merge, also when no row has changed.
@@ -245,8 +275,30 @@ class _Run:
 
     # -- writing ----------------------------------------------------------------------------------
 
+    def _load_branch(self, workspace: Workspace, steps: Sequence[Mapped]) -> LoadResult:
+        """Load some steps of one mode onto the branch of the run."""
+        with self._own_branch():
+            result = self._load(self.graph, workspace, steps, self.branch, expected_head=self.head)
+        if result.commit is not None:
+            self.head = result.commit.graph_commit_id
+        return result
+
+    @contextmanager
+    def _own_branch(self) -> Iterator[None]:
+        """Raise what another process did to the branch of this run as such."""
+        try:
+            yield
+        except (PreconditionError, BranchNotFoundError) as error:
+            raise RunReplacedError(self.file.name, self.run_id) from error
+
     def _load(
-        self, graph: Graph, workspace: Workspace, steps: Sequence[Mapped], branch: str
+        self,
+        graph: Graph,
+        workspace: Workspace,
+        steps: Sequence[Mapped],
+        branch: str,
+        *,
+        expected_head: str | None = None,
     ) -> LoadResult:
         """Load some steps of one mode as one commit."""
         by_type: dict[str, list[Mapped]] = {}
@@ -263,6 +315,7 @@ class _Run:
             frames,
             mode=steps[0].step.mode,
             branch=branch,
+            expected_head=expected_head,
             message=f"pipeline {self.file.name}, run {self.run_id}",
             actor_id=self.options.actor_id,
             on_error="quarantine" if policy.quarantines else "fail",
@@ -277,22 +330,25 @@ class _Run:
         """Add a commit to the branch of the run that holds its record."""
         properties = self._properties(record)
         terms = CommitTerms(lambda _: None, lambda _: properties, commits_unchanged=True)
-        result = self.graph.on_terms(terms).load(
-            {},
-            mode="append",
-            branch=self.branch,
-            message=f"pipeline {self.file.name}, run {self.run_id}: {record.state}",
-            actor_id=self.options.actor_id,
-            engine="local",
-        )
-        assert result.commit is not None  # noqa: S101 - a load on terms commits
-        return replace(record, graph_commit_id=result.commit.graph_commit_id)
+        with self._own_branch():
+            result = self.graph.on_terms(terms).load(
+                {},
+                mode="append",
+                branch=self.branch,
+                expected_head=self.head,
+                message=f"pipeline {self.file.name}, run {self.run_id}: {record.state}",
+                actor_id=self.options.actor_id,
+                engine="local",
+            )
+        assert result.commit is not None  # noqa: S101 - a load on these terms commits
+        self.head = result.commit.graph_commit_id
+        return replace(record, graph_commit_id=self.head)
 
     def _merge(self, record: RunRecord) -> RunRecord:
         self.options.report(f"publishing to {self.file.target.branch}")
         published = replace(record, branch=None)
         properties = self._properties(published)
-        terms = CommitTerms(self._require_first, lambda _: properties)
+        terms = CommitTerms(self._require_first, lambda _: properties, merged_commit=self.head)
         graph = self.graph.on_terms(terms)
         for attempt in range(1, MERGES_MAX + 1):
             try:
@@ -320,24 +376,25 @@ class _Run:
 
     def _cut_branch(self) -> None:
         """Cut the branch of the run; one that a killed run of this id has left is removed."""
-        self.owns_branch = True
-        self.drop_branch()
+        with suppress(BranchNotFoundError):
+            self.graph.branches.delete(self.branch, actor_id=self.options.actor_id)
         self.graph.branches.create_from(
             self.file.target.branch, self.branch, actor_id=self.options.actor_id
         )
-        self.owns_branch = True
+        self.head = self.graph.commits.head_id(self.branch)
 
     def drop_branch(self) -> None:
-        """Remove the branch of the run, if this run has made one."""
-        if not self.owns_branch:
+        """Remove the branch of the run, if this run has made it."""
+        if self.head is None:
             return
-        self.owns_branch = False
         try:
-            self.graph.branches.delete(self.branch, actor_id=self.options.actor_id)
+            if self.graph.commits.head_id(self.branch) == self.head:
+                self.graph.branches.delete(self.branch, actor_id=self.options.actor_id)
         except BranchNotFoundError:
             pass
         except OmnigraphError as error:
             _log.warning("branch %s stays behind: %s", self.branch, error)
+        self.head = None
 
     def failed(self, error: OmnigraphError) -> RunRecord:
         """Return the record of a run that failed, and keep it on the branch of the run.
@@ -345,7 +402,10 @@ class _Run:
         Rows that were loaded and could not be merged stay there.
         """
         text = self.file.variables.hide(str(error))
-        record = self._ended(RunState.FAILED, error=text, branch=self.branch)
+        self.record = replace(self.record, error=text, branch=self.branch)
+        record = self._ended(RunState.FAILED)
+        if isinstance(error, RunReplacedError):
+            return replace(record, branch=None)
         try:
             if not self.has_loaded or isinstance(error, RunOvertakenError):
                 self._cut_branch()
@@ -367,7 +427,9 @@ class _Run:
     # -- records ----------------------------------------------------------------------------------
 
     def _properties(self, record: RunRecord) -> dict[str, str]:
-        return {**self.file.properties, **record.to_properties()}
+        hide = self.file.variables.hide_secrets
+        own = {key: hide(value) for key, value in self.file.properties.items()}
+        return {**own, **record.to_properties()}
 
     def _replaced(self, steps: Sequence[Mapped], branch: str) -> dict[str, int]:
         """Count the stored rows that an overwrite replaces."""
@@ -380,8 +442,8 @@ class _Run:
     def _now(self) -> int:
         return self.options.clock.now_us()
 
-    def _ended(self, state: RunState, **known: object) -> RunRecord:
-        self.record = replace(self.record, state=state, finished_at=self._now(), **known)  # type: ignore[arg-type]
+    def _ended(self, state: RunState) -> RunRecord:
+        self.record = replace(self.record, state=state, finished_at=self._now())
         return self.record
 
 

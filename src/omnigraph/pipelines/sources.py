@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -138,7 +138,13 @@ class _Preparing:
             return self._by(incremental)
         return self._new_files() if incremental.kind == "new_files" else self._changes()
 
-    def _described(self, **known: object) -> InputRead:
+    def _described(
+        self,
+        *,
+        version: str | None = None,
+        rows: int | None = None,
+        files: Sequence[FileInfo] | None = None,
+    ) -> InputRead:
         source = self._source
         uri = source.table or ", ".join(source.paths)
         if source.format == "jdbc":
@@ -149,7 +155,10 @@ class _Preparing:
             type_name = source.options.get(kind)
             uri += "" if type_name is None else f"#{kind}:{type_name}"
         shown = self._file.variables.hide(redacted(uri))
-        return replace(InputRead(source.name, shown, source.format), **known)  # type: ignore[arg-type]
+        if files is None:
+            return InputRead(source.name, shown, source.format, version, rows)
+        size = sum(one.bytes for one in files)
+        return InputRead(source.name, shown, source.format, _digest(files), rows, size, len(files))
 
     # -- everything -------------------------------------------------------------------------------
 
@@ -158,7 +167,7 @@ class _Preparing:
         if self._source.format in FILE_FORMATS:
             files = self._workspace.files(read)
             self._workspace.add_source(read)
-            return _Found(self._described(version=_digest(files), **_totals(files)))
+            return _Found(self._described(files=files))
         if self._source.format == "omnigraph" and not self._is_pinned:
             head = self._head()
             read = replace(read, options={**read.options, "versionAsOf": head})
@@ -201,7 +210,7 @@ class _Preparing:
         files = self._listed(read)
         seen = self._published.files(name)
         new = [one for one in files if _hash(one) not in seen]
-        described = self._described(version=_digest(new), **_totals(new))
+        described = self._described(files=new)
         if not new:
             if files:
                 workspace.add_source(read)
@@ -275,9 +284,5 @@ def _hash(one: FileInfo) -> str:
     return file_hash(one.path, one.bytes, one.modified_us)
 
 
-def _digest(files: list[FileInfo]) -> str:
+def _digest(files: Sequence[FileInfo]) -> str:
     return f"sha256:{sha256(' '.join(map(_hash, files)).encode()).hexdigest()}"
-
-
-def _totals(files: list[FileInfo]) -> dict[str, object]:
-    return {"bytes": sum(one.bytes for one in files), "files": len(files)}

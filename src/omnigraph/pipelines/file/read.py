@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -345,7 +346,7 @@ class _Reader:
             if check is not None:
                 found.append(check)
         if "expectations" in top:
-            found += read_expectations(top["expectations"])
+            found += _numbered(read_expectations(top["expectations"]))
         seen: set[str] = set()
         for check in found:
             if check.name in seen:
@@ -411,3 +412,14 @@ def _query(shape: Shape) -> str:
 def _names(shape: Shape | None) -> tuple[str, ...]:
     """Return the keys of a map, whatever their values are."""
     return tuple(shape.value) if shape is not None and isinstance(shape.value, dict) else ()
+
+
+def _numbered(checks: tuple[Check, ...]) -> list[Check]:
+    """Return checks with different names: a type may have several rules of one kind."""
+    seen: Counter[str] = Counter()
+    found: list[Check] = []
+    for check in checks:
+        seen[check.name] += 1
+        number = seen[check.name]
+        found.append(check if number == 1 else replace(check, name=f"{check.name} ({number})"))
+    return found

@@ -15,6 +15,7 @@ from omnigraph.pipelines.diagnostics import Findings
 from omnigraph.strict_yaml import Value, path_below, path_of_item
 
 _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
+_SECRET_NAME: Final = re.compile("(?i)secret|token|passw|pwd|key|credential|auth|sig")
 _HIDDEN_LENGTH_MIN: Final = 3
 """Shorter values would be found in texts that have nothing to do with them."""
 
@@ -36,6 +37,19 @@ class Variables:
         """
         for value in sorted(self.given, key=len, reverse=True):
             text = text.replace(value, f"${{{self.given[value]}}}")
+        return text
+
+    def hide_secrets(self, text: str) -> str:
+        """Return a text with the names of those variables whose names say that they are secrets.
+
+        >>> variables = Variables({"GIT_SHA": "abc123", "API_KEY": "xyz789"})
+        >>> filled = variables.fill("${GIT_SHA} ${API_KEY}", "", Findings())
+        >>> variables.hide_secrets(str(filled))
+        'abc123 ${API_KEY}'
+        """
+        for value, name in self.given.items():
+            if _SECRET_NAME.search(name):
+                text = text.replace(value, f"${{{name}}}")
         return text
 
     def fill(self, value: Value, path: str, findings: Findings) -> Value:

@@ -37,6 +37,8 @@ class CommitTerms:
     """Returns the properties of the commit, from the counts of a load; a merge gives none."""
     commits_unchanged: bool = False
     """Whether a load that changes nothing makes a commit."""
+    merged_commit: str | None = None
+    """The head that a branch must have when it is merged; None for any."""
 
     def stated(self, counts: CountsByTable) -> dict[str, str]:
         """Return the properties of the commit, or raise if a commit cannot store them."""

@@ -296,7 +296,7 @@ class Loader:
                     if not (load.is_repeatable or error.is_only_maintenance):
                         raise
                 except PreconditionFailedError:
-                    if attempt.is_last or load.options.terms is None:
+                    if attempt.is_last or not load.awaits_terms:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -394,10 +394,10 @@ def _properties(load: LoadState) -> Mapping[str, str]:
 
 def _expected_head(load: LoadState, snapshot: Snapshot) -> str | None:
     """Return the head that the commit must land on; with terms, one on which they hold."""
-    if load.options.terms is None:
-        return load.options.expected_head
-    load.options.terms.require(snapshot.state)
-    return snapshot.commit_id
+    options = load.options
+    if options.terms is not None:
+        options.terms.require(snapshot.state)
+    return snapshot.commit_id if load.awaits_terms else options.expected_head
 
 
 def _require_unmoved(state: ManifestState, expected: Mapping[str, Entry]) -> None:
