@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -41,6 +41,8 @@ class Findings:
 
     locations: Mapping[str, Location] = field(default_factory=dict)
     found: list[Diagnostic] = field(default_factory=list)
+    hide: Callable[[str], str] = str
+    """Takes secrets out of a message."""
 
     def error(self, code: str, path: str, message: str, *, at_key: bool = False) -> None:
         """Add a finding that makes the file unusable."""
@@ -53,13 +55,19 @@ class Findings:
     def _add(self, severity: Severity, code: str, path: str, message: str, *, at_key: bool) -> None:
         found = self.locations.get(path)
         mark = Mark(1, 1) if found is None else found.key if at_key else found.value
-        text = shown(message)
+        text = shown(self.hide(message))
         self.found.append(Diagnostic(code, severity, path, mark.line, mark.column, text))
 
     @property
     def has_errors(self) -> bool:
         """Whether the file cannot be used."""
         return any(one.severity == "error" for one in self.found)
+
+    def require_usable(self, name: str) -> None:
+        """Raise the errors of a file, if there are any."""
+        errors = tuple(one for one in self.sorted if one.severity == "error")
+        if errors:
+            raise PipelineFileError(name, errors)
 
     @property
     def sorted(self) -> tuple[Diagnostic, ...]:

@@ -51,8 +51,7 @@ def mapped(step: LoadStep, entity_type: EntityType, columns: Sequence[str]) -> M
     """
     if step.mapping is not None:
         return Mapped(step, entity_type, {**step.mapping, **step.ends})
-    known = (*entity_type.properties, "id")
-    taken = {name: quoted_name(name) for name in columns if name in known}
+    taken = {name: quoted_name(name) for name in columns if name in loadable(entity_type)}
     return Mapped(step, entity_type, {**taken, **step.ends})
 
 

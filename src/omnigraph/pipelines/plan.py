@@ -8,7 +8,6 @@ from typing import Final
 
 from omnigraph.graph import Graph, OpenMode
 from omnigraph.pipelines.analysis import Analysis
-from omnigraph.pipelines.diagnostics import Findings, PipelineFileError
 from omnigraph.pipelines.file.model import PipelineFile
 from omnigraph.pipelines.history import published_on
 from omnigraph.pipelines.mapping import Mapped
@@ -90,10 +89,9 @@ def plan_pipeline(
     for source in prepared.without_columns:
         raise SourceEmptyError(source)
     checking.add_types_without_rows(catalog)
-    findings = Findings(file.locations)
+    findings = file.findings()
     steps = Analysis(file, catalog, workspace, checking, findings).run()
-    if findings.has_errors:
-        raise PipelineFileError(str(file.path), findings.sorted)
+    findings.require_usable(str(file.path))
     return Plan(
         file,
         prepared,

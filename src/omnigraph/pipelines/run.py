@@ -7,9 +7,7 @@
 3. The commit lands only if no other run of the pipeline was published since this one read the
    marks, and this run id was not: two runs at once cannot both publish what one of them read.
 4. A run that was published is recognised by its id, and not repeated.
-5. A run writes to its branch only while it knows its head, and merges exactly what it has checked:
-   a second process that begins the same run again makes the first one fail.
-6. A branch of a run stays when its checks fail, and when `publish` is `branch`. It goes when the
+5. A branch of a run stays when its checks fail, and when `publish` is `branch`. It goes when the
    run is published; what a killed process left is removed by the next run with the same id.
 """
 
@@ -17,8 +15,8 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import count, groupby
@@ -26,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.errors import ConflictError, OmnigraphError, PreconditionError
+from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.graph import (
     BranchNotFoundError,
     CommitLog,
@@ -34,13 +32,13 @@ from omnigraph.graph import (
     Graph,
     LoadCounts,
     LoadResult,
-    ReadSetConflictError,
     ReadTarget,
 )
 from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
+from omnigraph.pipelines.branch import RunBranch, RunReplacedError
 from omnigraph.pipelines.checks import run_checks
-from omnigraph.pipelines.diagnostics import Findings, PipelineFileError
+from omnigraph.pipelines.diagnostics import PipelineFileError
 from omnigraph.pipelines.file.model import PipelineFile, Publish
 from omnigraph.pipelines.history import (
     Published,
@@ -61,9 +59,7 @@ from omnigraph.spark.steps import Workspace
 
 _log = logging.getLogger(__name__)
 
-MERGES_MAX: Final = 5
-"""So often a merge is tried again when other writers have moved the target."""
-FAILED_KEPT: Final = 20
+FAILED_MAX: Final = 20
 """So many branches of failed runs stay, for the history."""
 
 
@@ -75,16 +71,6 @@ class RunOvertakenError(ConflictError):
     template = "run '{other}' of pipeline '{pipeline}' was published during this run"
     pipeline: str
     other: str
-
-
-class RunReplacedError(ConflictError):
-    """Another process has begun the same run again and works on its branch; this run gives up."""
-
-    code = "OG-PIPELINE-REPLACED"
-    hint = "wait for that run; give runs that are meant to differ other ids"
-    template = "run '{run_id}' of pipeline '{pipeline}' was begun again by another process"
-    pipeline: str
-    run_id: str
 
 
 @dataclass(frozen=True)
@@ -112,16 +98,25 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
         if known is not None:
             options.report(f"run {run_id} was published before")
             return known
-        run = _Run(file, options, graph, published, run_id, options.clock.now_us())
+        branch = RunBranch(graph, file.name, run_id, options.actor_id)
+        record = RunRecord(
+            run_id=run_id,
+            pipeline=file.name,
+            state=RunState.RUNNING,
+            started_at=options.clock.now_us(),
+            file_digest=file.digest,
+            branch=branch.name if file.uses_branch else None,
+        )
+        run = _Run(file, options, graph, published, branch, record)
         try:
             return run.do()
         except PipelineFileError:
-            run.drop_branch()
+            branch.drop()
             raise
         except OmnigraphError as error:
             return run.failed(error)
         except BaseException:
-            run.drop_branch()
+            branch.drop()
             raise
 
 
@@ -152,26 +147,10 @@ class _Run:
     options: RunOptions
     graph: Graph
     published: Published
-    run_id: str
-    started_at: int
-    record: RunRecord = field(init=False)
+    branch: RunBranch
+    record: RunRecord
+    """What is known so far."""
     has_loaded: bool = False
-    head: str | None = None
-    """The newest commit that this run knows of its branch; None while it has none."""
-
-    def __post_init__(self) -> None:
-        self.record = RunRecord(
-            run_id=self.run_id,
-            pipeline=self.file.name,
-            state=RunState.RUNNING,
-            started_at=self.started_at,
-            file_digest=self.file.digest,
-            branch=self.branch if self.file.uses_branch else None,
-        )
-
-    @property
-    def branch(self) -> str:
-        return run_branch(self.file.name, self.run_id)
 
     # -- the steps --------------------------------------------------------------------------------
 
@@ -202,13 +181,11 @@ class _Run:
 
     def _mapped(self, workspace: Workspace, checking: Workspace) -> list[Mapped]:
         """Check views, mappings and checks against the columns that there are now."""
-        findings = Findings(self.file.locations)
+        findings = self.file.findings()
         catalog = self.graph.schema.catalog()
         checking.add_types_without_rows(catalog)
         steps = Analysis(self.file, catalog, workspace, checking, findings).run()
-        if findings.has_errors:
-            errors = tuple(one for one in findings.sorted if one.severity == "error")
-            raise PipelineFileError(str(self.file.path), errors)
+        findings.require_usable(str(self.file.path))
         return steps
 
     def _load_directly(
@@ -239,28 +216,27 @@ class _Run:
         steps: Sequence[Mapped],
         prepared: Prepared,
     ) -> RunRecord:
-        self._cut_branch()
+        self.branch.cut(self.file.target.branch)
         counts: dict[str, TypeCounts] = {}
         has_changed = False
         for _, group in groupby(steps, key=lambda one: one.step.mode):
             part = list(group)
-            self.options.report(f"loading {self.branch} ({part[0].step.mode})")
-            replaced = self._replaced(part, self.branch)
+            self.options.report(f"loading {self.branch.name} ({part[0].step.mode})")
+            replaced = self._replaced(part, self.branch.name)
             result = self._load_branch(workspace, part)
             has_changed |= result.commit is not None
             for one in _counts(_by_key(result), replaced):
-                counts[one.type_name] = counts.get(one.type_name, TypeCounts(one.type_name)).plus(
-                    one
-                )
+                before = counts.get(one.type_name, TypeCounts(one.type_name))
+                counts[one.type_name] = before.plus(one)
         self.has_loaded = True
         self.record = replace(self.record, counts=tuple(counts.values()))
         if not has_changed and prepared.news and not prepared.moved:
-            self.drop_branch()
+            self.branch.drop()
             self.record = replace(self.record, branch=None)
             return self._ended(RunState.NOTHING_NEW)
         if self.file.checks:
-            self.options.report(f"checking {self.branch}")
-        checks = run_checks(self.file, self.graph, self.branch, checking)
+            self.options.report(f"checking {self.branch.name}")
+        checks = run_checks(self.file, self.graph, self.branch.name, checking)
         self.record = replace(self.record, checks=checks)
         stopping = [one for one in checks if one.stops]
         if stopping:
@@ -277,19 +253,12 @@ class _Run:
 
     def _load_branch(self, workspace: Workspace, steps: Sequence[Mapped]) -> LoadResult:
         """Load some steps of one mode onto the branch of the run."""
-        with self._own_branch():
-            result = self._load(self.graph, workspace, steps, self.branch, expected_head=self.head)
+        branch = self.branch
+        with branch.held():
+            result = self._load(self.graph, workspace, steps, branch.name, head=branch.head)
         if result.commit is not None:
-            self.head = result.commit.graph_commit_id
+            branch.head = result.commit.graph_commit_id
         return result
-
-    @contextmanager
-    def _own_branch(self) -> Iterator[None]:
-        """Raise what another process did to the branch of this run as such."""
-        try:
-            yield
-        except (PreconditionError, BranchNotFoundError) as error:
-            raise RunReplacedError(self.file.name, self.run_id) from error
 
     def _load(
         self,
@@ -298,9 +267,9 @@ class _Run:
         steps: Sequence[Mapped],
         branch: str,
         *,
-        expected_head: str | None = None,
+        head: str | None = None,
     ) -> LoadResult:
-        """Load some steps of one mode as one commit."""
+        """Load some steps of one mode as one commit, on this head of the branch."""
         by_type: dict[str, list[Mapped]] = {}
         for one in steps:
             by_type.setdefault(one.entity_type.table_key, []).append(one)
@@ -315,11 +284,13 @@ class _Run:
             frames,
             mode=steps[0].step.mode,
             branch=branch,
-            expected_head=expected_head,
-            message=f"pipeline {self.file.name}, run {self.run_id}",
+            expected_head=head,
+            message=self.branch.message,
             actor_id=self.options.actor_id,
             on_error="quarantine" if policy.quarantines else "fail",
-            quarantine=None if policy.folder is None else _free_folder(policy.folder, self.run_id),
+            quarantine=None
+            if policy.folder is None
+            else _free_folder(policy.folder, self.record.run_id),
             max_errors=policy.rows_max,
             engine="spark",
             spark=workspace.session,
@@ -328,43 +299,17 @@ class _Run:
 
     def _stated(self, record: RunRecord) -> RunRecord:
         """Add a commit to the branch of the run that holds its record."""
-        properties = self._properties(record)
-        terms = CommitTerms(lambda _: None, lambda _: properties, commits_unchanged=True)
-        with self._own_branch():
-            result = self.graph.on_terms(terms).load(
-                {},
-                mode="append",
-                branch=self.branch,
-                expected_head=self.head,
-                message=f"pipeline {self.file.name}, run {self.run_id}: {record.state}",
-                actor_id=self.options.actor_id,
-                engine="local",
-            )
-        assert result.commit is not None  # noqa: S101 - a load on these terms commits
-        self.head = result.commit.graph_commit_id
-        return replace(record, graph_commit_id=self.head)
+        return replace(record, graph_commit_id=self.branch.state(self._properties(record)))
 
     def _merge(self, record: RunRecord) -> RunRecord:
-        self.options.report(f"publishing to {self.file.target.branch}")
+        target = self.file.target.branch
+        self.options.report(f"publishing to {target}")
         published = replace(record, branch=None)
         properties = self._properties(published)
-        terms = CommitTerms(self._require_first, lambda _: properties, merged_commit=self.head)
-        graph = self.graph.on_terms(terms)
-        for attempt in range(1, MERGES_MAX + 1):
-            try:
-                result = graph.branches.merge(
-                    self.branch,
-                    self.file.target.branch,
-                    message=f"pipeline {self.file.name}, run {self.run_id}",
-                    actor_id=self.options.actor_id,
-                )
-                break
-            except ReadSetConflictError:
-                if attempt == MERGES_MAX:
-                    raise
-        assert result.commit is not None  # noqa: S101 - the branch has the commit of its record
-        self.drop_branch()
-        return replace(published, graph_commit_id=result.commit.graph_commit_id)
+        terms = CommitTerms(
+            self._require_first, lambda _: properties, merged_commit=self.branch.head
+        )
+        return replace(published, graph_commit_id=self.branch.merge(target, terms))
 
     def _require_first(self, log: CommitLog) -> None:
         """Refuse to publish after another run of the pipeline."""
@@ -372,29 +317,7 @@ class _Run:
         if newer is not None and newer != self.published.last_run_id:
             raise RunOvertakenError(self.file.name, newer)
 
-    # -- branches ---------------------------------------------------------------------------------
-
-    def _cut_branch(self) -> None:
-        """Cut the branch of the run; one that a killed run of this id has left is removed."""
-        with suppress(BranchNotFoundError):
-            self.graph.branches.delete(self.branch, actor_id=self.options.actor_id)
-        self.graph.branches.create_from(
-            self.file.target.branch, self.branch, actor_id=self.options.actor_id
-        )
-        self.head = self.graph.commits.head_id(self.branch)
-
-    def drop_branch(self) -> None:
-        """Remove the branch of the run, if this run has made it."""
-        if self.head is None:
-            return
-        try:
-            if self.graph.commits.head_id(self.branch) == self.head:
-                self.graph.branches.delete(self.branch, actor_id=self.options.actor_id)
-        except BranchNotFoundError:
-            pass
-        except OmnigraphError as error:
-            _log.warning("branch %s stays behind: %s", self.branch, error)
-        self.head = None
+    # -- failures ---------------------------------------------------------------------------------
 
     def failed(self, error: OmnigraphError) -> RunRecord:
         """Return the record of a run that failed, and keep it on the branch of the run.
@@ -402,13 +325,13 @@ class _Run:
         Rows that were loaded and could not be merged stay there.
         """
         text = self.file.variables.hide(str(error))
-        self.record = replace(self.record, error=text, branch=self.branch)
+        self.record = replace(self.record, error=text, branch=self.branch.name)
         record = self._ended(RunState.FAILED)
         if isinstance(error, RunReplacedError):
             return replace(record, branch=None)
         try:
             if not self.has_loaded or isinstance(error, RunOvertakenError):
-                self._cut_branch()
+                self.branch.cut(self.file.target.branch)
             record = self._stated(record)
             self._forget_old_failures()
         except OmnigraphError as problem:
@@ -419,7 +342,7 @@ class _Run:
     def _forget_old_failures(self) -> None:
         runs = unpublished_runs(self.graph, self.file.name)
         failed = [run for run in runs if run.state is RunState.FAILED]
-        for run in failed[FAILED_KEPT:]:
+        for run in failed[FAILED_MAX:]:
             self.graph.branches.delete(
                 run_branch(self.file.name, run.run_id), actor_id=self.options.actor_id
             )
@@ -484,5 +407,7 @@ def _counts(
             unchanged=one.unchanged,
             rejected=one.rejected,
         )
-        for key, one in sorted(counts.items(), reverse=True)
+        for key, one in sorted(
+            counts.items(), key=lambda item: (TableKey(item[0]).is_edge, item[0])
+        )
     )

@@ -103,18 +103,6 @@ def has_nothing_new(file: PipelineFile, prepared: Prepared) -> bool:
     return len(prepared.news) == len(file.sources) and not any(prepared.news.values())
 
 
-def spark_read(source: Source) -> SourceRead:
-    """Return how Spark reads a source as a whole."""
-    return SourceRead(
-        source.name,
-        source.format,
-        paths=source.paths,
-        table=source.table,
-        options=source.options,
-        schema=source.schema,
-    )
-
-
 class _Preparing:
     """Prepares one source."""
 
@@ -163,7 +151,7 @@ class _Preparing:
     # -- everything -------------------------------------------------------------------------------
 
     def _whole(self) -> _Found:
-        read = spark_read(self._source)
+        read = self._source
         if self._source.format in FILE_FORMATS:
             files = self._workspace.files(read)
             self._workspace.add_source(read)
@@ -184,7 +172,7 @@ class _Preparing:
 
     def _by(self, incremental: Incremental) -> _Found:
         name, column, workspace = self._source.name, incremental.by, self._workspace
-        workspace.add_source(spark_read(self._source))
+        workspace.add_source(self._source)
         sql_type = workspace.mark_type(name, column)
         after = None
         if self._mark is not None:
@@ -206,7 +194,7 @@ class _Preparing:
     # -- by files ---------------------------------------------------------------------------------
 
     def _new_files(self) -> _Found:
-        name, workspace, read = self._source.name, self._workspace, spark_read(self._source)
+        name, workspace, read = self._source.name, self._workspace, self._source
         files = self._listed(read)
         seen = self._published.files(name)
         new = [one for one in files if _hash(one) not in seen]
@@ -242,7 +230,7 @@ class _Preparing:
     # -- by commits of another graph --------------------------------------------------------------
 
     def _changes(self) -> _Found:
-        name, read, head = self._source.name, spark_read(self._source), self._head()
+        name, read, head = self._source.name, self._source, self._head()
         mark = Watermark("version", head)
         described = self._described(version=head)
         if self._mark is None:

@@ -14,9 +14,8 @@ from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.diagnostics import Diagnostic, Findings
 from omnigraph.pipelines.file.model import PipelineFile, Source
 from omnigraph.pipelines.file.read import read_pipeline
-from omnigraph.pipelines.sources import spark_read
 from omnigraph.records import to_json
-from omnigraph.spark.steps import SparkStepError, Workspace
+from omnigraph.spark.steps import SourceRead, SparkStepError, Workspace
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def validate_text(
 
 def validate_file(file: PipelineFile, *, spark: object | None = None) -> Validation:
     """Validate a pipeline whose file was read."""
-    findings = Findings(file.locations)
+    findings = file.findings()
     catalog = _catalog(file, findings)
     problem = None if spark is not None else engine_named("spark").problem()
     if problem is not None:
@@ -74,11 +73,7 @@ def validate_file(file: PipelineFile, *, spark: object | None = None) -> Validat
     for source in file.sources.values():
         _add_columns(source, analysis, workspace)
     analysis.run()
-    return Validation(_hidden(file, findings))
-
-
-def _hidden(file: PipelineFile, findings: Findings) -> tuple[Diagnostic, ...]:
-    return tuple(replace(one, message=file.variables.hide(one.message)) for one in findings.sorted)
+    return Validation(findings.sorted)
 
 
 def _catalog(file: PipelineFile, findings: Findings) -> Catalog | None:
@@ -100,7 +95,7 @@ def _add_columns(source: Source, analysis: Analysis, workspace: Workspace) -> No
         findings.warning("not_checked", path, message)
         analysis.unknown.add(source.name)
         return
-    read = spark_read(source)
+    read: SourceRead = source
     if source.format == "csv" and source.schema is None and options.get("inferschema") == "true":
         message = "the types of columns are not known without reading rows; give a 'schema'"
         findings.warning("not_checked", path, message)

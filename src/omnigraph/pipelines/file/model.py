@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from omnigraph.names import EntityKind, TableKey
+from omnigraph.pipelines.diagnostics import Findings
 from omnigraph.pipelines.file.expect import Expect
 from omnigraph.pipelines.file.variables import Variables
+from omnigraph.spark.steps import SourceRead
 from omnigraph.strict_yaml import Location
 
 
@@ -46,22 +48,11 @@ class Incremental:
     overlap_s: int = 0
     """How far before the last mark a read begins, for rows that come late; seconds or units."""
 
-    @property
-    def path(self) -> str:
-        """The key below `incremental` that says so."""
-        return str(self.kind)
-
 
 @dataclass(frozen=True)
-class Source:
+class Source(SourceRead):
     """Rows from outside, by name."""
 
-    name: str
-    format: str
-    paths: tuple[str, ...] = ()
-    table: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    schema: str | None = None
     incremental: Incremental | None = None
 
 
@@ -123,6 +114,10 @@ class PipelineFile:
     spark: Mapping[str, str] = field(default_factory=dict)
     locations: Mapping[str, Location] = field(default_factory=dict, compare=False, repr=False)
     variables: Variables = field(default_factory=lambda: Variables({}), compare=False, repr=False)
+
+    def findings(self) -> Findings:
+        """Return where mistakes of this file are collected."""
+        return Findings(self.locations, hide=self.variables.hide)
 
     @property
     def has_one_mode(self) -> bool:

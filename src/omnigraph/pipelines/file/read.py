@@ -48,7 +48,6 @@ FORMATS: Final = (
     *("jdbc", "delta", "iceberg", "omnigraph", "table"),
 )
 FILE_FORMATS: Final = frozenset({"parquet", "csv", "json", "orc", "avro", "text"})
-PATHLESS_FORMATS: Final = frozenset({"jdbc", "table"})
 MODES: Final = ("append", "merge", "overwrite")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")

@@ -179,11 +179,6 @@ class Workspace:
         with step(what):
             return self._query(sql).columns
 
-    def count(self, name: str) -> int:
-        """Count the rows of a table."""
-        with step(f"source '{name}'"):
-            return self._spark.table(name).count()
-
     def files(self, read: SourceRead) -> list[FileInfo]:
         """List the files that Spark would read, by path."""
         options = {
