@@ -36,6 +36,8 @@ RESERVED_PROPERTIES: Final = frozenset(
 _HASHES_PER_PROPERTY: Final = 3_500
 _TEXT_MAX: Final = 60_000
 _SHOWN_MAX: Final = 2_000
+_BOUNDED: Final[tuple[str, ...]] = ("inputs", "outputs", "columns", "checks")
+"""What a commit can do without; the next run needs the rest."""
 
 
 class RunState(StrEnum):
@@ -195,11 +197,10 @@ class RunRecord:
             "run": {key: value for key, value in run.items() if value is not None},
         }
         texts = {
-            key: _bounded(json.dumps(value, ensure_ascii=False))
-            for key, value in values.items()
-            if value
+            key: json.dumps(value, ensure_ascii=False) for key, value in values.items() if value
         }
-        return {**texts, **dict(_file_properties(self.files)), **self.engine}
+        bounded = {key: _bounded(texts[key]) for key in _BOUNDED if key in texts}
+        return {**texts, **bounded, **dict(_file_properties(self.files)), **self.engine}
 
 
 def _bounded(text: str) -> str:

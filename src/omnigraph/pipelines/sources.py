@@ -19,11 +19,10 @@ from omnigraph.pipelines.file.model import Incremental, PipelineFile, Source
 from omnigraph.pipelines.file.read import FILE_FORMATS
 from omnigraph.pipelines.history import Published
 from omnigraph.pipelines.record import InputRead, Watermark, file_hash
-from omnigraph.spark.steps import FileInfo, SourceRead, SparkStepError, Workspace
+from omnigraph.spark.steps import FileInfo, SparkStepError, Workspace
 from omnigraph.spark.steps.workspace import mark_literal
 from omnigraph.texts import redacted
 
-_GLOB: Final = frozenset("*?[{")
 _STORAGE: Final = "storage."
 _PINNED_BY: Final = frozenset({"versionasof", "timestampasof", "readchangefeed"})
 
@@ -158,8 +157,7 @@ class _Preparing:
             return _Found(self._described(files=files))
         if self._source.format == "omnigraph" and not self._is_pinned:
             head = self._head()
-            read = replace(read, options={**read.options, "versionAsOf": head})
-            self._workspace.add_source(read)
+            self._workspace.add_source(_with(read, versionAsOf=head))
             return _Found(self._described(version=head))
         self._workspace.add_source(read)
         return _Found(self._described())
@@ -195,7 +193,7 @@ class _Preparing:
 
     def _new_files(self) -> _Found:
         name, workspace, read = self._source.name, self._workspace, self._source
-        files = self._listed(read)
+        files = self._listed()
         seen = self._published.files(name)
         new = [one for one in files if _hash(one) not in seen]
         described = self._described(files=new)
@@ -209,7 +207,7 @@ class _Preparing:
             none: frozenset[str] = frozenset()
             return _Found(described, self._mark, none, has_news=False, has_columns=has_columns)
         options = dict(read.options)
-        if len(read.paths) == 1 and not _GLOB & set(read.paths[0]):
+        if len(read.paths) == 1 and not read.is_pattern:
             # Without it, columns that are names of folders would be lost.
             options.setdefault("basePath", read.paths[0])
         paths = tuple(one.path for one in new)
@@ -218,11 +216,11 @@ class _Preparing:
         mark = Watermark("new_files", datetime.fromtimestamp(newest / 1e6, UTC).isoformat())
         return _Found(described, mark, frozenset(_hash(one) for one in new), moved=True)
 
-    def _listed(self, read: SourceRead) -> list[FileInfo]:
+    def _listed(self) -> list[FileInfo]:
         try:
-            return self._workspace.files(read)
+            return self._workspace.files(self._source)
         except SparkStepError:
-            if all(_GLOB & set(path) for path in read.paths):
+            if self._source.is_pattern:
                 # No file matches yet.
                 return []
             raise
@@ -264,7 +262,7 @@ class _Preparing:
             return graph.commits.head_id()
 
 
-def _with(read: SourceRead, **options: str) -> SourceRead:
+def _with(read: Source, **options: str) -> Source:
     return replace(read, options={**read.options, **options})
 
 

@@ -102,13 +102,22 @@ def _add_columns(source: Source, analysis: Analysis, workspace: Workspace) -> No
         analysis.untyped.add(source.name)
         kept = {key: value for key, value in read.options.items() if key.lower() != "inferschema"}
         read = replace(read, options=kept)
-    try:
-        workspace.add_source(read)
-    except SparkStepError as error:
-        findings.error("source_unreadable", path, error.reason)
-        analysis.unknown.add(source.name)
-        return
     incremental = source.incremental
+    reads_new_files = incremental is not None and incremental.kind == "new_files"
+    try:
+        if reads_new_files and source.schema is not None:
+            # There may be no file yet.
+            workspace.add_empty(source.name, source.schema)
+        else:
+            workspace.add_source(read)
+    except SparkStepError as error:
+        analysis.unknown.add(source.name)
+        if reads_new_files and source.schema is None and source.is_pattern:
+            message = "no file is there yet, so the columns are not known; give a 'schema'"
+            findings.warning("not_checked", path, message)
+        else:
+            findings.error("source_unreadable", path, error.reason)
+        return
     if incremental is None or incremental.kind != "by":
         return
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from omnigraph.names import EntityKind, TableKey
 from omnigraph.pipelines.diagnostics import Findings
@@ -14,6 +14,8 @@ from omnigraph.pipelines.file.expect import Expect
 from omnigraph.pipelines.file.variables import Variables
 from omnigraph.spark.steps import SourceRead
 from omnigraph.strict_yaml import Location
+
+_PATTERN: Final = frozenset("*?[{")
 
 
 class Publish(StrEnum):
@@ -54,6 +56,11 @@ class Source(SourceRead):
     """Rows from outside, by name."""
 
     incremental: Incremental | None = None
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the files are named by patterns, which may match none yet."""
+        return bool(self.paths) and all(_PATTERN & set(path) for path in self.paths)
 
 
 @dataclass(frozen=True)

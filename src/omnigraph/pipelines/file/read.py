@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -37,7 +37,7 @@ from omnigraph.pipelines.file.model import (
 )
 from omnigraph.pipelines.file.shape import Shape
 from omnigraph.pipelines.file.variables import Variables
-from omnigraph.pipelines.file.view_order import QUERY_WORDS, check_views, first_word
+from omnigraph.pipelines.file.view_order import QUERY_WORDS, check_views, first_word, sources_of
 from omnigraph.pipelines.record import RESERVED_PROPERTIES
 from omnigraph.strict_yaml import Location, RepeatedKey, StrictYamlError, read_yaml
 
@@ -48,6 +48,11 @@ FORMATS: Final = (
     *("jdbc", "delta", "iceberg", "omnigraph", "table"),
 )
 FILE_FORMATS: Final = frozenset({"parquet", "csv", "json", "orc", "avro", "text"})
+_NOT_WITH_VERSION: Final = frozenset(
+    {"versionasof", "timestampasof", "readchangefeed", "startingversion", "endingversion"}
+    | {"query", "filter", "fragmentsperpartition"}
+)
+"""Options of a graph that contradict a read of its changes."""
 MODES: Final = ("append", "merge", "overwrite")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -134,10 +139,13 @@ class _Reader:
         load = tuple(
             step
             for item in (top["load"].items() if "load" in top else ())
-            if (step := self._step(item, tables, sources)) is not None
+            if (step := self._step(item, tables)) is not None
         )
         if "load" in top and top["load"].value == []:
             top["load"].wrong("expected at least one step")
+        ordered = check_views(views, self._findings)
+        if not self._findings.has_errors:
+            self._check_modes(load, sources, ordered)
         checks = self._checks(top)
         return PipelineFile(
             name=self._name(top.get("name")),
@@ -145,7 +153,7 @@ class _Reader:
             digest="",
             target=self._target(top.get("target")),
             sources=sources,
-            views=check_views(views, self._findings),
+            views=ordered,
             load=load,
             checks=checks,
             on_error=self._on_error(top.get("on_error")),
@@ -289,6 +297,9 @@ class _Reader:
             if source.format not in FILE_FORMATS:
                 shape.wrong(f"'new_files' is for files; the format is {source.format}")
             return Incremental("new_files")
+        pinned = [name for name in source.options if name.lower() in _NOT_WITH_VERSION]
+        if source.format == "omnigraph" and pinned:
+            shape.wrong(f"'version' chooses what is read: leave the option '{pinned[0]}' out")
         if source.format != "omnigraph" or not {"node", "edge"} & set(source.options):
             message = "'version' is for sources of format omnigraph that name a 'node' or 'edge'"
             if source.format in ("delta", "iceberg"):
@@ -298,9 +309,7 @@ class _Reader:
 
     # -- steps ------------------------------------------------------------------------------------
 
-    def _step(
-        self, shape: Shape, tables: Mapping[str, object], sources: Mapping[str, Source]
-    ) -> LoadStep | None:
+    def _step(self, shape: Shape, tables: Mapping[str, object]) -> LoadStep | None:
         optional = ("node", "edge", "map", "src", "dst")
         entries = shape.entries(required=("from", "mode"), optional=optional)
         if entries is None or "from" not in entries or "mode" not in entries:
@@ -322,10 +331,6 @@ class _Reader:
             message = f"no source or view is named '{origin}'{did_you_mean(origin, tables)}"
             entries["from"].wrong(message, "unknown_name")
         mode = entries["mode"].choice(MODES) or "merge"
-        read = sources.get(origin)
-        if mode == "append" and read and read.incremental and read.incremental.overlap_s:
-            message = f"'{origin}' reads rows again ('overlap'), so the mode must be merge"
-            entries["mode"].wrong(message)
         return LoadStep(
             kind,
             entries[kind].text(),
@@ -335,6 +340,22 @@ class _Reader:
             ends={end: entries[end].scalar() for end in ("src", "dst") if end in entries},
             path=shape.path,
         )
+
+    def _check_modes(
+        self, load: Sequence[LoadStep], sources: Mapping[str, Source], views: Mapping[str, str]
+    ) -> None:
+        """Refuse modes that would lose or repeat rows of incremental sources."""
+        for step in load:
+            for name in sorted(sources_of(step.source, sources, views)):
+                incremental = sources[name].incremental
+                if incremental is None or step.mode == "merge":
+                    continue
+                message = f"'{name}' reads only new rows, and an overwrite would drop all others"
+                if step.mode == "append":
+                    if not incremental.overlap_s:
+                        continue
+                    message = f"'{name}' reads rows again ('overlap'), so the mode must be merge"
+                self._findings.error("wrong_value", f"{step.path}.mode", message)
 
     # -- the rest ---------------------------------------------------------------------------------
 

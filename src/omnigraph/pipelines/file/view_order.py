@@ -148,3 +148,16 @@ def check_views(views: Mapping[str, str], findings: Findings) -> dict[str, str]:
         if name not in done:
             add(name)
     return done
+
+
+def sources_of(name: str, sources: Mapping[str, object], views: Mapping[str, str]) -> set[str]:
+    """Return the sources that a table reads, itself or through views without a cycle.
+
+    >>> sorted(sources_of("v", {"a": 1, "b": 2}, {"v": "FROM w, B", "w": "FROM a"}))
+    ['a', 'b']
+    """
+    if name in sources:
+        return {name}
+    by_lower = {each.lower(): each for each in (*sources, *views)}
+    read = [by_lower[table] for table in tables_read(views.get(name, "")) if table in by_lower]
+    return {found for table in read for found in sources_of(table, sources, views)}

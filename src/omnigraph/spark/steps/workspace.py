@@ -233,7 +233,8 @@ class Workspace:
     def later(self, one: str, other: str, sql_type: str) -> str:
         """Return the later of two marks."""
         texts = ", ".join(mark_literal(value, sql_type) for value in (one, other))
-        found = self._spark.sql(f"SELECT CAST(greatest({texts}) AS STRING)").collect()
+        with step("marks"):
+            found = self._spark.sql(f"SELECT CAST(greatest({texts}) AS STRING)").collect()
         return str(found[0][0])
 
     def fold_changes(self, name: str, after_commit: str) -> None:
