@@ -146,7 +146,9 @@ class Workspace:
     def mapped_column(self, name: str, column: str, expression: str) -> pa.Field:
         """Return the column that one expression makes."""
         frame = self.mapped(name, {column: expression}, "expression")
-        return written_schema(frame.schema).field(0)
+        with step("expression"):
+            # A session of Spark Connect analyses a frame only now.
+            return written_schema(frame.schema).field(0)
 
     def all_mapped(self, parts: Sequence[tuple[str, Mapping[str, str]]], what: str) -> DataFrame:
         """Return the rows of several mapped tables; a column that one has not is null."""
@@ -200,8 +202,7 @@ class Workspace:
         """Return the SQL type of a column that can order rows, or raise."""
         what = f"source '{name}'"
         with step(what):
-            frame = self._spark.table(name).selectExpr(_quoted(column))
-        kind = frame.schema[0].dataType
+            kind = self._spark.table(name).selectExpr(_quoted(column)).schema[0].dataType
         sql_type = kind.simpleString().upper()
         if kind.typeName() not in _MARKS and not sql_type.startswith("DECIMAL"):
             raise SparkStepError(what, f"'{column}' is of type {sql_type}, which orders no rows")
