@@ -38,7 +38,7 @@ SAMPLES: dict[str, object] = {
     "tuple[BrokenRule, ...]": (BrokenRule("step", 1, (Offender("node:Doc", "d7", "wrong"),)),),
     "tuple[Violation, ...]": (VIOLATION,),
     "tuple[float | None, ...]": (0.5, None),
-    "tuple[str, ...]": ("pipeline", "two"),
+    "tuple[str, ...]": ("mcp", "two"),
 }
 """A value for each type of a field."""
 

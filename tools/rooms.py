@@ -120,6 +120,12 @@ ROOMS: tuple[Room, ...] = (
         ),
     ),
     Room(
+        16,
+        "pipelines",
+        "declared pipelines: file, checks before a run, run, history",
+        (*_GROUND, "syntax", "schema", "query", "graph", "engine", "spark"),
+    ),
+    Room(
         15,
         "client",
         "a graph of a server, with the face of a local one",
@@ -146,7 +152,7 @@ ROOMS: tuple[Room, ...] = (
         (
             *_GROUND,
             *("policy", "graph", "engine", "wire", "client"),
-            *("spark", "cluster", "server", "mcp"),
+            *("spark", "pipelines", "cluster", "server", "mcp"),
         ),
     ),
 )

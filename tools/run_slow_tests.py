@@ -31,7 +31,7 @@ SHARDS: Final[dict[str, tuple[str, ...]]] = {
     "faults": ("tests/faults",),
     "sim": ("tests/sim",),
     "crash": ("tests/crash",),
-    "spark": ("tests/spark",),
+    "spark": ("tests/spark", "tests/pipelines"),
 }
 """Test folders by shard, the quickest to tell first."""
 WORKERS: Final = 2

@@ -5,8 +5,8 @@
 3. Keys are text, and no key stands twice in a map.
 4. A scalar that is not text stays a `NonText`: `no` or `1` in place of a name is never guessed.
 
-Messages name what they are about by its path (`rules[1].allow`). Only a text that is no YAML at all
-is described by line and column.
+Messages name what they are about by its path (`rules[1].allow`). A text that is no YAML at all is
+described by line and column; a reader that wants positions of values passes a map for them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from omnigraph.texts import is_encodable, on_one_line
 
@@ -35,6 +35,25 @@ _KINDS: Final = {
 
 class StrictYamlError(ValueError):
     """A text breaks a rule of this module, or a value is not of the shape that was asked for."""
+
+    mark: Mark | None = None
+    """Where, as far as it is known."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A position in the text: line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where an entry of a map or an item of a list begins, and where its value does."""
+
+    key: Mark
+    value: Mark
 
 
 @dataclass(frozen=True)
@@ -73,11 +92,17 @@ def quoted(text: str) -> str:
     return f"'{shown}'" if len(shown) <= _SHOWN_MAX else f"'{shown[:_SHOWN_MAX]}…'"
 
 
-def read_yaml(text: str, *, repeats: list[RepeatedKey] | None = None) -> Value:
+def read_yaml(
+    text: str,
+    *,
+    repeats: list[RepeatedKey] | None = None,
+    locations: dict[str, Location] | None = None,
+) -> Value:
     """Read a document, or raise a `StrictYamlError` that says what is wrong.
 
     With a list for `repeats`, keys that stand twice are collected there, also those before an
-    error; the first value of such a key is kept.
+    error; the first value of such a key is kept. A map for `locations` is filled with the place of
+    every value, by its path.
 
     >>> read_yaml("a: [x, 1]")
     {'a': ['x', NonText(kind='int', text='1')]}
@@ -89,12 +114,18 @@ def read_yaml(text: str, *, repeats: list[RepeatedKey] | None = None) -> Value:
     # PyYAML costs some milliseconds to import, and few runs have a policy.
     import yaml  # noqa: PLC0415
 
+    reader = _Reader(text, repeats, locations)
     try:
-        return _Reader(text, repeats).document()
+        return reader.document()
+    except StrictYamlError as error:
+        error.mark = reader.mark
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        raise StrictYamlError(f"the text is not YAML: {where}{error.problem}") from error
+        broken = StrictYamlError(f"the text is not YAML: {where}{error.problem}")
+        broken.mark = None if mark is None else Mark(mark.line + 1, mark.column + 1)
+        raise broken from error
     except yaml.YAMLError as error:
         first = str(error).splitlines()[0]
         raise StrictYamlError(f"the text is not YAML: {first}") from error
@@ -103,15 +134,20 @@ def read_yaml(text: str, *, repeats: list[RepeatedKey] | None = None) -> Value:
 class _Reader:
     """Builds plain values from the events of the parser, so that nothing is constructed by tag."""
 
-    def __init__(self, text: str, repeats: list[RepeatedKey] | None) -> None:
+    def __init__(
+        self, text: str, repeats: list[RepeatedKey] | None, locations: dict[str, Location] | None
+    ) -> None:
         import yaml  # noqa: PLC0415 - as in `read_yaml`
 
         self._repeats = repeats
+        self._locations = {} if locations is None else locations
         self._yaml = yaml
         # Both give the same events. Releases of PyYAML without its C part have only the slow one.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         self._next = loader.get_event
         self._resolve = partial(loader.resolve, yaml.ScalarNode)
+        self.mark: Mark | None = None
+        """Where the last value or key begins that was looked at."""
 
     def document(self) -> Value:
         yaml = self._yaml
@@ -126,6 +162,7 @@ class _Reader:
 
     def _value(self, event: object, path: str, depth: int) -> Value:
         yaml = self._yaml
+        self.mark = _mark_of(event)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise StrictYamlError(f"{path or 'the text'}: anchors and aliases are not allowed")
         if getattr(event, "tag", None) is not None:
@@ -146,12 +183,14 @@ class _Reader:
         while not isinstance(event := self._next(), self._yaml.MappingEndEvent):
             here = path or "the text"
             key = as_text(self._value(event, path, depth + 1), f"{here}: a key")
-            inner = _below(path, key)
-            line = event.start_mark.line + 1
-            first_line = lines.setdefault(key, line)
+            inner = path_below(path, key)
+            at = _mark_of(event)
+            first_line = lines.setdefault(key, at.line)
             if key in found:
-                self._note_repeat(key, here, RepeatedKey(inner, line, first_line))
-            found.setdefault(key, self._value(self._next(), inner, depth + 1))
+                self._note_repeat(key, here, RepeatedKey(inner, at.line, first_line))
+            event = self._next()
+            self._locations.setdefault(inner, Location(at, _mark_of(event)))
+            found.setdefault(key, self._value(event, inner, depth + 1))
         return found
 
     def _note_repeat(self, key: str, where: str, repeat: RepeatedKey) -> None:
@@ -163,11 +202,23 @@ class _Reader:
     def _list(self, path: str, depth: int) -> list[Value]:
         found: list[Value] = []
         while not isinstance(event := self._next(), self._yaml.SequenceEndEvent):
-            found.append(self._value(event, f"{path}[{len(found)}]", depth + 1))
+            inner, at = path_of_item(path, len(found)), _mark_of(event)
+            self._locations[inner] = Location(at, at)
+            found.append(self._value(event, inner, depth + 1))
         return found
 
 
-def _below(path: str, key: str) -> str:
+def _mark_of(event: Any) -> Mark:
+    return Mark(event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def path_of_item(path: str, index: int) -> str:
+    """Return the path of an item of a list."""
+    return f"{path}[{index}]"
+
+
+def path_below(path: str, key: str) -> str:
+    """Return the path of an entry of a map."""
     name = on_one_line(key[:_SHOWN_MAX])
     return f"{path}.{name}" if path else name
 

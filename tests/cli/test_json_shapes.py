@@ -8,21 +8,19 @@ import json
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
 
 from omnigraph import failpoints
 from omnigraph.cli.app import run
 from omnigraph.graph import Graph
 from support.commands import all_commands
+from support.json_shapes import problems, schemas
 from support.pages import DOCS
 from support.s3 import S3Server
 
-FOLDER = DOCS / "reference" / "json"
 PAGE = DOCS / "reference" / "json.md"
 NOT_A_COMMAND = {"common", "error"}
 WITHOUT_JSON = {
@@ -30,8 +28,12 @@ WITHOUT_JSON = {
     *("policy explain", "policy test", "policy validate"),
 }
 """Commands whose result is bytes, or lines that are a contract themselves."""
-ELSEWHERE = {"alias", "demo", "graphs-list", "queries-list", "queries-validate"}
-"""Commands whose results are tested by tests/e2e, test_served.py and test_clusters.py."""
+ELSEWHERE = {
+    *("alias", "demo", "graphs-list", "queries-list", "queries-validate"),
+    *("pipeline-plan", "pipeline-run", "pipeline-validate"),
+    *("pipeline-history", "pipeline-status"),
+}
+"""Commands whose results are tested by other files: e2e, pipelines, served, clusters."""
 
 PEOPLE = """\
 node Person { name: String @key  age: I32?  photo: Blob?  vector: Vector(4)? @embed(name) }
@@ -154,20 +156,6 @@ snapshot nowhere.omni  # exit 1
 
 
 # -- schemas --------------------------------------------------------------------------------------
-
-
-def schemas() -> dict[str, dict[str, Any]]:
-    return {
-        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")
-    }
-
-
-def problems(name: str, found: object) -> list[str]:
-    """Return where a result is not what the schema of that name says."""
-    known = schemas()
-    resources = [(f"{each}.json", Resource.from_contents(known[each])) for each in known]
-    validator = Draft202012Validator(known[name], registry=Registry().with_resources(resources))
-    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(found)]
 
 
 def has_json(command: click.Command) -> bool:

@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "logout": ("setup.logout", "Forget the token of a server."),
     "mutate": ("data.mutate", "Change a graph by a mutation query."),
     "optimize": ("maintenance.optimize", "Compact and index every table."),
+    "pipeline": ("pipeline.group", "Check and run declared pipelines."),
     "policy": ("setup.policy", "Check a policy, test it, explain a decision."),
     "profile": ("setup.profile", "See the addresses you have named."),
     "queries": ("served.queries", "See and check the stored queries of a cluster or a server."),
@@ -115,7 +116,7 @@ def in_new_words(args: list[str]) -> list[str]:
 def is_planned(name: str) -> bool:
     """Whether a word is a command of a later release.
 
-    >>> is_planned("pipeline"), is_planned("query"), is_planned("frobnicate")
+    >>> is_planned("mcp"), is_planned("query"), is_planned("frobnicate")
     (True, False, False)
     """
     return name not in COMMANDS and name in {words.partition(" ")[0] for words in RULES}

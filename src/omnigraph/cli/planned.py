@@ -12,13 +12,12 @@ from omnigraph.errors import UnavailableError
 
 INSTEAD: Final = {
     "mcp": "`omnigraph shell URI` asks one graph",
-    "pipeline": "`omnigraph load --node TYPE=FILE` loads tables, on Spark too",
 }
 """What works today instead of each command that does not exist yet."""
 
 
 class PlannedCommandError(UnavailableError):
-    """A command that needs a server, a cluster or a pipeline, which this release has not."""
+    """A command of a later release."""
 
     code = "OG-PLANNED"
     words: tuple[str, ...]

@@ -43,6 +43,7 @@ from omnigraph.manifest.errors import (
     CommitNotFoundError,
     TagNotFoundError,
 )
+from omnigraph.merge.conflicts import ReadSetConflictError
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query.registry import Registry, RegistryError, StoredQuery
@@ -63,10 +64,11 @@ from omnigraph.schema import Catalog
 from omnigraph.search.embedding.config import EmbeddingConfig, config_of_profile
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
 from omnigraph.syntax import SourceText
+from omnigraph.write.commit.terms import CommitLog, CommitTerms
 from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedResult
 from omnigraph.write.export.exporter import ExportResult
-from omnigraph.write.load.result import LoadResult
+from omnigraph.write.load.result import LoadCounts, LoadResult
 from omnigraph.write.mutate.mutations import MutationResult
 from omnigraph.write.schema_apply import SchemaApplied
 
@@ -84,8 +86,10 @@ __all__ = [
     "ByteRange",
     "Catalog",
     "CleanupResult",
+    "CommitLog",
     "CommitNotFoundError",
     "CommitPage",
+    "CommitTerms",
     "Damage",
     "DatasetCleanup",
     "Difference",
@@ -113,6 +117,7 @@ __all__ = [
     "Health",
     "InvalidActorError",
     "InvalidTextError",
+    "LoadCounts",
     "LoadResult",
     "MaintenanceReport",
     "MergeResult",
@@ -124,6 +129,7 @@ __all__ = [
     "QuerySelectionError",
     "QueryTimeoutError",
     "ReadOnlyGraphError",
+    "ReadSetConflictError",
     "ReadTarget",
     "ReadableCommits",
     "RecoveryAuditRow",

@@ -93,6 +93,7 @@ class GraphBranches(Part):
             dry_run=dry_run,
             message=message,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
+            terms=self._session.terms,
         )
         merger = Merger(self._session.repository, self._session.committer)
         bulk = bulk_engine(engine, lambda: merger.work_bytes(request), session=spark)

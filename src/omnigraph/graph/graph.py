@@ -66,6 +66,7 @@ from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.syntax import SourceText
+from omnigraph.write.commit.terms import CommitTerms
 from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedRequest, EmbedResult, StoredEmbedding
 from omnigraph.write.export.exporter import (
@@ -220,6 +221,13 @@ class Graph(FlatNames):
         """Return another handle of this open graph that may read external blobs from elsewhere."""
         bases = blob_bases(external_blob_bases)
         return type(self)(replace(self._session, external_blob_bases=bases))
+
+    def on_terms(self, terms: CommitTerms) -> Self:
+        """Return another handle of this open graph, whose loads and merges commit on these terms.
+
+        Both handles share everything else, also the bound branch; closing one closes both.
+        """
+        return type(self)(replace(self._session, terms=terms))
 
     def close(self) -> None:
         """Release the graph, after the compaction that many small writes have left to do.
@@ -517,6 +525,7 @@ class Graph(FlatNames):
             on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
             cascade=cascade,
             is_dry_run=dry_run,
+            terms=session.terms,
         )
         request = LoadRequest(
             session.repository,

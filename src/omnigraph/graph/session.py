@@ -32,6 +32,7 @@ from omnigraph.search.topology.store import TopologyStore
 from omnigraph.store.blob_bases import blob_bases
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
+from omnigraph.write.commit.terms import CommitTerms
 from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -91,6 +92,8 @@ class Session:
     external_blob_bases: tuple[str, ...] = ()
     """From below which every write of the handle may read external blobs."""
     hold: SchemaHold | None = None
+    terms: CommitTerms | None = None
+    """What commits of loads and merges through this handle depend on."""
 
     @property
     def is_writable(self) -> bool:

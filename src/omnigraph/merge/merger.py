@@ -55,6 +55,7 @@ from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
+from omnigraph.write.commit.terms import CommitTerms
 from omnigraph.write.rules.validate import Validated
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stored_rows import StoredRows
@@ -100,6 +101,8 @@ class _Request:
     message: str | None = None
     external_blob_bases: tuple[str, ...] = ()
     """Addresses below which external blobs may be read, when their rows are copied."""
+    terms: CommitTerms | None = None
+    """What the commit depends on, in addition to its rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,6 +392,11 @@ class Merger:
             for work in plan.work.values()
         )
         properties = {f"resolved by {rule}": str(rows) for rule, rows in plan.resolved.items()}
+        if request.terms is not None:
+            if request.terms.merged_commit not in (None, job.merged_parent):
+                raise ReadSetConflictError(f"graph_head:{job.source_name}")
+            request.terms.require(job.sides.target.state)
+            properties |= request.terms.stated({})
         if isinstance(request, RevertRequest):
             properties["reverted_commit_id"] = request.commit_id
         write = WriteJob(

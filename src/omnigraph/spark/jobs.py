@@ -24,6 +24,7 @@ from omnigraph.engine import LoadCancelledError
 from omnigraph.errors import UnavailableError
 from omnigraph.spark.diff_tasks import candidate_frame
 from omnigraph.spark.progress import Progress, application_id
+from omnigraph.spark.sentences import sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,10 +182,10 @@ class Jobs:
 
 
 def _cause(error: Exception) -> str:
-    """Return the last line of a Python traceback in the text of an error, or its first line."""
+    """Return the last line of a Python traceback in the text of an error, or what Spark says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if _RAISED.match(line)]
-    return (ours or lines or [type(error).__name__])[0]
+    return ours[0] if ours else sentence(str(error))
 
 
 def _call(

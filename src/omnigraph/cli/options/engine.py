@@ -16,6 +16,13 @@ def engine_options(text: str) -> Decorator:
     """Add `--engine`, `--spark-master` and `--spark-remote`."""
     return together(
         engine_option(text),
+        spark_options(),
+    )
+
+
+def spark_options() -> Decorator:
+    """Add `--spark-master` and `--spark-remote`."""
+    return together(
         click.option("--spark-master", metavar="URL", help="Start Spark there."),
         click.option("--spark-remote", metavar="URL", help="Use that Spark Connect server."),
     )

@@ -5,7 +5,7 @@
 2. Memory is bounded by batches, not by the input: rows are written as fragments while they are
    read, or wait in files; `rows/types.py` lists the few numbers per row that stay.
 3. All types of one call are one commit; an edge may name a node of the same call in any order.
-4. A load that changes nothing makes no commit.
+4. A load that changes nothing makes no commit, unless its terms ask for it (`commit/terms.py`).
 5. With a quarantine, rows that break a rule are rejected instead, then the rows that break a rule
    without those, until the rest is valid. A broken rule that rejecting rows cannot fix fails the
    load.
@@ -32,6 +32,7 @@ from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snap
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
     ExpectedVersionMismatchError,
+    PreconditionFailedError,
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import Incarnation
@@ -295,6 +296,9 @@ class Loader:
                         raise
                     if not (load.is_repeatable or error.is_only_maintenance):
                         raise
+                except PreconditionFailedError:
+                    if attempt.is_last or not load.awaits_terms:
+                        raise
         raise AssertionError("the last attempt returns or raises")
 
     def _attempt(self, load: LoadState, rows: LoadedRows, snapshot: Snapshot) -> GraphCommit | None:
@@ -308,7 +312,7 @@ class Loader:
                 stored = StoredRows(snapshot)
                 load.staged[key] = stage_cascade(key, addresses, stored, load.bases)
         tables = tuple(one.write for one in load.staged.values() if one.write is not None)
-        if not tables:
+        if not tables and not (options.terms and options.terms.commits_unchanged):
             return None
         job = WriteJob(
             kind=WriterKind.LOAD,
@@ -320,12 +324,12 @@ class Loader:
                 actor_id=options.actor_id,
                 created_at=clock.now_us(),
                 message=options.message,
-                properties=options.properties,
+                properties=_properties(load),
             ),
             schema_hash=snapshot.schema.schema_hash,
             tables=tables,
             reads=_reads(check, load, snapshot),
-            expected_head=options.expected_head,
+            expected_head=_expected_head(load, snapshot),
             revalidate=self._revalidation(load, rows, snapshot, check),
         )
         with load.timer.phase("commit"):
@@ -379,6 +383,22 @@ def _require_no_conflicts(findings: Findings, load: LoadState) -> None:
             place=load.source.place,
             inputs=load.intake.inputs,
         )
+
+
+def _properties(load: LoadState) -> Mapping[str, str]:
+    options = load.options
+    if options.terms is None:
+        return options.properties
+    counts = {key: load.counts(key) for key in sorted(load.intake.records_read)}
+    return {**options.properties, **options.terms.stated(counts)}
+
+
+def _expected_head(load: LoadState, snapshot: Snapshot) -> str | None:
+    """Return the head that the commit must land on; with terms, one on which they hold."""
+    options = load.options
+    if options.terms is not None:
+        options.terms.require(snapshot.state)
+    return snapshot.commit_id if load.awaits_terms else options.expected_head
 
 
 def _require_unmoved(state: ManifestState, expected: Mapping[str, Entry]) -> None:

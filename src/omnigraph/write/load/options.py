@@ -11,6 +11,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.write.commit.terms import CommitTerms
 from omnigraph.write.load.rows.spool import MEMORY_MAX
 from omnigraph.write.stage.delta import WriteMode
 
@@ -68,6 +69,8 @@ class LoadOptions:
     external_blob_bases: tuple[str, ...] = ()
     persists_topology: bool = False
     """Whether a first load of edges also stores their adjacency, which takes memory per edge."""
+    terms: CommitTerms | None = None
+    """What the commit depends on, in addition to its rows."""
     memory_max: int = MEMORY_MAX
     """How many bytes a load keeps in memory; the rest is spilled to files."""
 

@@ -80,6 +80,11 @@ class LoadState:
             if staged.removed
         }
 
+    @property
+    def awaits_terms(self) -> bool:
+        """Whether the commit may be prepared again on a newer head, if its terms hold there."""
+        return self.options.terms is not None and self.options.expected_head is None
+
     def counts(self, key: str) -> LoadCounts:
         """Return what the load did to one type."""
         staged = self.staged.get(key, StagedTable(None))

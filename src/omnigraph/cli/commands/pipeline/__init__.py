@@ -1,0 +1,1 @@
+"""`omnigraph pipeline …`."""

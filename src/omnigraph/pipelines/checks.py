@@ -1,0 +1,63 @@
+"""Runs the checks of a pipeline on a branch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph import Graph, ReadTarget
+from omnigraph.pipelines.file.expect import ExpectError
+from omnigraph.pipelines.file.model import Check, PipelineFile
+from omnigraph.pipelines.file.view_order import tables_read
+from omnigraph.pipelines.record import CheckResult
+from omnigraph.schema import EntityType
+from omnigraph.spark.steps import Workspace
+
+
+def run_checks(
+    file: PipelineFile, graph: Graph, branch: str, checking: Workspace
+) -> tuple[CheckResult, ...]:
+    """Run all checks on the rows of a branch; one that cannot be decided has failed."""
+    _add_types(file, graph, branch, checking)
+    return tuple(_run(file, check, graph, branch, checking) for check in file.checks)
+
+
+def _add_types(file: PipelineFile, graph: Graph, branch: str, checking: Workspace) -> None:
+    """Make the types known that checks in SQL read."""
+    texts = [check.text for check in file.checks if check.language == "sql"]
+    read = frozenset[str]().union(*map(tables_read, texts))
+    catalog = graph.schema.catalog()
+    types: list[EntityType] = [*catalog.edge_types.values(), *catalog.node_types.values()]
+    for entity_type in types:
+        if entity_type.name.lower() in read:
+            checking.add_type(graph, entity_type.table_key, branch)
+
+
+def _run(
+    file: PipelineFile, check: Check, graph: Graph, branch: str, checking: Workspace
+) -> CheckResult:
+    try:
+        columns, rows = _rows(check, graph, branch, checking)
+        outcome = check.expect.decide(columns, rows)
+    except (ExpectError, OmnigraphError) as error:
+        problem = file.variables.hide(str(error))
+        return CheckResult(
+            check.name,
+            check.expect.text,
+            None,
+            passed=False,
+            is_warning=check.is_warning,
+            error=problem,
+        )
+    return CheckResult(
+        check.name, check.expect.text, outcome.value, outcome.passed, is_warning=check.is_warning
+    )
+
+
+def _rows(
+    check: Check, graph: Graph, branch: str, checking: Workspace
+) -> tuple[list[str], list[dict[str, Any]]]:
+    if check.language == "sql":
+        return checking.rows(check.text, f"check '{check.name}'")
+    found = graph.query(check.text, target=ReadTarget.branch(branch))
+    return found.column_names, found.to_pylist()

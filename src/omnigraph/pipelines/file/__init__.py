@@ -1,0 +1,1 @@
+"""The pipeline file: from YAML to frozen values, with the position of every mistake."""

@@ -1,0 +1,274 @@
+"""Reads the sources of a run: all of them, or what is new since the last published run.
+
+1. Where a read ends is fixed before any row is loaded, so rows that arrive during the run belong
+   to the next one.
+2. What a source reports of itself (`InputRead`) is shown and stored: it holds no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Final
+
+from omnigraph.errors import InvalidInputError
+from omnigraph.graph import Graph, OpenMode
+from omnigraph.pipelines.file.model import Incremental, PipelineFile, Source
+from omnigraph.pipelines.file.read import FILE_FORMATS
+from omnigraph.pipelines.history import Published
+from omnigraph.pipelines.record import InputRead, Watermark, file_hash
+from omnigraph.spark.steps import FileInfo, SparkStepError, Workspace
+from omnigraph.spark.steps.workspace import mark_literal
+from omnigraph.texts import redacted
+
+_STORAGE: Final = "storage."
+_PINNED_BY: Final = frozenset({"versionasof", "timestampasof", "readchangefeed"})
+
+
+class SourceRowsError(InvalidInputError):
+    """Rows of an incremental source cannot be placed: the column that orders them is null."""
+
+    code = "OG-PIPELINE-ROWS"
+    hint = "fill the column at the source, or read a table that leaves those rows out"
+    template = "source '{source}': '{column}' orders its rows and is null in {rows} of them"
+    source: str
+    rows: int
+    column: str
+
+
+class SourceEmptyError(InvalidInputError):
+    """A source has no files yet, and so no columns."""
+
+    code = "OG-PIPELINE-NO-FILES"
+    hint = "give the source a `schema:`"
+    template = "source '{source}' has no files, so its columns are not known"
+    source: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The sources of a run: what was found, and where the next run begins."""
+
+    inputs: tuple[InputRead, ...]
+    watermarks: Mapping[str, Watermark] = field(default_factory=dict)
+    files: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Hashes of the files that this run reads, for sources that read new files."""
+    news: Mapping[str, bool] = field(default_factory=dict)
+    """Whether there is something to read, by incremental source."""
+    moved: bool = False
+    """Whether the next run begins elsewhere than this one did."""
+    without_columns: tuple[str, ...] = ()
+    """Sources that have neither files nor a schema."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was found of one source."""
+
+    read: InputRead
+    watermark: Watermark | None = None
+    files: frozenset[str] | None = None
+    has_news: bool = True
+    moved: bool = False
+    has_columns: bool = True
+
+
+def prepare_sources(file: PipelineFile, workspace: Workspace, published: Published) -> Prepared:
+    """Make the tables of all sources known, each with the rows that this run reads."""
+    found = {
+        name: _Preparing(file, source, workspace, published).prepare()
+        for name, source in file.sources.items()
+    }
+    carried = published.watermarks
+    marks = {name: one.watermark or carried.get(name) for name, one in found.items()}
+    return Prepared(
+        inputs=tuple(one.read for one in found.values()),
+        watermarks={name: mark for name, mark in marks.items() if mark is not None},
+        files={name: one.files for name, one in found.items() if one.files is not None},
+        news={
+            name: one.has_news
+            for name, one in found.items()
+            if file.sources[name].incremental is not None
+        },
+        moved=any(one.moved for one in found.values()),
+        without_columns=tuple(name for name, one in found.items() if not one.has_columns),
+    )
+
+
+def has_nothing_new(file: PipelineFile, prepared: Prepared) -> bool:
+    """Whether all sources are incremental and none of them has news."""
+    return len(prepared.news) == len(file.sources) and not any(prepared.news.values())
+
+
+class _Preparing:
+    """Prepares one source."""
+
+    def __init__(
+        self, file: PipelineFile, source: Source, workspace: Workspace, published: Published
+    ) -> None:
+        self._file = file
+        self._source = source
+        self._workspace = workspace
+        self._published = published
+        self._mark = published.watermarks.get(source.name)
+
+    def prepare(self) -> _Found:
+        incremental = self._source.incremental
+        if incremental is None:
+            return self._whole()
+        if self._mark is not None and self._mark.kind != incremental.kind:
+            # The file asks for another way than the last run went: it begins anew.
+            self._mark = None
+        if incremental.kind == "by":
+            return self._by(incremental)
+        return self._new_files() if incremental.kind == "new_files" else self._changes()
+
+    def _described(
+        self,
+        *,
+        version: str | None = None,
+        rows: int | None = None,
+        files: Sequence[FileInfo] | None = None,
+    ) -> InputRead:
+        source = self._source
+        uri = source.table or ", ".join(source.paths)
+        if source.format == "jdbc":
+            query = source.options.get("dbtable") or source.options.get("query")
+            uri = f"{source.options['url']}#{query}"
+        elif source.format == "omnigraph":
+            kind = "node" if "node" in source.options else "edge"
+            type_name = source.options.get(kind)
+            uri += "" if type_name is None else f"#{kind}:{type_name}"
+        shown = self._file.variables.hide(redacted(uri))
+        if files is None:
+            return InputRead(source.name, shown, source.format, version, rows)
+        size = sum(one.bytes for one in files)
+        return InputRead(source.name, shown, source.format, _digest(files), rows, size, len(files))
+
+    # -- everything -------------------------------------------------------------------------------
+
+    def _whole(self) -> _Found:
+        read = self._source
+        if self._source.format in FILE_FORMATS:
+            files = self._workspace.files(read)
+            self._workspace.add_source(read)
+            return _Found(self._described(files=files))
+        if self._source.format == "omnigraph" and not self._is_pinned:
+            head = self._head()
+            self._workspace.add_source(_with(read, versionAsOf=head))
+            return _Found(self._described(version=head))
+        self._workspace.add_source(read)
+        return _Found(self._described())
+
+    @property
+    def _is_pinned(self) -> bool:
+        return bool(_PINNED_BY & {name.lower() for name in self._source.options})
+
+    # -- by a column ------------------------------------------------------------------------------
+
+    def _by(self, incremental: Incremental) -> _Found:
+        name, column, workspace = self._source.name, incremental.by, self._workspace
+        workspace.add_source(self._source)
+        sql_type = workspace.mark_type(name, column)
+        after = None
+        if self._mark is not None:
+            after = mark_literal(self._mark.value, sql_type, incremental.overlap_s)
+        high = workspace.high_mark(name, column, after)
+        if high.rows_without:
+            raise SourceRowsError(name, high.rows_without, column)
+        if high.value is None:
+            workspace.leave_no_row(name)
+            return _Found(self._described(rows=0), self._mark, has_news=False)
+        workspace.narrow(name, column, after, mark_literal(high.value, sql_type))
+        value = high.value
+        if self._mark is not None:
+            value = workspace.later(self._mark.value, value, sql_type)
+        mark = Watermark("by", value, sql_type)
+        moved = self._mark is None or mark.value != self._mark.value
+        return _Found(self._described(rows=high.rows), mark, moved=moved)
+
+    # -- by files ---------------------------------------------------------------------------------
+
+    def _new_files(self) -> _Found:
+        name, workspace, read = self._source.name, self._workspace, self._source
+        files = self._listed()
+        seen = self._published.files(name)
+        new = [one for one in files if _hash(one) not in seen]
+        described = self._described(files=new)
+        if not new:
+            if files:
+                workspace.add_source(read)
+                workspace.leave_no_row(name)
+            elif read.schema is not None:
+                workspace.add_empty(name, read.schema)
+            has_columns = bool(files) or read.schema is not None
+            none: frozenset[str] = frozenset()
+            return _Found(described, self._mark, none, has_news=False, has_columns=has_columns)
+        options = dict(read.options)
+        if len(read.paths) == 1 and not read.is_pattern:
+            # Without it, columns that are names of folders would be lost.
+            options.setdefault("basePath", read.paths[0])
+        paths = tuple(one.path for one in new)
+        workspace.add_source(replace(read, paths=paths, options=options))
+        newest = max(one.modified_us for one in new)
+        mark = Watermark("new_files", datetime.fromtimestamp(newest / 1e6, UTC).isoformat())
+        return _Found(described, mark, frozenset(_hash(one) for one in new), moved=True)
+
+    def _listed(self) -> list[FileInfo]:
+        try:
+            return self._workspace.files(self._source)
+        except SparkStepError:
+            if self._source.is_pattern:
+                # No file matches yet.
+                return []
+            raise
+
+    # -- by commits of another graph --------------------------------------------------------------
+
+    def _changes(self) -> _Found:
+        name, read, head = self._source.name, self._source, self._head()
+        mark = Watermark("version", head)
+        described = self._described(version=head)
+        if self._mark is None:
+            self._workspace.add_source(_with(read, versionAsOf=head))
+            return _Found(described, mark, moved=True)
+        start = self._mark.value
+        if start == head:
+            self._workspace.add_source(_with(read, versionAsOf=head))
+            self._workspace.leave_no_row(name)
+            return _Found(described, mark, has_news=False)
+        feed = _with(read, readChangeFeed="true", startingVersion=start, endingVersion=head)
+        self._workspace.add_source(feed)
+        self._workspace.fold_changes(name, start)
+        return _Found(described, mark, moved=True)
+
+    def _head(self) -> str:
+        """Return the newest commit of the graph that is the source."""
+        options = self._source.options
+        storage = {
+            key[len(_STORAGE) :]: value
+            for key, value in options.items()
+            if key.lower().startswith(_STORAGE)
+        }
+        branch = next((v for k, v in options.items() if k.lower() == "branch"), "main")
+        with Graph.open(
+            self._source.paths[0],
+            branch=branch,
+            mode=OpenMode.READ_ONLY,
+            storage_options=storage or None,
+        ) as graph:
+            return graph.commits.head_id()
+
+
+def _with(read: Source, **options: str) -> Source:
+    return replace(read, options={**read.options, **options})
+
+
+def _hash(one: FileInfo) -> str:
+    return file_hash(one.path, one.bytes, one.modified_us)
+
+
+def _digest(files: Sequence[FileInfo]) -> str:
+    return f"sha256:{sha256(' '.join(map(_hash, files)).encode()).hexdigest()}"

@@ -1,0 +1,286 @@
+"""One session in which the tables of one pipeline have their names.
+
+1. The session shares Spark with that of the caller and nothing else: tables and settings of a
+   pipeline are not seen outside, and two runs at the same time do not see each other's.
+2. Every text of a user is run as `SELECT * FROM (…)`, so that it can only read.
+3. Times are read and written in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from omnigraph.graph import Graph, ReadTarget
+from omnigraph.names import TableKey
+from omnigraph.spark.engine import spark_session
+from omnigraph.spark.progress import application_id
+from omnigraph.spark.session import get_spark, register
+from omnigraph.spark.steps.failures import SparkStepError, step
+from omnigraph.spark.types import default_columns, entity_schema, spark_schema, written_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.schema import Catalog, EntityType
+
+ROWS_OF_CHECK_MAX: Final = 100_000
+FEED_COLUMNS: Final = ("_change_type", "_commit_version", "_commit_timestamp", "_graph_commit_id")
+_ORDER: Final = "_omnigraph_order"
+
+
+@dataclass(frozen=True)
+class SourceRead:
+    """How Spark reads a source."""
+
+    name: str
+    format: str
+    paths: tuple[str, ...] = ()
+    table: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A file of a source; the time is that of its last change, in microseconds."""
+
+    path: str
+    bytes: int
+    modified_us: int
+
+
+@dataclass(frozen=True)
+class HighMark:
+    """The largest value of a column, as text; None where there is no row."""
+
+    value: str | None
+    sql_type: str
+    rows: int
+    rows_without: int
+    """Rows in which the column is null."""
+
+
+class Workspace:
+    """The tables of one pipeline, by name."""
+
+    def __init__(self, session: object | None, settings: Mapping[str, str]) -> None:
+        with step("session"):
+            self._spark = _isolated(session)
+            register(self._spark)
+            self._spark.conf.set("spark.sql.session.timeZone", "UTC")
+            for key, value in settings.items():
+                if not self._spark.conf.isModifiable(key):
+                    reason = "has to be given when the session is started, not by a pipeline"
+                    raise SparkStepError(f"setting {key}", reason)
+                self._spark.conf.set(key, value)
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the tables."""
+        return self._spark
+
+    @property
+    def application_id(self) -> str | None:
+        """The id of the application, where Spark tells it."""
+        return application_id(self._spark)
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    def add_source(self, read: SourceRead) -> None:
+        """Make a source known under its name; its rows are not read."""
+        with step(f"source '{read.name}'"):
+            if read.table is not None:
+                frame = self._spark.table(read.table)
+            else:
+                reader = self._spark.read.format(read.format).options(**read.options)
+                if read.schema is not None:
+                    reader = reader.schema(read.schema)
+                frame = reader.load(list(read.paths)) if read.paths else reader.load()
+            self._name(frame, read.name)
+
+    def add_empty(self, name: str, schema: str) -> None:
+        """Make a table without rows known; the schema is a list of columns in SQL."""
+        with step(f"source '{name}'"):
+            self._name(self._spark.createDataFrame([], schema), name)
+
+    def add_view(self, name: str, sql: str) -> None:
+        """Make a view known under its name."""
+        with step(f"view '{name}'"):
+            self._name(self._query(sql), name)
+
+    def add_type(self, graph: Graph, table_key: str, branch: str) -> None:
+        """Make the stored rows of a type known under its name."""
+        frame = graph.to_spark(self._spark, table_key, target=ReadTarget.branch(branch))
+        self._name(frame, TableKey(table_key).type_name)
+
+    def add_types_without_rows(self, catalog: Catalog) -> None:
+        """Make tables with the columns of all types known under their names."""
+        types: list[EntityType] = [*catalog.edge_types.values(), *catalog.node_types.values()]
+        for entity_type in types:
+            schema = spark_schema(entity_schema(entity_type, default_columns(entity_type)))
+            self._name(self._spark.createDataFrame([], schema), entity_type.name)
+
+    def columns(self, name: str) -> pa.Schema:
+        """Return the columns of a table."""
+        return written_schema(self._spark.table(name).schema)
+
+    def _name(self, frame: DataFrame, name: str) -> None:
+        frame.createOrReplaceTempView(_quoted(name))
+
+    def _query(self, sql: str) -> DataFrame:
+        text = sql.strip().rstrip(";")
+        return self._spark.sql(f"SELECT * FROM (\n{text}\n)")  # noqa: S608 - the user's own query
+
+    # -- mappings ---------------------------------------------------------------------------------
+
+    def mapped(self, name: str, expressions: Mapping[str, str], what: str) -> DataFrame:
+        """Return the rows of a table as columns given by SQL expressions."""
+        with step(what):
+            selected = [f"({text}\n) AS {_quoted(column)}" for column, text in expressions.items()]
+            return self._spark.table(name).selectExpr(*selected)
+
+    def mapped_column(self, name: str, column: str, expression: str) -> pa.Field:
+        """Return the column that one expression makes."""
+        frame = self.mapped(name, {column: expression}, "expression")
+        with step("expression"):
+            # A session of Spark Connect analyses a frame only now.
+            return written_schema(frame.schema).field(0)
+
+    def all_mapped(self, parts: Sequence[tuple[str, Mapping[str, str]]], what: str) -> DataFrame:
+        """Return the rows of several mapped tables; a column that one has not is null."""
+        frames = [self.mapped(name, expressions, what) for name, expressions in parts]
+        whole = frames[0]
+        with step(what):
+            for frame in frames[1:]:
+                whole = whole.unionByName(frame, allowMissingColumns=True)
+        return whole
+
+    @staticmethod
+    def sample(frame: DataFrame, rows_max: int, what: str) -> pa.Table:
+        """Return the first rows of a frame."""
+        with step(what):
+            return frame.limit(rows_max).toArrow()
+
+    # -- questions --------------------------------------------------------------------------------
+
+    def rows(self, sql: str, what: str) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the columns and rows of a query; more rows than a check can mean are an error."""
+        with step(what):
+            frame = self._query(sql)
+            found = frame.limit(ROWS_OF_CHECK_MAX + 1).collect()
+        if len(found) > ROWS_OF_CHECK_MAX:
+            raise SparkStepError(what, f"it returns more than {ROWS_OF_CHECK_MAX} rows")
+        return frame.columns, [row.asDict() for row in found]
+
+    def result_columns(self, sql: str, what: str) -> list[str]:
+        """Return the columns that a query would have."""
+        with step(what):
+            return self._query(sql).columns
+
+    def files(self, read: SourceRead) -> list[FileInfo]:
+        """List the files that Spark would read, by path."""
+        options = {
+            key: value
+            for key, value in read.options.items()
+            if key.lower() in ("pathglobfilter", "recursivefilelookup")
+        }
+        with step(f"source '{read.name}'"):
+            listed = self._spark.read.format("binaryFile").options(**options)
+            frame = listed.load(list(read.paths)).selectExpr(
+                "path", "length", "unix_micros(modificationTime) AS modified"
+            )
+            found = [FileInfo(row[0], row[1], row[2]) for row in frame.collect()]
+        return sorted(found, key=lambda one: one.path)
+
+    # -- incremental reads ------------------------------------------------------------------------
+
+    def mark_type(self, name: str, column: str) -> str:
+        """Return the SQL type of a column that can order rows, or raise."""
+        what = f"source '{name}'"
+        with step(what):
+            kind = self._spark.table(name).selectExpr(_quoted(column)).schema[0].dataType
+        sql_type = kind.simpleString().upper()
+        if kind.typeName() not in _MARKS and not sql_type.startswith("DECIMAL"):
+            raise SparkStepError(what, f"'{column}' is of type {sql_type}, which orders no rows")
+        return sql_type
+
+    def high_mark(self, name: str, column: str, after: str | None) -> HighMark:
+        """Find the largest value of a column among the rows after a mark."""
+        sql_type = self.mark_type(name, column)
+        quoted = _quoted(column)
+        where = "true" if after is None else f"{quoted} > {after} OR {quoted} IS NULL"
+        with step(f"source '{name}'"):
+            frame = self._spark.table(name).where(where)
+            row = frame.selectExpr(
+                f"CAST(max({quoted}) AS STRING)", "count(*)", f"count_if({quoted} IS NULL)"
+            ).collect()[0]
+        return HighMark(row[0], sql_type, row[1] - row[2], row[2])
+
+    def narrow(self, name: str, column: str, after: str | None, until: str) -> None:
+        """Leave a table only the rows after a mark, up to another one."""
+        quoted = _quoted(column)
+        where = f"{quoted} <= {until}" + ("" if after is None else f" AND {quoted} > {after}")
+        with step(f"source '{name}'"):
+            self._name(self._spark.table(name).where(where), name)
+
+    def leave_no_row(self, name: str) -> None:
+        """Leave a table its columns and no row."""
+        self._name(self._spark.table(name).where("false"), name)
+
+    def later(self, one: str, other: str, sql_type: str) -> str:
+        """Return the later of two marks."""
+        texts = ", ".join(mark_literal(value, sql_type) for value in (one, other))
+        with step("marks"):
+            found = self._spark.sql(f"SELECT CAST(greatest({texts}) AS STRING)").collect()
+        return str(found[0][0])
+
+    def fold_changes(self, name: str, after_commit: str) -> None:
+        """Turn a table of changes into the rows that exist after them, each once."""
+        with step(f"source '{name}'"):
+            changes = self._spark.table(name)
+            newest = changes.where(
+                f"_change_type <> 'update_preimage' AND _graph_commit_id <> '{after_commit}'"
+            ).selectExpr(
+                "*",
+                f"row_number() OVER (PARTITION BY id ORDER BY _commit_version DESC) AS {_ORDER}",
+            )
+            frame = newest.where(f"{_ORDER} = 1 AND _change_type <> 'delete'")
+            frame = frame.drop(*FEED_COLUMNS, _ORDER)
+            self._name(frame, name)
+
+
+_MARKS: Final = frozenset(
+    {"timestamp", "timestamp_ntz", "date", "byte", "short", "integer", "long", "string"}
+)
+_SECONDS_OF_DAY: Final = 86_400
+
+
+def mark_literal(value: str, sql_type: str, back: int = 0) -> str:
+    """Return a mark as an SQL expression; `back` seconds, or units of a number, before it.
+
+    >>> mark_literal("7", "BIGINT", 2)
+    "CAST('7' AS BIGINT) - 2"
+    """
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    literal = f"CAST('{escaped}' AS {sql_type})"
+    if not back:
+        return literal
+    if sql_type.startswith("TIMESTAMP"):
+        return f"{literal} - INTERVAL {back} SECONDS"
+    if sql_type == "DATE":
+        return f"date_sub({literal}, {-(-back // _SECONDS_OF_DAY)})"
+    return f"{literal} - {back}"
+
+
+def _isolated(session: object | None) -> SparkSession:
+    spark = get_spark() if session is None else spark_session(session)
+    return spark.newSession()
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
