@@ -44,6 +44,7 @@ class Topologies:
         self._cached: BoundedCache[Topology] = BoundedCache(bytes_max)
         self._states: BoundedCache[TableState] = BoundedCache(_STATES_MAX)
         self._absent: BoundedCache[bool] = BoundedCache(_STATES_MAX)
+        self._filed: BoundedCache[bool] = BoundedCache(_STATES_MAX)
         self._flights = SingleFlight()
 
     def get(self, snapshot: Snapshot, edge: EdgeType, *, guard: Guard = UNGUARDED) -> Topology:
@@ -77,15 +78,28 @@ class Topologies:
         return False
 
     def has_base(self, snapshot: Snapshot, edge: EdgeType) -> bool:
-        """Whether a topology of some state of these edges is in memory, to be extended."""
+        """Whether a topology of some state of these edges is in memory or in a file.
+
+        Whether there is a file is looked up once for each state of the edges.
+        """
         location = snapshot.entry(edge.table_key).location
-        return any(one.states.edge.at.location == location for one in self._cached.values())
+        if any(one.states.edge.at.location == location for one in self._cached.values()):
+            return True
+        if self._store is None:
+            return False
+        state = self._states_of(snapshot, edge).edge
+        known = self._filed.get(state.key)
+        if known is None:
+            known = self._store.has_any(state)
+            self._filed.put(state.key, known, 1)
+        return known
 
     def forget(self) -> None:
         """Drop everything from memory; files stay."""
         self._cached.clear()
         self._states.clear()
         self._absent.clear()
+        self._filed.clear()
 
     @property
     def nbytes(self) -> int:

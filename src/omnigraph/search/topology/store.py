@@ -56,6 +56,13 @@ class TopologyStore:
         except OmnigraphError:
             return False
 
+    def has_any(self, edge: TableState) -> bool:
+        """Whether there is a file of any state of this edge dataset."""
+        try:
+            return bool(self._store.objects.list(_folder(edge.at.location)))
+        except OmnigraphError:
+            return False
+
     def load_or_build(
         self,
         handles: TopologyHandles,
