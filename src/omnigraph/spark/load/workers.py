@@ -139,6 +139,8 @@ class SparkLoadWorkers:
             external_blob_bases=load.options.external_blob_bases,
             keeps_rejected=load.options.quarantines,
             ends=frozenset(TableKey.node(name) for edge in edges for _, name in edge_ends(edge)),
+            # A merge inserts some of its rows only, so their numbers would mean nothing later.
+            keeps_ends=load.options.mode is not WriteMode.MERGE and not load.options.is_dry_run,
             embed=self._embed_order(written, snapshot),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -92,6 +92,10 @@ class CloudObjectStore:
     def put(self, path: str, data: bytes) -> str:
         return self._put(self._client, path, data, use_multipart=False)
 
+    def put_pieces(self, path: str, pieces: Iterable[bytes]) -> str:
+        # Parts are uploaded as they come; the object appears with the last one.
+        return self._put(self._client, path, iter(pieces), use_multipart=True)
+
     def put_if_absent(self, path: str, data: bytes) -> str:
         return self._put(self._once, path, data, mode="create")
 
@@ -123,7 +127,9 @@ class CloudObjectStore:
         """Describe temporary files: there are none, a write is one call."""
         return ()
 
-    def _put(self, client: Client, path: str, data: bytes, **how: Any) -> str:
+    def _put(
+        self, client: Client, path: str, data: bytes | Iterator[bytes], **how: Any
+    ) -> str:
         answer = self._write(path, lambda: obstore.put(client, checked_path(path), data, **how))
         return _tag(answer["e_tag"])
 

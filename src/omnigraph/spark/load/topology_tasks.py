@@ -1,0 +1,389 @@
+"""What tasks do to leave the topology of loaded edges: number, look up, arrange, put together.
+
+```text
+number_rows    table         → the numbering of its rows; where row ids have gaps, a file of them
+look_up_ends   edges         → a file of ends, where staging has not left one
+arrange_piece  range of nodes→ files of the edges of one direction that start there
+put_together   all pieces    → the topology file, streamed
+```
+
+1. A *number* of a node in a file of ends is the number of a staged row, or stands for the row id
+   of a stored row (`key_set.stored_number`). It becomes a row id when the load is committed and a
+   dense id when all rows are numbered.
+2. A task that arranges reads the ends of all edges and keeps those of its range; nothing but small
+   records goes through the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.search.topology.csr import Csr, id_type
+from omnigraph.search.topology.file import Section, TopologyFacts, encoded_pieces
+from omnigraph.search.topology.pieces import csr_piece
+from omnigraph.search.topology.row_numbers import (
+    Numbering,
+    ascending,
+    numbering_of,
+    scan_row_ids,
+)
+from omnigraph.search.topology.store import topology_path
+from omnigraph.spark.load.key_set import KeySet, stored_row_ids
+from omnigraph.spark.task_store import opened_version, task_store
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
+from omnigraph.write.stage.columns import flat
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from omnigraph.search.topology.csr import Ints, RowIds
+    from omnigraph.search.topology.topology import TopologyStates
+    from omnigraph.spark.load.plan import LoadContext
+    from omnigraph.spark.load.side_files import SideFiles
+    from omnigraph.spark.load.stored_tasks import Slice
+    from omnigraph.store.records import DatasetVersion
+    from omnigraph.write.stage.columns import Integers
+
+END_COLUMNS: Final = ("src", "dst")
+_ADDRESS_BITS: Final = 32
+_NARROW_MAX: Final = 2**31 - 1
+
+
+# -- numbering rows -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableNumbers:
+    """The numbering of the rows of one table version."""
+
+    count: int
+    first: int
+    listed: str | None
+    """The file of all row ids, ascending; None when they have no gap."""
+    fragments: Mapping[int, int]
+    """The first row id of each fragment whose row ids are consecutive."""
+
+    def numbering(self, files: SideFiles) -> Numbering:
+        """Return the numbering; its row ids are mapped, not read."""
+        if self.listed is None:
+            return Numbering(self.count, self.first)
+        return Numbering(self.count, self.first, _column(files, self.listed, "row_id"))
+
+
+def number_rows(context: LoadContext, at: DatasetVersion, number: int) -> TableNumbers:
+    """Number the live rows of a table version in order of row id."""
+    del number
+    handle = opened_version(task_store(context.files).datasets, at)
+    if handle is None:
+        raise TypeError("there is no version to number")
+    request = ScanRequest(columns=(), with_row_id=True, with_row_address=True)
+    fragments = _Fragments()
+    for batch in handle.scan(request):
+        row_ids, addresses = (np.asarray(batch[name]) for name in (ROW_ID, ROW_ADDRESS))
+        fragments.add(row_ids, addresses >> np.uint64(_ADDRESS_BITS))
+    if fragments.is_gapless:
+        return TableNumbers(fragments.count, fragments.first, None, fragments.firsts)
+    listed = numbering_of(ascending(scan_row_ids(handle)))
+    path = None
+    if listed.listed is not None:
+        path = context.files.write("row-ids", pa.table({"row_id": listed.listed}))
+    return TableNumbers(listed.count, listed.first, path, fragments.firsts)
+
+
+@dataclass
+class _Fragments:
+    """What is known of row ids, read fragment after fragment."""
+
+    count: int = 0
+    first: int = 0
+    is_gapless: bool = True
+    starts: dict[int, int] = field(default_factory=dict)
+    next: dict[int, int | None] = field(default_factory=dict)
+    """The row id that continues a fragment; None once one does not."""
+
+    @property
+    def firsts(self) -> dict[int, int]:
+        return {number: self.starts[number] for number, end in self.next.items() if end is not None}
+
+    def add(self, row_ids: RowIds, numbers: RowIds) -> None:
+        if not len(row_ids):
+            return
+        if not self.count:
+            self.first = int(row_ids[0])
+        breaks = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        bounds = [0, *breaks.tolist(), len(numbers)]
+        for start, stop in zip(bounds, bounds[1:], strict=False):
+            self._add_run(int(numbers[start]), row_ids[start:stop])
+
+    def _add_run(self, number: int, row_ids: RowIds) -> None:
+        begin, stop = int(row_ids[0]), int(row_ids[-1]) + 1
+        is_run = stop - begin == len(row_ids) and bool((row_ids[1:] > row_ids[:-1]).all())
+        self.is_gapless &= is_run and begin == self.first + self.count
+        self.count += len(row_ids)
+        self.starts.setdefault(number, begin)
+        continues = self.next.get(number, begin) == begin
+        self.next[number] = stop if is_run and continues else None
+
+
+# -- ends -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EndsFile:
+    """The ends of some edges as numbers of nodes; in column `edge` or `runs` their row ids."""
+
+    path: str
+    runs: tuple[tuple[int, int], ...] | None = None
+    """Consecutive row ids, as (first, count), in the order of the file."""
+
+    def edges(self, files: SideFiles, rows: Integers) -> RowIds:
+        """Return the row ids of some edges of the file, by their position."""
+        if self.runs is None:
+            return _column(files, self.path, "edge")[rows]
+        first, counts = (np.array(part, np.int64) for part in zip(*self.runs, strict=True))
+        stops = np.cumsum(counts)
+        shifts = first - (stops - counts)
+        if (shifts == shifts[0]).all():
+            return (rows + shifts[0]).astype(np.uint64)
+        return (rows + shifts[np.searchsorted(stops, rows, side="right")]).astype(np.uint64)
+
+
+@dataclass(frozen=True)
+class EndsTask:
+    """Committed edges whose ends are to be looked up, by column."""
+
+    rows: Slice
+    nodes: Mapping[str, KeySet]
+
+
+def look_up_ends(context: LoadContext, task: EndsTask, number: int) -> EndsFile:
+    """Write the ends of edges as numbers of nodes."""
+    del number
+    numbers: dict[str, list[Integers]] = {end: [] for end in END_COLUMNS}
+    edges: list[RowIds] = []
+    for slab in task.rows.slabs(context, END_COLUMNS, with_rows=True):
+        edges.append(flat(slab[ROW_ID]).to_numpy())
+        for end in END_COLUMNS:
+            numbers[end].append(task.nodes[end].rows_of(flat(slab[end])))
+    return EndsFile(write_ends(context.files, numbers, edges))
+
+
+def write_ends(
+    files: SideFiles, numbers: Mapping[str, list[Integers]], edges: list[RowIds] | None = None
+) -> str:
+    """Write a file of ends, as narrow as they fit; return its path."""
+    columns: dict[str, NDArray[Any]] = {
+        end: _narrow(np.concatenate(parts)) if parts else np.zeros(0, np.int32)
+        for end, parts in numbers.items()
+    }
+    if edges is not None:
+        columns["edge"] = np.concatenate(edges) if edges else np.zeros(0, np.uint64)
+    return files.write("ends", pa.table(columns))
+
+
+def _narrow(numbers: Integers) -> NDArray[np.signedinteger[Any]]:
+    if not len(numbers) or (numbers.max() <= _NARROW_MAX and numbers.min() >= -_NARROW_MAX):
+        return numbers.astype(np.int32)
+    return numbers
+
+
+@dataclass(frozen=True)
+class PlacedRows:
+    """The row ids that the staged rows of a table have got: one run for each fragment."""
+
+    rows: tuple[int, ...]
+    """The number of the first row of each fragment."""
+    row_ids: tuple[int, ...]
+    """Its row id."""
+
+    def row_ids_of(self, numbers: Ints) -> Integers:
+        """Return the row ids of staged rows."""
+        shifts = np.array(self.row_ids, np.int64) - np.array(self.rows, np.int64)
+        if (shifts == shifts[0]).all():
+            return numbers.astype(np.int64) + shifts[0]
+        return numbers + shifts[np.searchsorted(self.rows, numbers, side="right") - 1]
+
+
+@dataclass(frozen=True)
+class NodeSide:
+    """The nodes at one end of an edge type."""
+
+    column: Literal["src", "dst"]
+    numbers: TableNumbers
+    placed: PlacedRows | None
+    """None when the load has staged no such nodes."""
+
+    def dense(self, files: SideFiles, ends: EndsFile) -> Ints:
+        """Return dense ids of the ends in a file; -1 for nodes that do not exist."""
+        found = _column(files, ends.path, self.column)
+        is_plain = self.numbers.listed is None and self.numbers.first == 0
+        if self.placed is not None and len(found) and found.min() >= 0:
+            if is_plain and self.placed.rows == self.placed.row_ids:
+                return found
+            return self._dense_of(files, self.placed.row_ids_of(found))
+        row_ids = stored_row_ids(found)
+        staged = np.flatnonzero(found >= 0)
+        if len(staged) and self.placed is not None:
+            row_ids[staged] = self.placed.row_ids_of(found[staged])
+        return self._dense_of(files, row_ids)
+
+    def _dense_of(self, files: SideFiles, row_ids: Integers) -> Ints:
+        # A row id below 0 stands for no node: as an unsigned number it is larger than any.
+        return self.numbers.numbering(files).dense(row_ids.astype(np.uint64))
+
+
+# -- arranging ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArrangeTask:
+    """One direction of an edge type, for nodes of a range."""
+
+    ends: tuple[EndsFile, ...]
+    near: NodeSide
+    far: NodeSide
+    edges: TableNumbers
+    within: range
+    same_type: bool
+
+
+@dataclass(frozen=True)
+class PieceFiles:
+    """The files of one piece of a direction."""
+
+    steps: str
+    """Neighbours and edges."""
+    indptr: str
+    loops: str
+    count: int
+    loop_count: int
+    has_parallel: bool
+
+
+def arrange_piece(context: LoadContext, task: ArrangeTask, number: int) -> PieceFiles:
+    """Arrange the edges that start in a range of nodes."""
+    del number
+    files = context.files
+    parts: list[tuple[Ints, Ints, Ints]] = []
+    edge_numbering = task.edges.numbering(files)
+    for ends in task.ends:
+        near, far = task.near.dense(files, ends), task.far.dense(files, ends)
+        own = np.flatnonzero((near >= task.within.start) & (near < task.within.stop) & (far >= 0))
+        edges = edge_numbering.dense(ends.edges(files, own))
+        parts.append((near[own], far[own], edges))
+    nothing = np.zeros(0, np.int32)
+    starts, stops, edges = (
+        np.concatenate(arrays) for arrays in zip((nothing, nothing, nothing), *parts, strict=True)
+    )
+    made = csr_piece(
+        starts,
+        stops,
+        edges,
+        within=task.within,
+        counts=(task.near.numbers.count, task.far.numbers.count),
+        edge_count=task.edges.count,
+        same_type=task.same_type,
+    )
+    return _written(files, made)
+
+
+def _written(files: SideFiles, made: Csr) -> PieceFiles:
+    return PieceFiles(
+        steps=files.write("steps", pa.table({"neighbours": made.neighbours, "edges": made.edges})),
+        indptr=files.write("indptr", pa.table({"indptr": made.indptr})),
+        loops=files.write("loops", pa.table({"loops": made.loops})),
+        count=made.edge_count,
+        loop_count=len(made.loops),
+        has_parallel=made.has_parallel,
+    )
+
+
+# -- putting together -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TopologyTask:
+    """All pieces of one topology."""
+
+    states: TopologyStates
+    sources: TableNumbers
+    targets: TableNumbers
+    edges: TableNumbers
+    out: tuple[PieceFiles, ...]
+    incoming: tuple[PieceFiles, ...]
+
+
+def put_together(context: LoadContext, task: TopologyTask, number: int) -> str:
+    """Write the topology file; return its path."""
+    del number
+    files = context.files
+    kept = sum(piece.count for piece in task.out)
+    facts = TopologyFacts(
+        task.states,
+        task.sources.numbering(files),
+        task.targets.numbering(files),
+        task.edges.numbering(files),
+        {
+            "out": any(piece.has_parallel for piece in task.out),
+            "in": any(piece.has_parallel for piece in task.incoming),
+        },
+        task.edges.count - kept,
+    )
+    sections = dict(_listed(facts))
+    for name, pieces, near, far in (
+        ("out", task.out, facts.sources, facts.targets),
+        ("in", task.incoming, facts.targets, facts.sources),
+    ):
+        direction = _Direction(files, pieces)
+        sections |= direction.sections(name, near.count, far.count, facts.edges.count)
+    path = topology_path(task.states.edge)
+    task_store(files).objects.put_pieces(path, encoded_pieces(facts, sections))
+    return path
+
+
+def _listed(facts: TopologyFacts) -> Iterator[tuple[str, Section]]:
+    numberings = {"source": facts.sources, "edge": facts.edges}
+    if not facts.states.same_type:
+        numberings["target"] = facts.targets
+    for name, numbering in numberings.items():
+        if numbering.listed is not None:
+            yield f"{name}.row_ids", Section.of(numbering.listed)
+
+
+@dataclass(frozen=True)
+class _Direction:
+    files: SideFiles
+    pieces: tuple[PieceFiles, ...]
+
+    def sections(self, name: str, nodes: int, others: int, edges: int) -> dict[str, Section]:
+        steps = sum(piece.count for piece in self.pieces)
+        loops = sum(piece.loop_count for piece in self.pieces)
+        return {
+            f"{name}.indptr": Section(id_type(steps), nodes + 1, lambda: self._indptr(steps)),
+            f"{name}.neighbours": Section(id_type(others), steps, lambda: self._of("neighbours")),
+            f"{name}.edges": Section(id_type(edges), steps, lambda: self._of("edges")),
+            f"{name}.loops": Section(id_type(nodes), loops, lambda: self._of("loops")),
+        }
+
+    def _of(self, column: str) -> Iterable[NDArray[Any]]:
+        paths = (piece.loops if column == "loops" else piece.steps for piece in self.pieces)
+        return (_column(self.files, path, column) for path in paths)
+
+    def _indptr(self, steps: int) -> Iterator[NDArray[Any]]:
+        before = 0
+        for piece in self.pieces:
+            own = _column(self.files, piece.indptr, "indptr")
+            yield own[:-1].astype(id_type(steps)) + id_type(steps).type(before)
+            before += piece.count
+        yield np.array([before], id_type(steps))
+
+
+def _column(files: SideFiles, path: str, name: str) -> NDArray[Any]:
+    """Map a column of a side file; it has no nulls."""
+    found: NDArray[Any] = flat(files.read(path)[name]).to_numpy()
+    return found
