@@ -73,7 +73,7 @@ class CountingObjectStore:
         self._count("put", written=len(data))
         return self._inner.put(path, data)
 
-    def put_pieces(self, path: str, pieces: Iterable[bytes]) -> str:
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
         """Write an object that comes in pieces."""
         data = b"".join(pieces)
         self._count("put_pieces", written=len(data))

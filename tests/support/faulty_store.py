@@ -115,7 +115,7 @@ class FaultyObjectStore:
         """Write an object."""
         return self._plan.effect("objects.put", path, lambda: self._inner.put(path, data))
 
-    def put_pieces(self, path: str, pieces: Iterable[bytes]) -> str:
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
         """Write an object that comes in pieces."""
         return self._plan.effect(
             "objects.put_pieces", path, lambda: self._inner.put_pieces(path, pieces)

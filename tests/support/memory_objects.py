@@ -52,7 +52,7 @@ class MemoryObjectStore:
         with self._lock:
             return self._write(path, data)
 
-    def put_pieces(self, path: str, pieces: Iterable[bytes]) -> str:
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
         """Write an object that comes in pieces."""
         return self.put(path, b"".join(pieces))
 

@@ -89,7 +89,9 @@ def encode_topology(topology: Topology) -> bytes:
     return b"".join(encoded_pieces(facts, sections))
 
 
-def encoded_pieces(facts: TopologyFacts, sections: Mapping[str, Section]) -> Iterator[bytes]:
+def encoded_pieces(
+    facts: TopologyFacts, sections: Mapping[str, Section]
+) -> Iterator[bytes | memoryview]:
     """Yield the content of the file; every piece of a section is read twice."""
     described: dict[str, dict[str, Any]] = {}
     offset = 0
@@ -123,7 +125,7 @@ def encoded_pieces(facts: TopologyFacts, sections: Mapping[str, Section]) -> Ite
     yield _padding(_PREFIX.size + len(header))
     for section in sections.values():
         for piece in section.pieces():
-            yield np.ascontiguousarray(piece).tobytes()
+            yield np.ascontiguousarray(piece).view(np.uint8).data
         yield _padding(section.nbytes)
 
 

@@ -6,11 +6,20 @@ put one after another, are the arrays of the whole direction.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from omnigraph.search.topology.csr import Csr, Ints, build_csr, id_type, sorted_distinct
+from omnigraph.search.topology.csr import (
+    Csr,
+    Ints,
+    Packing,
+    build_csr,
+    id_type,
+    sorted_distinct,
+)
 
 
 def node_ranges(count: int, pieces: int) -> list[range]:
@@ -23,36 +32,62 @@ def node_ranges(count: int, pieces: int) -> list[range]:
     return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
-def csr_piece(
-    starts: Ints,
-    ends: Ints,
-    edges: Ints,
-    *,
-    within: range,
-    counts: tuple[int, int],
-    edge_count: int,
-    same_type: bool,
-) -> Csr:
-    """Arrange all edges that start in a range of nodes, given by dense ids in any order.
+class PieceBuilder:
+    """Arranges the edges that start in a range of nodes; they come in any order.
 
-    `counts` are the numbers of nodes at either end, `edge_count` that of all edges: they decide how
-    wide the ids are. `indptr` begins at the first node of the range with 0.
+    `counts` are the numbers of nodes at either end and of edges. `indptr` of the piece begins at
+    the first node of the range with 0.
     """
-    if len(edges) > 1 and not (edges[1:] > edges[:-1]).all():
+
+    def __init__(
+        self, within: range, counts: tuple[int, int, int], *, edges_max: int, same_type: bool
+    ) -> None:
+        self._first = within.start
+        self._counts = (len(within), *counts[1:])
+        self._same_type = same_type
+        self._packing = Packing.of(*self._counts)
+        # Memory of an empty array is taken when it is filled.
+        self._keys: NDArray[np.uint64] = np.empty(edges_max if self._packing else 0, np.uint64)
+        self._count = 0
+        self._unpacked: list[tuple[Ints, Ints, Ints]] = []
+
+    def add(self, starts: Ints, ends: Ints, edges: Ints) -> None:
+        """Add edges by dense ids."""
+        own = starts - self._first if self._first else starts
+        if self._packing is None:
+            self._unpacked.append((own, ends, edges))
+            return
+        stop = self._count + len(own)
+        self._packing.pack(self._keys[self._count : stop], own, ends, edges)
+        self._count = stop
+
+    def csr(self) -> Csr:
+        """Return the piece."""
+        if self._packing is None:
+            return self._sorted()
+        keys = self._keys[: self._count]
+        return self._packing.csr(keys, same_type=self._same_type, first=self._first)
+
+    def _sorted(self) -> Csr:
+        """Arrange edges whose ids are too large to be packed."""
+        nothing = np.zeros(0, np.int64)
+        starts, ends, edges = (
+            np.concatenate(arrays)
+            for arrays in zip((nothing, nothing, nothing), *self._unpacked, strict=True)
+        )
         order = np.argsort(edges)
         starts, ends, edges = starts[order], ends[order], edges[order]
-    made = build_csr(
-        starts - within.start,
-        ends.astype(id_type(counts[1]), copy=False),
-        counts=(len(within), counts[1]),
-        edges=edges,
-        same_type=False,
-    )
-    loops = sorted_distinct(starts[starts == ends]) if same_type else starts[:0]
-    return Csr(
-        made.indptr,
-        made.neighbours,
-        made.edges.astype(id_type(edge_count), copy=False),
-        loops.astype(id_type(counts[0]), copy=False),
-        made.has_parallel,
-    )
+        made = build_csr(
+            starts,
+            ends.astype(id_type(self._counts[1])),
+            counts=self._counts[:2],
+            edges=edges,
+            same_type=False,
+        )
+        is_loop = starts + self._first == ends
+        loops = sorted_distinct(ends[is_loop]) if self._same_type else ends[:0]
+        return replace(
+            made,
+            edges=made.edges.astype(id_type(self._counts[2])),
+            loops=loops.astype(id_type(self._counts[1])),
+        )

@@ -53,7 +53,9 @@ class SparkRows:
         staged: StagedLoad,
         views: StagedViews,
         staged_on: Snapshot,
+        leaves_topologies: bool,
     ) -> None:
+        self.leaves_topologies = leaves_topologies
         self._load = load
         self._plan = plan
         self._run = run
@@ -186,11 +188,6 @@ class SparkRows:
         return stage.ready(snapshot, self._dropped()) | stage.without_orphans(self._orphaned)
 
     # -- after the commit -------------------------------------------------------------------------
-
-    @property
-    def leaves_topologies(self) -> bool:
-        """Whether tasks build topologies: always, they take no memory of the driver."""
-        return True
 
     def leave_topologies(self, snapshot: Snapshot, store: Store) -> None:
         """Build and store the topologies that later traversals could not extend."""

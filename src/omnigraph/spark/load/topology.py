@@ -29,7 +29,7 @@ from omnigraph.spark.load.topology_tasks import (
     EndsFile,
     EndsTask,
     NodeSide,
-    PieceFiles,
+    PieceFile,
     PlacedRows,
     TableNumbers,
     TopologyTask,
@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     from omnigraph.write.load.stage import StagedTable
 
 PIECE_EDGES: Final = 1 << 24
-"""About how many edges a task arranges: some 40 bytes of memory each."""
-PIECES_MIN: Final = 2
-"""A direction has at least so many pieces, so that tasks share the work."""
+"""About how many edges a task arranges: some 24 bytes of memory each."""
 
 
 class LoadTopologies:
@@ -239,7 +237,7 @@ class LoadTopologies:
         edge_key, source_key, target_key = _table_keys(edge)
         source = NodeSide("src", numbers[source_key], placed[source_key])
         target = NodeSide("dst", numbers[target_key], placed[target_key])
-        count = max(PIECES_MIN, -(-numbers[edge_key].count // PIECE_EDGES))
+        count = -(-numbers[edge_key].count // PIECE_EDGES)
         for direction, near, far in (("out", source, target), ("in", target, source)):
             yield (
                 direction,
@@ -253,7 +251,7 @@ class LoadTopologies:
 
     def _arranged(
         self, tasks: Mapping[tuple[str, str], list[ArrangeTask]]
-    ) -> dict[tuple[str, str], tuple[PieceFiles, ...]]:
+    ) -> dict[tuple[str, str], tuple[PieceFile, ...]]:
         flattened = [task for group in tasks.values() for task in group]
         rows = sum(group[0].edges.count for group in tasks.values())
         found = iter(self._run.calls("arranging edges", arrange_piece, flattened, rows=rows))
@@ -262,7 +260,7 @@ class LoadTopologies:
     def _together(
         self,
         edge: EdgeType,
-        pieces: Mapping[tuple[str, str], tuple[PieceFiles, ...]],
+        pieces: Mapping[tuple[str, str], tuple[PieceFile, ...]],
         numbers: Mapping[str, TableNumbers],
     ) -> TopologyTask:
         edge_key, source_key, target_key = keys = _table_keys(edge)

@@ -16,16 +16,16 @@ put_together   all pieces    → the topology file, streamed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.search.topology.csr import Csr, id_type
+from omnigraph.search.topology.csr import id_type
 from omnigraph.search.topology.file import Section, TopologyFacts, encoded_pieces
-from omnigraph.search.topology.pieces import csr_piece
+from omnigraph.search.topology.pieces import PieceBuilder
 from omnigraph.search.topology.row_numbers import (
     Numbering,
     ascending,
@@ -141,16 +141,16 @@ class EndsFile:
     runs: tuple[tuple[int, int], ...] | None = None
     """Consecutive row ids, as (first, count), in the order of the file."""
 
-    def edges(self, files: SideFiles, rows: Integers) -> RowIds:
+    def edges(self, files: SideFiles, rows: Integers) -> Integers:
         """Return the row ids of some edges of the file, by their position."""
         if self.runs is None:
-            return _column(files, self.path, "edge")[rows]
+            return _column(files, self.path, "edge")[rows].astype(np.int64)
         first, counts = (np.array(part, np.int64) for part in zip(*self.runs, strict=True))
         stops = np.cumsum(counts)
         shifts = first - (stops - counts)
         if (shifts == shifts[0]).all():
-            return (rows + shifts[0]).astype(np.uint64)
-        return (rows + shifts[np.searchsorted(stops, rows, side="right")]).astype(np.uint64)
+            return rows + shifts[0]
+        return rows + shifts[np.searchsorted(stops, rows, side="right")]
 
 
 @dataclass(frozen=True)
@@ -253,52 +253,37 @@ class ArrangeTask:
 
 
 @dataclass(frozen=True)
-class PieceFiles:
-    """The files of one piece of a direction."""
+class PieceFile:
+    """The file of one piece of a direction: neighbours, edges, `indptr` and loops as arrays."""
 
-    steps: str
-    """Neighbours and edges."""
-    indptr: str
-    loops: str
-    count: int
-    loop_count: int
+    path: str
+    nodes: int
+    steps: int
+    loops: int
     has_parallel: bool
 
 
-def arrange_piece(context: LoadContext, task: ArrangeTask, number: int) -> PieceFiles:
+def arrange_piece(context: LoadContext, task: ArrangeTask, number: int) -> PieceFile:
     """Arrange the edges that start in a range of nodes."""
     del number
     files = context.files
-    parts: list[tuple[Ints, Ints, Ints]] = []
-    edge_numbering = task.edges.numbering(files)
+    counts = (task.near.numbers.count, task.far.numbers.count, task.edges.count)
+    builder = PieceBuilder(
+        task.within, counts, edges_max=task.edges.count, same_type=task.same_type
+    )
+    edges = task.edges.numbering(files)
     for ends in task.ends:
         near, far = task.near.dense(files, ends), task.far.dense(files, ends)
         own = np.flatnonzero((near >= task.within.start) & (near < task.within.stop) & (far >= 0))
-        edges = edge_numbering.dense(ends.edges(files, own))
-        parts.append((near[own], far[own], edges))
-    nothing = np.zeros(0, np.int32)
-    starts, stops, edges = (
-        np.concatenate(arrays) for arrays in zip((nothing, nothing, nothing), *parts, strict=True)
-    )
-    made = csr_piece(
-        starts,
-        stops,
-        edges,
-        within=task.within,
-        counts=(task.near.numbers.count, task.far.numbers.count),
-        edge_count=task.edges.count,
-        same_type=task.same_type,
-    )
-    return _written(files, made)
-
-
-def _written(files: SideFiles, made: Csr) -> PieceFiles:
-    return PieceFiles(
-        steps=files.write("steps", pa.table({"neighbours": made.neighbours, "edges": made.edges})),
-        indptr=files.write("indptr", pa.table({"indptr": made.indptr})),
-        loops=files.write("loops", pa.table({"loops": made.loops})),
-        count=made.edge_count,
-        loop_count=len(made.loops),
+        if len(own) < len(near):
+            near, far = near[own], far[own]
+        builder.add(near, far, edges.positions(ends.edges(files, own)))
+    made = builder.csr()
+    return PieceFile(
+        files.write_arrays("piece", made.neighbours, made.edges, made.indptr, made.loops),
+        nodes=len(task.within),
+        steps=made.edge_count,
+        loops=len(made.loops),
         has_parallel=made.has_parallel,
     )
 
@@ -314,15 +299,15 @@ class TopologyTask:
     sources: TableNumbers
     targets: TableNumbers
     edges: TableNumbers
-    out: tuple[PieceFiles, ...]
-    incoming: tuple[PieceFiles, ...]
+    out: tuple[PieceFile, ...]
+    incoming: tuple[PieceFile, ...]
 
 
 def put_together(context: LoadContext, task: TopologyTask, number: int) -> str:
     """Write the topology file; return its path."""
     del number
     files = context.files
-    kept = sum(piece.count for piece in task.out)
+    kept = sum(piece.steps for piece in task.out)
     facts = TopologyFacts(
         task.states,
         task.sources.numbering(files),
@@ -339,8 +324,8 @@ def put_together(context: LoadContext, task: TopologyTask, number: int) -> str:
         ("out", task.out, facts.sources, facts.targets),
         ("in", task.incoming, facts.targets, facts.sources),
     ):
-        direction = _Direction(files, pieces)
-        sections |= direction.sections(name, near.count, far.count, facts.edges.count)
+        direction = _Direction(files, pieces, near.count, far.count, facts.edges.count)
+        sections |= direction.sections(name)
     path = topology_path(task.states.edge)
     task_store(files).objects.put_pieces(path, encoded_pieces(facts, sections))
     return path
@@ -357,30 +342,51 @@ def _listed(facts: TopologyFacts) -> Iterator[tuple[str, Section]]:
 
 @dataclass(frozen=True)
 class _Direction:
-    files: SideFiles
-    pieces: tuple[PieceFiles, ...]
+    """The pieces of one direction, and how many nodes and edges their ids can mean."""
 
-    def sections(self, name: str, nodes: int, others: int, edges: int) -> dict[str, Section]:
-        steps = sum(piece.count for piece in self.pieces)
-        loops = sum(piece.loop_count for piece in self.pieces)
+    files: SideFiles
+    pieces: tuple[PieceFile, ...]
+    nodes: int
+    others: int
+    edges: int
+
+    def sections(self, name: str) -> dict[str, Section]:
+        steps = sum(piece.steps for piece in self.pieces)
+        loops = sum(piece.loops for piece in self.pieces)
+        kind = id_type(steps)
         return {
-            f"{name}.indptr": Section(id_type(steps), nodes + 1, lambda: self._indptr(steps)),
-            f"{name}.neighbours": Section(id_type(others), steps, lambda: self._of("neighbours")),
-            f"{name}.edges": Section(id_type(edges), steps, lambda: self._of("edges")),
-            f"{name}.loops": Section(id_type(nodes), loops, lambda: self._of("loops")),
+            f"{name}.indptr": Section(kind, self.nodes + 1, lambda: self._indptr(kind)),
+            f"{name}.neighbours": Section(id_type(self.others), steps, self._neighbours),
+            f"{name}.edges": Section(id_type(self.edges), steps, self._edges),
+            f"{name}.loops": Section(id_type(self.others), loops, self._loops),
         }
 
-    def _of(self, column: str) -> Iterable[NDArray[Any]]:
-        paths = (piece.loops if column == "loops" else piece.steps for piece in self.pieces)
-        return (_column(self.files, path, column) for path in paths)
+    def _neighbours(self) -> Iterator[NDArray[Any]]:
+        for piece in self.pieces:
+            yield self.files.array(piece.path, id_type(self.others), piece.steps)
 
-    def _indptr(self, steps: int) -> Iterator[NDArray[Any]]:
+    def _edges(self) -> Iterator[NDArray[Any]]:
+        for piece in self.pieces:
+            offset = piece.steps * id_type(self.others).itemsize
+            yield self.files.array(piece.path, id_type(self.edges), piece.steps, offset=offset)
+
+    def _indptr(self, kind: np.dtype[Any]) -> Iterator[NDArray[Any]]:
         before = 0
         for piece in self.pieces:
-            own = _column(self.files, piece.indptr, "indptr")
-            yield own[:-1].astype(id_type(steps)) + id_type(steps).type(before)
-            before += piece.count
-        yield np.array([before], id_type(steps))
+            own = self.files.array(
+                piece.path, id_type(piece.steps), piece.nodes, offset=self._steps_bytes(piece)
+            )
+            yield own.astype(kind) + kind.type(before)
+            before += piece.steps
+        yield np.array([before], kind)
+
+    def _loops(self) -> Iterator[NDArray[Any]]:
+        for piece in self.pieces:
+            offset = self._steps_bytes(piece) + (piece.nodes + 1) * id_type(piece.steps).itemsize
+            yield self.files.array(piece.path, id_type(self.others), piece.loops, offset=offset)
+
+    def _steps_bytes(self, piece: PieceFile) -> int:
+        return piece.steps * (id_type(self.others).itemsize + id_type(self.edges).itemsize)
 
 
 def _column(files: SideFiles, path: str, name: str) -> NDArray[Any]:

@@ -92,7 +92,7 @@ class CloudObjectStore:
     def put(self, path: str, data: bytes) -> str:
         return self._put(self._client, path, data, use_multipart=False)
 
-    def put_pieces(self, path: str, pieces: Iterable[bytes]) -> str:
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
         # Parts are uploaded as they come; the object appears with the last one.
         return self._put(self._client, path, iter(pieces), use_multipart=True)
 
@@ -128,7 +128,7 @@ class CloudObjectStore:
         return ()
 
     def _put(
-        self, client: Client, path: str, data: bytes | Iterator[bytes], **how: Any
+        self, client: Client, path: str, data: bytes | Iterator[bytes | memoryview], **how: Any
     ) -> str:
         answer = self._write(path, lambda: obstore.put(client, checked_path(path), data, **how))
         return _tag(answer["e_tag"])

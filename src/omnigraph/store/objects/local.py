@@ -64,7 +64,7 @@ class LocalObjectStore:
     def put(self, path: str, data: bytes) -> str:
         return self.put_pieces(path, (data,))
 
-    def put_pieces(self, path: str, pieces: Iterable[bytes]) -> str:
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
         with self._temporary(path, pieces) as (temporary, target, tag):
             with _outcome_errors(path):
                 temporary.replace(target)
@@ -121,7 +121,7 @@ class LocalObjectStore:
         return self._root / checked_path(path)
 
     @contextmanager
-    def _temporary(self, path: str, pieces: Iterable[bytes]) -> Iterator[tuple[Path, Path, str]]:
+    def _temporary(self, path: str, pieces: Iterable[bytes | memoryview]) -> Iterator[tuple[Path, Path, str]]:
         target = self._file(path)
         with _start_errors(path):
             temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")

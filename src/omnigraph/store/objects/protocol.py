@@ -57,7 +57,7 @@ class ObjectStore(Protocol):
         """Write an object, replacing what is there; return its tag."""
         ...
 
-    def put_pieces(self, path: str, pieces: Iterable[bytes]) -> str:
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
         """Write an object that need not fit into memory, as `put` does; return its tag."""
         ...
 
