@@ -14,9 +14,7 @@ from omnigraph.graph import Graph
 NODES, EDGES = 2_000, 20_000
 SCHEMA = "node P { k: String @key }\nedge K: P -> P"
 ONE_HOP = 'query q() { match { $a: P { k: "p7" } $a k $b } return { $b.k } }'
-TWO_HOPS = (
-    'query q() { match { $a: P { k: "p7" } $a k $b $b k $c } return { $c.k } }'
-)
+TWO_HOPS = 'query q() { match { $a: P { k: "p7" } $a k $b $b k $c } return { $c.k } }'
 
 
 def loaded(place: Path) -> Graph:

@@ -155,7 +155,7 @@ _TOPOLOGY: Final = Choice("topology")
 def choose_path(
     settings: TraversalSettings, facts: ExpandFacts, uncovered: Callable[[], int]
 ) -> Choice:
-    """Choose the access path; `uncovered` counts the edges that a hop scans, only when it matters."""
+    """Choose the access path; `uncovered` counts edges that a hop scans, if that matters."""
     if settings.forced is not None:
         return Choice(settings.forced, facts.probe_cost(0))
     if facts.hops > settings.hops_max or facts.frontier > settings.frontier_max:

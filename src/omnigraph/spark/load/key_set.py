@@ -1,8 +1,8 @@
 """The ids of a node type as a sorted set that tasks probe.
 
-A *run* is a table sorted by `hash`: the hashes of some ids, the ids themselves, and a number for the
-row of each: that of a staged row among those of its type, or one below -1 for the row id of a stored
-row. Tasks write one run each; `merged` combines runs into one part of a set. A set is
+A *run* is a table sorted by `hash`: the hashes of some ids, the ids themselves, and a number for
+the row of each: that of a staged row among those of its type, or one below -1 for the row id of a
+stored row. Tasks write one run each; `merged` combines runs into one part of a set. A set is
 one file, or several that divide the hashes by range when one would be too large.
 
 1. A probe is exact: a hash leads to a position, the text there decides. Several ids with one hash

@@ -54,11 +54,9 @@ class SideFiles:
 
     def write_arrays(self, kind: str, *arrays: NDArray[Any]) -> str:
         """Write plain arrays one after another as a new file; return its path."""
-        return self._write(kind, (memoryview(array).cast("B") for array in arrays if len(array)))
+        return self._write(kind, (array.view(np.uint8).data for array in arrays if len(array)))
 
-    def array(
-        self, path: str, kind: np.dtype[Any], count: int, *, offset: int = 0
-    ) -> NDArray[Any]:
+    def array(self, path: str, kind: np.dtype[Any], count: int, *, offset: int = 0) -> NDArray[Any]:
         """Map an array of a file that `write_arrays` has written, from a byte on."""
         if not count:
             return np.empty(0, kind)

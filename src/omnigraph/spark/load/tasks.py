@@ -441,7 +441,8 @@ class TypeStage:
             return known.contains(ids)
         numbers = known.rows_of(ids)
         self._end_numbers[end].append(numbers)
-        return numbers != NO_ROW
+        found: Mask = numbers != NO_ROW
+        return found
 
     def _side_files(self) -> dict[str, str]:
         files = self._context.files

@@ -84,7 +84,7 @@ class LoadTopologies:
         keys = list(dict.fromkeys(key for edge in edges for key in _table_keys(edge)))
         numbers = self._numbers(keys)
         placed = {key: self._placed(key, numbers[key]) for key in keys}
-        ends = self._ends(edges, placed, numbers)
+        ends = self._ends(edges, placed)
         tasks = {
             (edge.name, direction): task
             for edge in edges
@@ -138,9 +138,7 @@ class LoadTopologies:
         staged = self._types.get(key)
         if staged is None or not staged.rows:
             return None
-        committed = {
-            info.data_identity: info.fragment_id for info in self._handle(key).fragments()
-        }
+        committed = {info.data_identity: info.fragment_id for info in self._handle(key).fragments()}
         rows: list[int] = []
         row_ids: list[int] = []
         before = 0
@@ -156,10 +154,7 @@ class LoadTopologies:
     # -- ends -------------------------------------------------------------------------------------
 
     def _ends(
-        self,
-        edges: Sequence[EdgeType],
-        placed: Mapping[str, PlacedRows | None],
-        numbers: Mapping[str, TableNumbers],
+        self, edges: Sequence[EdgeType], placed: Mapping[str, PlacedRows | None]
     ) -> dict[str, tuple[EndsFile, ...]]:
         kept = {edge.name: self._kept_ends(edge, placed) for edge in edges}
         # Fragments of edges that this load did not stage, or whose ends staging did not keep.

@@ -17,7 +17,7 @@ put_together   all pieces    → the topology file, streamed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -35,7 +35,7 @@ from omnigraph.search.topology.row_numbers import (
 from omnigraph.search.topology.store import topology_path
 from omnigraph.spark.load.key_set import KeySet, stored_row_ids
 from omnigraph.spark.task_store import opened_version, task_store
-from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
+from omnigraph.store.records import ROW_ID, ScanRequest
 from omnigraph.write.stage.columns import flat
 
 if TYPE_CHECKING:
@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.plan import LoadContext
     from omnigraph.spark.load.side_files import SideFiles
     from omnigraph.spark.load.stored_tasks import Slice
+    from omnigraph.store.datasets import DatasetHandle
     from omnigraph.store.records import DatasetVersion
     from omnigraph.write.stage.columns import Integers
 
 END_COLUMNS: Final = ("src", "dst")
-_ADDRESS_BITS: Final = 32
+_NUMBERED_AT_ONCE: Final = 1 << 20
 _NARROW_MAX: Final = 2**31 - 1
 
 
@@ -76,58 +77,56 @@ class TableNumbers:
 
 
 def number_rows(context: LoadContext, at: DatasetVersion, number: int) -> TableNumbers:
-    """Number the live rows of a table version in order of row id."""
+    """Return the numbering of the live rows of a table version, in order of row id."""
     del number
     handle = opened_version(task_store(context.files).datasets, at)
     if handle is None:
         raise TypeError("there is no version to number")
-    request = ScanRequest(columns=(), with_row_id=True, with_row_address=True)
-    fragments = _Fragments()
-    for batch in handle.scan(request):
-        row_ids, addresses = (np.asarray(batch[name]) for name in (ROW_ID, ROW_ADDRESS))
-        fragments.add(row_ids, addresses >> np.uint64(_ADDRESS_BITS))
-    if fragments.is_gapless:
-        return TableNumbers(fragments.count, fragments.first, None, fragments.firsts)
+    firsts: dict[int, int] = {}
+    count = first = 0
+    is_gapless = True
+    for fragment, runs in _runs_by_fragment(handle):
+        if not count:
+            first = runs[0][0]
+        is_gapless &= len(runs) == 1 and runs[0][0] == first + count
+        if len(runs) == 1:
+            firsts[fragment] = runs[0][0]
+        count += sum(rows for _, rows in runs)
+    if is_gapless:
+        return TableNumbers(count, first, None, firsts)
     listed = numbering_of(ascending(scan_row_ids(handle)))
     path = None
     if listed.listed is not None:
         path = context.files.write("row-ids", pa.table({"row_id": listed.listed}))
-    return TableNumbers(listed.count, listed.first, path, fragments.firsts)
+    return TableNumbers(listed.count, listed.first, path, firsts)
 
 
-@dataclass
-class _Fragments:
-    """What is known of row ids, read fragment after fragment."""
+def _runs_by_fragment(handle: DatasetHandle) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Read the row ids of each fragment as runs, of which two are enough: (first, count)."""
+    request = ScanRequest(columns=(), with_row_id=True, batch_rows=_NUMBERED_AT_ONCE)
+    waiting = ((info.fragment_id, info.rows) for info in handle.fragments() if info.rows)
+    fragment, left = next(waiting, (0, 0))
+    runs: list[tuple[int, int]] = []
+    for batch in handle.scan(request):
+        row_ids = np.asarray(batch[ROW_ID])
+        while len(row_ids):
+            own, row_ids = row_ids[:left], row_ids[left:]
+            left -= len(own)
+            runs = _with_run(runs, own)
+            if not left:
+                yield fragment, runs
+                fragment, left = next(waiting, (0, 0))
+                runs = []
 
-    count: int = 0
-    first: int = 0
-    is_gapless: bool = True
-    starts: dict[int, int] = field(default_factory=dict)
-    next: dict[int, int | None] = field(default_factory=dict)
-    """The row id that continues a fragment; None once one does not."""
 
-    @property
-    def firsts(self) -> dict[int, int]:
-        return {number: self.starts[number] for number, end in self.next.items() if end is not None}
-
-    def add(self, row_ids: RowIds, numbers: RowIds) -> None:
-        if not len(row_ids):
-            return
-        if not self.count:
-            self.first = int(row_ids[0])
-        breaks = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-        bounds = [0, *breaks.tolist(), len(numbers)]
-        for start, stop in zip(bounds, bounds[1:], strict=False):
-            self._add_run(int(numbers[start]), row_ids[start:stop])
-
-    def _add_run(self, number: int, row_ids: RowIds) -> None:
-        begin, stop = int(row_ids[0]), int(row_ids[-1]) + 1
-        is_run = stop - begin == len(row_ids) and bool((row_ids[1:] > row_ids[:-1]).all())
-        self.is_gapless &= is_run and begin == self.first + self.count
-        self.count += len(row_ids)
-        self.starts.setdefault(number, begin)
-        continues = self.next.get(number, begin) == begin
-        self.next[number] = stop if is_run and continues else None
+def _with_run(runs: list[tuple[int, int]], row_ids: RowIds) -> list[tuple[int, int]]:
+    """Add row ids to the runs of a fragment; those that are no run count as several."""
+    first, count = int(row_ids[0]), len(row_ids)
+    if not (np.diff(row_ids) == 1).all():
+        return [*runs, (first, 0), (first, count)]
+    if len(runs) == 1 and sum(runs[0]) == first:
+        return [(runs[0][0], runs[0][1] + count)]
+    return [*runs, (first, count)]
 
 
 # -- ends -----------------------------------------------------------------------------------------
@@ -144,13 +143,16 @@ class EndsFile:
     def edges(self, files: SideFiles, rows: Integers) -> Integers:
         """Return the row ids of some edges of the file, by their position."""
         if self.runs is None:
-            return _column(files, self.path, "edge")[rows].astype(np.int64)
+            row_ids: Integers = _column(files, self.path, "edge")[rows].astype(np.int64)
+            return row_ids
         first, counts = (np.array(part, np.int64) for part in zip(*self.runs, strict=True))
         stops = np.cumsum(counts)
         shifts = first - (stops - counts)
-        if (shifts == shifts[0]).all():
-            return rows + shifts[0]
-        return rows + shifts[np.searchsorted(stops, rows, side="right")]
+        own = shifts[0]
+        if not (shifts == own).all():
+            own = shifts[np.searchsorted(stops, rows, side="right")]
+        found: Integers = rows + own
+        return found
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,11 @@ class PlacedRows:
         """Return the row ids of staged rows."""
         shifts = np.array(self.row_ids, np.int64) - np.array(self.rows, np.int64)
         if (shifts == shifts[0]).all():
-            return numbers.astype(np.int64) + shifts[0]
-        return numbers + shifts[np.searchsorted(self.rows, numbers, side="right") - 1]
+            shifts = shifts[0]
+        else:
+            shifts = shifts[np.searchsorted(self.rows, numbers, side="right") - 1]
+        row_ids: Integers = numbers.astype(np.int64) + shifts
+        return row_ids
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,9 @@ class LocalObjectStore:
         return self._root / checked_path(path)
 
     @contextmanager
-    def _temporary(self, path: str, pieces: Iterable[bytes | memoryview]) -> Iterator[tuple[Path, Path, str]]:
+    def _temporary(
+        self, path: str, pieces: Iterable[bytes | memoryview]
+    ) -> Iterator[tuple[Path, Path, str]]:
         target = self._file(path)
         with _start_errors(path):
             temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
