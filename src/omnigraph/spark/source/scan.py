@@ -22,7 +22,7 @@ from omnigraph.store.records import DatasetVersion, ScanRequest
 if TYPE_CHECKING:
     from omnigraph.query.plan.plan import Predicate
 
-_BLOB_BATCH_ROWS: Final = 16
+BLOB_BATCH_ROWS: Final = 16
 """Blobs may be large, and a batch of them must fit into memory several times."""
 
 
@@ -49,6 +49,8 @@ class TableScan:
     """What is left to decide about the rows that storage returns."""
     rest_columns: tuple[str, ...] = ()
     has_blobs: bool = False
+    batch_rows: int | None = None
+    """How many rows travel together; None leaves that to storage."""
 
     def request(self, fragment_ids: tuple[int, ...] | None = None) -> ScanRequest:
         """Return what a task asks of storage."""
@@ -58,7 +60,7 @@ class TableScan:
             row_filter=self.row_filter,
             fragment_ids=fragment_ids,
             blobs_as_bytes=self.has_blobs,
-            batch_rows=_BLOB_BATCH_ROWS if self.has_blobs else None,
+            batch_rows=self.batch_rows,
         )
 
 
