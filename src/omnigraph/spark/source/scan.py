@@ -7,8 +7,8 @@ because it does not survive a fork.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -87,6 +87,12 @@ class TypeReader(DataSourceReader):
 
     def __init__(self, plan: TablePlan) -> None:
         self._plan = plan
+
+    def with_nullable(self, names: Collection[str]) -> TypeReader:
+        """Return a reader whose batches allow nulls in these columns, and in no others."""
+        scan = self._plan.scan
+        fields = [field.with_nullable(field.name in names) for field in scan.schema]
+        return TypeReader(replace(self._plan, scan=replace(scan, schema=pa.schema(fields))))
 
     def partitions(self) -> list[InputPartition]:
         """Return one partition per group of fragments; one that is empty when there are none."""

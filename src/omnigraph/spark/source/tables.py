@@ -57,9 +57,7 @@ def plan_table(kind: str, name: str, pin: Pin, options: SourceOptions) -> TableP
     handle = snapshot.open(f"{kind}:{name}")
     together = positive_integer(options, "fragmentsPerPartition")
     batch_rows = BLOB_BATCH_ROWS if scan.has_blobs else rows_per_batch(handle.fragments())
-    return TablePlan(
-        replace(scan, batch_rows=batch_rows), partitions(handle, scan, together)
-    )
+    return TablePlan(replace(scan, batch_rows=batch_rows), partitions(handle, scan, together))
 
 
 def find_type(snapshot: Snapshot, kind: str, name: str) -> EntityType:
