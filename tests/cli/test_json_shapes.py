@@ -30,8 +30,8 @@ WITHOUT_JSON = {
     *("policy explain", "policy test", "policy validate"),
 }
 """Commands whose result is bytes, or lines that are a contract themselves."""
-ELSEWHERE = {"alias", "demo", "graphs-list", "queries-list"}
-"""Commands whose results are tested by tests/e2e and test_served.py."""
+ELSEWHERE = {"alias", "demo", "graphs-list", "queries-list", "sql"}
+"""Commands whose results are tested by tests/e2e, tests/spark and test_served.py."""
 
 PEOPLE = """\
 node Person { name: String @key  age: I32?  photo: Blob?  vector: Vector(4)? @embed(name) }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -140,6 +143,45 @@ def test_a_schema_of_a_reader_names_columns(spark: SparkSession, graph: Graph) -
     assert [row.asDict() for row in frame.collect()] == [{"dst": "bob", "src": "ann"}]
     with pytest.raises(Exception, match=r"has the columns .*leave `\.schema"):
         reader.schema("dst INT").load(graph.uri).collect()
+
+
+_ON_CONNECT = """\
+import os, sys
+from omnigraph import Graph
+from omnigraph.spark import attach, detach, get_spark
+spark = get_spark(remote="local[2]")
+os.chdir(sys.argv[1])
+made = attach(spark, "people.omni")
+assert [row["name"] for row in spark.sql(sys.argv[2]).collect()] == ["ann"]
+with Graph.open("people.omni", durability="process") as graph:
+    graph.load(sys.argv[3].encode(), mode="append")
+assert spark.sql("SELECT * FROM og_Person").count() == 2
+attach(spark, "people.omni", follow=True)
+assert spark.sql("SELECT * FROM og_Person").count() == 3
+assert detach(spark) == made
+assert not [view for view in spark.catalog.listTables() if view.name.startswith("og_")]
+try:
+    spark.read.format("omnigraph").option("node", "Person").load("nowhere.omni").count()
+except Exception as error:
+    assert "is relative: `nowhere.omni`" in str(error), error
+else:
+    raise AssertionError("a relative path was read")
+print("attached")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(find_spec("grpc_status") is None, reason="grpcio-status is not installed")
+def test_views_are_made_on_spark_connect(graph: Graph) -> None:
+    folder = str(Path(graph.uri).parent)
+    run = subprocess.run(
+        [sys.executable, "-c", _ON_CONNECT, folder, FRIENDS, EVE.decode()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "attached" in run.stdout, run.stderr[-4_000:]
 
 
 # -- tables of a catalog --------------------------------------------------------------------------
