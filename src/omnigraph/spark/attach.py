@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import MAIN
-from omnigraph.spark.failures import told
+from omnigraph.spark.failures import translated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +101,7 @@ def attach(
     if chosen:
         raise AttachError(f"`columns` names no type of this graph: {', '.join(sorted(chosen))}")
     detach(spark, prefix)
-    with told("attach"):
+    with translated("attach"):
         made = tuple(_made(name, frame, scope) for name, frame in frames.items())
         spark.conf.set(_SETTING + prefix, ",".join(made))
     return made
@@ -109,7 +109,7 @@ def attach(
 
 def detach(spark: SparkSession, prefix: str = PREFIX) -> tuple[str, ...]:
     """Remove the views that `attach` has made under a prefix; return their names."""
-    with told("detach"):
+    with translated("detach"):
         known = spark.conf.get(_SETTING + prefix, "") or ""
         names = tuple(name for name in known.split(",") if name)
         for name in names:

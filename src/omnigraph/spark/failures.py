@@ -73,7 +73,7 @@ def sentence_of(error: Exception) -> str:
 
 
 @contextmanager
-def told(stage: str) -> Iterator[None]:
+def translated(stage: str) -> Iterator[None]:
     """Raise what Spark raises inside as one of our errors."""
     try:
         yield

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from omnigraph.spark.diff_tasks import candidate_frame
-from omnigraph.spark.failures import told
+from omnigraph.spark.failures import translated
 from omnigraph.spark.progress import Progress, application_id
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Jobs:
         return self.rows(stage, candidate_frame(self._spark, read, buckets), function)
 
     def _run(self, stage: str, frame: DataFrame) -> list[Any]:
-        with self._progress.stage(stage, self._spark), told(stage):
+        with self._progress.stage(stage, self._spark), translated(stage):
             cells = self._collected(frame)
         # Cells are made by the functions below.
         answers = [pickle.loads(cell) for cell in cells]  # noqa: S301 - see above

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import UnavailableError
 from omnigraph.query.row_filter import compile_row_filter
-from omnigraph.spark.failures import told
+from omnigraph.spark.failures import translated
 from omnigraph.spark.source.options import STORAGE_PREFIX, SourceOptionError, read_options
 from omnigraph.spark.source.tables import find_type, table_scan
 
@@ -140,7 +140,7 @@ def _frame(
     if where is not None:
         compile_row_filter(where, entity_type)
         options["filter"] = where
-    with told(f"reading {name}"):
+    with translated(f"reading {name}"):
         return spark.read.format(FORMAT).options(**options).load(root)
 
 

@@ -45,7 +45,7 @@ def command(
     put a LIMIT into the statement where there may be many rows.
     """
     from omnigraph.spark import attach, get_spark  # noqa: PLC0415 loads Spark
-    from omnigraph.spark.failures import told  # noqa: PLC0415 as above
+    from omnigraph.spark.failures import translated  # noqa: PLC0415 as above
 
     if as_json and form is not None:
         raise click.UsageError("--json and --format are mutually exclusive")
@@ -53,7 +53,7 @@ def command(
     address = open_graph(uri, read_only=True).uri
     spark = get_spark(master=spark_master, remote=spark_remote)
     attach(spark, address, prefix, branch=branch)
-    with told("sql"):
+    with translated("sql"):
         answer = spark.sql(statement).toArrow()
     chosen: ReadFormat = "json" if as_json else form or operator().output or "table"
     style = TableStyle(operator().column_width_max, operator().cell_layout, terminal_width())
