@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -22,7 +23,8 @@ from omnigraph.spark.load.workers import Tuning
 from omnigraph.write.load.options import OnError
 from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import InlineFrame, InlineJobs, inline_load
-from support.places import repository_of
+from support.places import Place, repository_of
+from support.s3 import serve_s3
 
 APPEND, MERGE, OVERWRITE = WriteMode.APPEND, WriteMode.MERGE, WriteMode.OVERWRITE
 IN_TASKS = Tuning(driver_rows_max=0)
@@ -216,6 +218,18 @@ def test_pieces_of_any_number_make_the_same_topology(
     monkeypatch.setattr(load_topology, "PIECE_EDGES", 1_700)
     inline_load(graph, ALL, mode=APPEND, tuning=IN_TASKS)
     check(graph, "K", "At")
+
+
+def test_a_graph_on_an_object_store_gets_its_topology(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with serve_s3() as server:
+        place = Place(f"s3://{server.bucket}/bulk/graph", server.options)
+        with place.init(SCHEMA) as graph:
+            inline_load(graph, ALL, mode=APPEND, tuning=IN_TASKS)
+            check(graph, "K", "At")
+            assert list(tmp_path.glob("omnigraph-sets-*")) == [], "the host is left as it was"
 
 
 def test_a_branch_has_its_own_topology(graph: Graph) -> None:

@@ -40,14 +40,13 @@ class PieceBuilder:
     """
 
     def __init__(
-        self, within: range, counts: tuple[int, int, int], *, edges_max: int, same_type: bool
+        self, within: range, counts: tuple[int, int, int], *, edges_expected: int, same_type: bool
     ) -> None:
         self._first = within.start
         self._counts = (len(within), *counts[1:])
         self._same_type = same_type
         self._packing = Packing.of(*self._counts)
-        # Memory of an empty array is taken when it is filled.
-        self._keys: NDArray[np.uint64] = np.empty(edges_max if self._packing else 0, np.uint64)
+        self._keys: NDArray[np.uint64] = np.empty(edges_expected if self._packing else 0, np.uint64)
         self._count = 0
         self._unpacked: list[tuple[Ints, Ints, Ints]] = []
 
@@ -58,6 +57,10 @@ class PieceBuilder:
             self._unpacked.append((own, ends, edges))
             return
         stop = self._count + len(own)
+        if stop > len(self._keys):
+            # A few nodes with many edges make a piece larger than others.
+            more = np.empty(max(stop - len(self._keys), len(self._keys)), np.uint64)
+            self._keys = np.concatenate([self._keys, more])
         self._packing.pack(self._keys[self._count : stop], own, ends, edges)
         self._count = stop
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -50,11 +49,16 @@ class SideFiles:
 
     def write_bytes(self, kind: str, content: bytes) -> str:
         """Write a new file; return its path."""
-        return self._write(kind, (content,))
+        path = self._new(kind)
+        open_objects(self._unflushed()).put(path, content)
+        return path
 
     def write_arrays(self, kind: str, *arrays: NDArray[Any]) -> str:
         """Write plain arrays one after another as a new file; return its path."""
-        return self._write(kind, (array.view(np.uint8).data for array in arrays if len(array)))
+        path = self._new(kind)
+        pieces = (array.view(np.uint8).data for array in arrays if len(array))
+        open_objects(self._unflushed()).put_pieces(path, pieces)
+        return path
 
     def array(self, path: str, kind: np.dtype[Any], count: int, *, offset: int = 0) -> NDArray[Any]:
         """Map an array of a file that `write_arrays` has written, from a byte on."""
@@ -62,10 +66,8 @@ class SideFiles:
             return np.empty(0, kind)
         return np.memmap(self.local(path), kind, mode="r", offset=offset, shape=(count,))
 
-    def _write(self, kind: str, pieces: Iterable[bytes | memoryview]) -> str:
-        path = f"{self.folder}/{kind}-{SystemClock().ulid()}"
-        open_objects(self._unflushed()).put_pieces(path, pieces)
-        return path
+    def _new(self, kind: str) -> str:
+        return f"{self.folder}/{kind}-{SystemClock().ulid()}"
 
     def read_bytes(self, path: str) -> bytes:
         """Read a file whole."""

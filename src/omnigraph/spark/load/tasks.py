@@ -42,7 +42,7 @@ from omnigraph.spark.load.plan import (
     unique_runs,
 )
 from omnigraph.spark.load.rejected_file import Rejected, encode_rejected
-from omnigraph.spark.load.topology_tasks import END_COLUMNS, write_ends
+from omnigraph.spark.load.topology_tasks import END_COLUMNS, narrow, write_ends
 from omnigraph.spark.load.vectors import VectorsFailedError, stage_vectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.batching import gathered
@@ -57,6 +57,7 @@ from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 if TYPE_CHECKING:
+    from omnigraph.search.topology.csr import Ints
     from omnigraph.store.records import WrittenFragment
     from omnigraph.write.load.check.hashing import Hashes
     from omnigraph.write.stage.columns import Integers, Mask
@@ -356,7 +357,7 @@ class TypeStage:
         self._counts_sources = has_cardinality(entity_type)
         self._ends = self._probed_ends()
         self._keeps_ends = context.keeps_ends and len(self._ends) == len(END_COLUMNS)
-        self._end_numbers: dict[str, list[Integers]] = {end: [] for end in END_COLUMNS}
+        self._end_numbers: dict[str, list[Ints]] = {end: [] for end in END_COLUMNS}
 
     def _probed_ends(self) -> tuple[tuple[str, str], ...]:
         if not isinstance(self._entity_type, EdgeType):
@@ -440,7 +441,7 @@ class TypeStage:
         if not self._keeps_ends:
             return known.contains(ids)
         numbers = known.rows_of(ids)
-        self._end_numbers[end].append(numbers)
+        self._end_numbers[end].append(narrow(numbers))
         found: Mask = numbers != NO_ROW
         return found
 

@@ -232,17 +232,22 @@ class LoadTopologies:
         edge_key, source_key, target_key = _table_keys(edge)
         source = NodeSide("src", numbers[source_key], placed[source_key])
         target = NodeSide("dst", numbers[target_key], placed[target_key])
-        count = -(-numbers[edge_key].count // PIECE_EDGES)
+        edges = numbers[edge_key]
+        pieces = -(-edges.count // PIECE_EDGES)
         for direction, near, far in (("out", source, target), ("in", target, source)):
-            yield (
-                direction,
-                [
-                    ArrangeTask(
-                        ends, near, far, numbers[edge_key], within, source_key == target_key
-                    )
-                    for within in node_ranges(near.numbers.count, count)
-                ],
-            )
+            tasks = [
+                ArrangeTask(
+                    ends,
+                    near,
+                    far,
+                    edges,
+                    within,
+                    edges_expected=-(-edges.count // pieces),
+                    same_type=source_key == target_key,
+                )
+                for within in node_ranges(near.numbers.count, pieces)
+            ]
+            yield direction, tasks
 
     def _arranged(
         self, tasks: Mapping[tuple[str, str], list[ArrangeTask]]

@@ -166,21 +166,21 @@ class EndsTask:
 def look_up_ends(context: LoadContext, task: EndsTask, number: int) -> EndsFile:
     """Write the ends of edges as numbers of nodes."""
     del number
-    numbers: dict[str, list[Integers]] = {end: [] for end in END_COLUMNS}
+    numbers: dict[str, list[Ints]] = {end: [] for end in END_COLUMNS}
     edges: list[RowIds] = []
     for slab in task.rows.slabs(context, END_COLUMNS, with_rows=True):
         edges.append(flat(slab[ROW_ID]).to_numpy())
         for end in END_COLUMNS:
-            numbers[end].append(task.nodes[end].rows_of(flat(slab[end])))
+            numbers[end].append(narrow(task.nodes[end].rows_of(flat(slab[end]))))
     return EndsFile(write_ends(context.files, numbers, edges))
 
 
 def write_ends(
-    files: SideFiles, numbers: Mapping[str, list[Integers]], edges: list[RowIds] | None = None
+    files: SideFiles, numbers: Mapping[str, list[Ints]], edges: list[RowIds] | None = None
 ) -> str:
-    """Write a file of ends, as narrow as they fit; return its path."""
+    """Write a file of ends; return its path."""
     columns: dict[str, NDArray[Any]] = {
-        end: _narrow(np.concatenate(parts)) if parts else np.zeros(0, np.int32)
+        end: np.concatenate(parts) if parts else np.zeros(0, np.int32)
         for end, parts in numbers.items()
     }
     if edges is not None:
@@ -188,7 +188,8 @@ def write_ends(
     return files.write("ends", pa.table(columns))
 
 
-def _narrow(numbers: Integers) -> NDArray[np.signedinteger[Any]]:
+def narrow(numbers: Integers) -> Ints:
+    """Return numbers of nodes in 32 bits, if they fit."""
     if not len(numbers) or (numbers.max() <= _NARROW_MAX and numbers.min() >= -_NARROW_MAX):
         return numbers.astype(np.int32)
     return numbers
@@ -254,6 +255,7 @@ class ArrangeTask:
     far: NodeSide
     edges: TableNumbers
     within: range
+    edges_expected: int
     same_type: bool
 
 
@@ -274,7 +276,7 @@ def arrange_piece(context: LoadContext, task: ArrangeTask, number: int) -> Piece
     files = context.files
     counts = (task.near.numbers.count, task.far.numbers.count, task.edges.count)
     builder = PieceBuilder(
-        task.within, counts, edges_max=task.edges.count, same_type=task.same_type
+        task.within, counts, edges_expected=task.edges_expected, same_type=task.same_type
     )
     edges = task.edges.numbering(files)
     for ends in task.ends:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -93,8 +93,17 @@ class CloudObjectStore:
         return self._put(self._client, path, data, use_multipart=False)
 
     def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
-        # Parts are uploaded as they come; the object appears with the last one.
-        return self._put(self._client, path, iter(pieces), use_multipart=True)
+        # Pieces are made here and not inside of the client: making one may ask this store. The
+        # object appears when the writer is closed, which does not happen after a failure.
+        def upload() -> None:
+            writer = obstore.open_writer(self._client, checked_path(path))
+            for piece in pieces:
+                writer.write(piece)
+            writer.close()
+
+        self._write(path, upload)
+        written = self.head(path)
+        return "" if written is None else written.tag
 
     def put_if_absent(self, path: str, data: bytes) -> str:
         return self._put(self._once, path, data, mode="create")
@@ -127,9 +136,7 @@ class CloudObjectStore:
         """Describe temporary files: there are none, a write is one call."""
         return ()
 
-    def _put(
-        self, client: Client, path: str, data: bytes | Iterator[bytes | memoryview], **how: Any
-    ) -> str:
+    def _put(self, client: Client, path: str, data: bytes, **how: Any) -> str:
         answer = self._write(path, lambda: obstore.put(client, checked_path(path), data, **how))
         return _tag(answer["e_tag"])
 
