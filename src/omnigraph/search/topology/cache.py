@@ -109,7 +109,7 @@ class Topologies:
     def _loaded_or_built(
         self, snapshot: Snapshot, edge: EdgeType, states: TopologyStates, guard: Guard
     ) -> Topology:
-        handles = TopologyHandles(*(snapshot.open(key) for key in _table_keys(edge)))
+        handles = TopologyHandles(*(snapshot.open(key) for key in table_keys(edge)))
         bases = self._bases(states)
         if self._store is not None:
             return self._store.load_or_build(handles, states, bases=bases, guard=guard)
@@ -126,7 +126,7 @@ class Topologies:
         return cached[:_BASES_MAX]
 
     def _states_of(self, snapshot: Snapshot, edge: EdgeType) -> TopologyStates:
-        return TopologyStates(*(self._state_of(snapshot, key) for key in _table_keys(edge)))
+        return TopologyStates(*(self._state_of(snapshot, key) for key in table_keys(edge)))
 
     def _state_of(self, snapshot: Snapshot, table_key: str) -> TableState:
         entry = snapshot.entry(table_key)
@@ -138,5 +138,6 @@ class Topologies:
         return state
 
 
-def _table_keys(edge: EdgeType) -> tuple[str, str, str]:
+def table_keys(edge: EdgeType) -> tuple[str, str, str]:
+    """Return the tables that a topology is made from: edges, sources, targets."""
     return edge.table_key, TableKey.node(edge.from_type), TableKey.node(edge.to_type)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.search.table_state import TableState
+from omnigraph.search.topology.cache import table_keys
 from omnigraph.search.topology.extend import NEW_SHARE_MAX
 from omnigraph.search.topology.pieces import node_ranges
 from omnigraph.search.topology.store import EDGES_MIN, NEW_SHARE_MIN
@@ -27,7 +28,7 @@ from omnigraph.spark.load.run import slices
 from omnigraph.spark.load.topology_tasks import (
     ArrangeTask,
     EndsFile,
-    EndsTask,
+    LookUpTask,
     NodeSide,
     PieceFile,
     PlacedRows,
@@ -81,7 +82,7 @@ class LoadTopologies:
     def build(self) -> None:
         """Build and store every topology that is worth it."""
         edges = [edge for edge in self._catalog.edge_types.values() if self._is_wanted(edge)]
-        keys = list(dict.fromkeys(key for edge in edges for key in _table_keys(edge)))
+        keys = list(dict.fromkeys(key for edge in edges for key in table_keys(edge)))
         numbers = self._numbers(keys)
         placed = {key: self._placed(key, numbers[key]) for key in keys}
         ends = self._ends(edges, placed)
@@ -102,7 +103,7 @@ class LoadTopologies:
     # -- which ------------------------------------------------------------------------------------
 
     def _is_wanted(self, edge: EdgeType) -> bool:
-        keys = _table_keys(edge)
+        keys = table_keys(edge)
         if any(key not in self._after.entries for key in keys):
             return False
         count = self._after.entry(edge.table_key).row_count
@@ -122,7 +123,7 @@ class LoadTopologies:
 
     def _is_extendable(self, edge: EdgeType) -> bool:
         """Whether there is a topology of the edges as they were before the load."""
-        states = (TableState.of(self._before.open(key)) for key in _table_keys(edge))
+        states = (TableState.of(self._before.open(key)) for key in table_keys(edge))
         return self._stored.has(TopologyStates(*states))
 
     # -- numbers ----------------------------------------------------------------------------------
@@ -203,15 +204,15 @@ class LoadTopologies:
 
     def _look_ups(
         self, edges: Sequence[EdgeType], others: Mapping[str, frozenset[int]]
-    ) -> Iterator[EndsTask]:
-        keys = list(dict.fromkeys(key for edge in edges for key in _table_keys(edge)[1:]))
+    ) -> Iterator[LookUpTask]:
+        keys = list(dict.fromkeys(key for edge in edges for key in table_keys(edge)[1:]))
         sets = self._committed_sets(keys)
         for edge in edges:
             nodes = {end: sets[TableKey.node(name)] for end, name in edge_ends(edge)}
             key = edge.table_key
             handle = self._handle(key)
             for own in slices(key, handle.at, handle, among=others[edge.name]):
-                yield EndsTask(own, nodes)
+                yield LookUpTask(own, nodes)
 
     def _committed_sets(self, keys: Sequence[str]) -> dict[str, KeySet]:
         runs = self._run.stored_runs(self._after, {key: {ID: ("id",)} for key in keys})
@@ -229,7 +230,7 @@ class LoadTopologies:
         placed: Mapping[str, PlacedRows | None],
         numbers: Mapping[str, TableNumbers],
     ) -> Iterator[tuple[str, list[ArrangeTask]]]:
-        edge_key, source_key, target_key = _table_keys(edge)
+        edge_key, source_key, target_key = table_keys(edge)
         source = NodeSide("src", numbers[source_key], placed[source_key])
         target = NodeSide("dst", numbers[target_key], placed[target_key])
         edges = numbers[edge_key]
@@ -263,7 +264,7 @@ class LoadTopologies:
         pieces: Mapping[tuple[str, str], tuple[PieceFile, ...]],
         numbers: Mapping[str, TableNumbers],
     ) -> TopologyTask:
-        edge_key, source_key, target_key = keys = _table_keys(edge)
+        edge_key, source_key, target_key = keys = table_keys(edge)
         return TopologyTask(
             TopologyStates(*(TableState.of(self._handle(key)) for key in keys)),
             numbers[source_key],
@@ -282,10 +283,6 @@ class LoadTopologies:
 
     def _edge_count(self, edges: Sequence[EdgeType]) -> int:
         return sum(self._after.entry(edge.table_key).row_count for edge in edges)
-
-
-def _table_keys(edge: EdgeType) -> tuple[str, str, str]:
-    return edge.table_key, TableKey.node(edge.from_type), TableKey.node(edge.to_type)
 
 
 def _fragments(staged: StagedType) -> Iterator[WrittenFragment]:

@@ -156,14 +156,14 @@ class EndsFile:
 
 
 @dataclass(frozen=True)
-class EndsTask:
+class LookUpTask:
     """Committed edges whose ends are to be looked up, by column."""
 
     rows: Slice
     nodes: Mapping[str, KeySet]
 
 
-def look_up_ends(context: LoadContext, task: EndsTask, number: int) -> EndsFile:
+def look_up_ends(context: LoadContext, task: LookUpTask, number: int) -> EndsFile:
     """Write the ends of edges as numbers of nodes."""
     del number
     numbers: dict[str, list[Ints]] = {end: [] for end in END_COLUMNS}
