@@ -115,8 +115,8 @@ ROOMS: tuple[Room, ...] = (
         "PySpark source, sink and pipeline steps",
         (
             *_GROUND,
-            *("schema", "query", "store", "manifest", "changes", "write", "maintenance"),
-            *("merge", "graph", "engine"),
+            *("schema", "query", "store", "manifest", "changes", "search", "write"),
+            *("maintenance", "merge", "graph", "engine"),
         ),
     ),
     Room(

@@ -29,11 +29,11 @@ WITHOUT_JSON = {
 }
 """Commands whose result is bytes, or lines that are a contract themselves."""
 ELSEWHERE = {
-    *("alias", "demo", "graphs-list", "queries-list", "queries-validate"),
+    *("alias", "demo", "graphs-list", "queries-list", "queries-validate", "sql"),
     *("pipeline-plan", "pipeline-run", "pipeline-validate"),
     *("pipeline-history", "pipeline-status"),
 }
-"""Commands whose results are tested by other files: e2e, pipelines, served, clusters."""
+"""Commands whose results are tested by other files: e2e, pipelines, served, clusters, spark."""
 
 PEOPLE = """\
 node Person { name: String @key  age: I32?  photo: Blob?  vector: Vector(4)? @embed(name) }

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
 from omnigraph.query.plan.plan import Direction
-from omnigraph.read.access.adjacency import IndexedHops
+from omnigraph.read.access.adjacency import DatasetHops
 from omnigraph.read.access.edge_probes import SCAN_SHARE, Probes
 from omnigraph.read.access.path_chooser import TRAVERSAL_MODE
 from omnigraph.read.access.table_reader import TableReader
@@ -99,12 +99,11 @@ def test_hops_around_a_hub_end_soon_after_they_are_cancelled(
         assert calls["edges"] <= 1
 
 
-def hops(graph: Graph, direction: Direction, scan_share: int) -> IndexedHops:
+def hops(graph: Graph, direction: Direction, scan_share: int) -> DatasetHops:
     guard = Guard(NO_LIMITS, SystemClock())
     tables = TableReader(graph.snapshot(), guard)
-    return IndexedHops(
-        Probes(tables, guard, "edge:Link", "node:N", "node:N", direction, scan_share), guard
-    )
+    probes = Probes(tables, guard, "edge:Link", "node:N", "node:N", direction, scan_share)
+    return DatasetHops(probes, guard, "scan", lambda: None)
 
 
 @given(

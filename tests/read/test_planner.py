@@ -89,39 +89,48 @@ def facts(**changes: int | bool) -> ExpandFacts:
 
 
 @pytest.mark.parametrize(
-    ("found", "is_covered", "path"),
+    ("found", "uncovered", "path"),
     [
-        (facts(), True, "indexed"),
-        (facts(hops=7), True, "topology"),
-        (facts(frontier=1025), True, "topology"),
-        (facts(frontier=149), True, "indexed"),
-        (facts(frontier=150), True, "topology"),
-        (facts(), False, "indexed"),
-        (facts(hops=2), False, "topology"),
-        (facts(is_warm=True), True, "topology"),
-        (facts(edges=0), True, "topology"),
-        (facts(frontier=14, is_extendable=True), True, "indexed"),
-        (facts(frontier=15, is_extendable=True), True, "topology"),
-        (facts(spent=1489), True, "indexed"),
-        (facts(spent=1490), True, "topology"),
+        (facts(), 0, "indexed"),
+        (facts(hops=7), 0, "topology"),
+        (facts(frontier=1025), 0, "topology"),
+        (facts(frontier=149), 0, "indexed"),
+        (facts(frontier=150), 0, "topology"),
+        (facts(), 1000, "scan"),
+        (facts(), 501, "scan"),
+        (facts(), 500, "indexed"),
+        (facts(hops=2), 1000, "topology"),
+        (facts(hops=2), 700, "scan"),
+        (facts(hops=2), 740, "topology"),
+        (facts(is_warm=True), 0, "topology"),
+        (facts(edges=0), 0, "topology"),
+        (facts(frontier=14, is_extendable=True), 0, "indexed"),
+        (facts(frontier=15, is_extendable=True), 0, "topology"),
+        (facts(is_extendable=True), 1000, "topology"),
+        (facts(spent=1489), 0, "indexed"),
+        (facts(spent=1490), 0, "topology"),
+        (facts(spent=489), 1000, "scan"),
+        (facts(spent=490), 1000, "topology"),
     ],
 )
-def test_the_cheaper_path_is_taken(found: ExpandFacts, is_covered: bool, path: str) -> None:
-    assert choose_path(TraversalSettings(), found, lambda: is_covered) == path
+def test_the_cheaper_path_is_taken(found: ExpandFacts, uncovered: int, path: str) -> None:
+    assert choose_path(TraversalSettings(), found, lambda: uncovered).path == path
 
 
-def test_probing_costs_the_edges_that_are_looked_up_and_a_fixed_part() -> None:
-    assert facts(frontier=3).probe_cost == 3 * 10 + PROBE_COST
-    assert facts(hops=2).probe_cost == 2 * 10 + PROBE_COST
+def test_asking_the_dataset_costs_what_is_looked_up_and_scanned_and_a_fixed_part() -> None:
+    assert facts(frontier=3).probe_cost(0) == 3 * 10 + PROBE_COST
+    assert facts(hops=2).probe_cost(0) == 2 * 10 + PROBE_COST
+    assert facts(hops=2).probe_cost(300) == 2 * 10 + 2 * 300 + PROBE_COST
+    assert choose_path(TraversalSettings(), facts(), lambda: 1000).cost == 10 + 1000 + PROBE_COST
 
 
 def test_coverage_is_not_looked_at_when_it_cannot_matter() -> None:
-    def unexpected() -> bool:
+    def unexpected() -> int:
         raise AssertionError("coverage was read")
 
-    assert choose_path(TraversalSettings(), facts(hops=7), unexpected) == "topology"
+    assert choose_path(TraversalSettings(), facts(hops=7), unexpected).path == "topology"
     forced = TraversalSettings(forced="indexed")
-    assert choose_path(forced, facts(hops=7), unexpected) == "indexed"
+    assert choose_path(forced, facts(hops=7), unexpected).path == "indexed"
 
 
 def test_settings_come_from_the_environment() -> None:

@@ -70,7 +70,7 @@ _IMAGES = {
 }
 
 
-def told(graph: Graph, start: str, branch: str = "main") -> list[tuple[object, ...]]:
+def translated(graph: Graph, start: str, branch: str = "main") -> list[tuple[object, ...]]:
     """Return the rows that the feed in process tells, as the data source would."""
     rows: list[tuple[object, ...]] = []
     request = FeedRequest(start=start, limit=8_000, commits_max=512)
@@ -197,7 +197,7 @@ def test_batch_and_stream_tell_what_the_feed_in_process_tells(
                 stream = stream_of(graph, startingVersion="earliest")
             expected_stream += as_told(rows_of(stream, stream.partitions(start, end)))
             offset = end
-    everything = told(graph, "beginning")
+    everything = translated(graph, "beginning")
     assert sorted(as_told(read(graph, startingVersion="earliest")), key=str) == sorted(
         everything, key=str
     )
@@ -364,9 +364,9 @@ def test_spark_reads_a_range_of_changes(spark: SparkSession, graph: Graph) -> No
     load(graph, doc("a", note="x"))
     reader = spark.read.format("omnigraph").option("readChangeFeed", "true")
     frame = reader.option("startingVersion", "earliest").load(graph.uri)
-    assert as_told(row.asDict() for row in frame.collect()) == told(graph, "beginning")
+    assert as_told(row.asDict() for row in frame.collect()) == translated(graph, "beginning")
     load(graph, doc("b"))
-    assert frame.count() == len(told(graph, "beginning")) - 1
+    assert frame.count() == len(translated(graph, "beginning")) - 1
 
 
 def streamed(
@@ -404,7 +404,7 @@ def streamed(
         writer.join()
     start(availableNow=True).awaitTermination()
     rows = [row for batch_id in sorted(received) for row in received[batch_id]]
-    assert as_told(rows) == told(graph, "beginning")
+    assert as_told(rows) == translated(graph, "beginning")
 
 
 @pytest.mark.spark

@@ -11,11 +11,15 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.search.topology.cache import Topologies
+from omnigraph.search.topology.store import TopologyStore
 from omnigraph.spark import java_problem
 from support.loads import graph_lines
+from support.places import repository_of
 from support.spark_cluster import spark_cluster
 
 pytestmark = [
@@ -28,6 +32,8 @@ SCHEMA = """\
 node Person { name: String @key  age: I32? }
 edge Knows: Person -> Person { since: I32? }
 """
+
+ROWS = 14_000
 
 _LOAD = """\
 import os, signal, sys
@@ -52,12 +58,13 @@ def dies_once(batches):
         os.kill(executor, signal.SIGKILL)
 
 people = spark.range(0, 2_000, 1, 4).mapInArrow(dies_once, "name string")
-edges = spark.range(0, 2_000, 1, 4).selectExpr(
-    "concat('p', id) AS src", "concat('p', (id * 7) % 2000) AS dst", "cast(id AS int) AS since"
+edges = spark.range(0, 12_000, 1, 4).selectExpr(
+    "concat('p', id % 2000) AS src", "concat('p', (id * 7) % 2000) AS dst",
+    "cast(id AS int) AS since",
 )
 graph = Graph.open(place, durability="process")
 result = graph.load({"Person": people, "Knows": edges}, mode="append")
-assert (result.engine, result.inserted) == ("spark", 4_000), result.to_json()
+assert (result.engine, result.inserted) == ("spark", 14_000), result.to_json()
 again = spark.range(0, 10).selectExpr("concat('p', id) AS name", "cast(id AS int) AS age")
 merged = graph.load({"Person": again}, mode="merge")
 assert (merged.updated, merged.inserted) == (10, 0), merged.to_json()
@@ -110,12 +117,13 @@ if what == "speculation":
     people = people.mapInArrow(slow_once, "name string")
 else:
     people = people.repartition(4, "name").mapInArrow(dies_once, "name string")
-edges = spark.range(0, 2_000, 1, 4).selectExpr(
-    "concat('p', id) AS src", "concat('p', (id * 7) % 2000) AS dst", "cast(id AS int) AS since"
+edges = spark.range(0, 12_000, 1, 4).selectExpr(
+    "concat('p', id % 2000) AS src", "concat('p', (id * 7) % 2000) AS dst",
+    "cast(id AS int) AS since",
 )
 graph = Graph.open(place, durability="process")
 result = graph.load({"Person": people, "Knows": edges}, mode="append")
-assert (result.engine, result.inserted) == ("spark", 4_000), result.to_json()
+assert (result.engine, result.inserted) == ("spark", 14_000), result.to_json()
 print("loaded")
 """
 
@@ -142,11 +150,22 @@ def _run_script(tmp_path: Path, script: str, *arguments: str, settings: str = ""
 def _check(place: Path) -> None:
     with Graph.open(str(place), durability="process") as graph:
         lines = graph_lines(graph)
-        assert len(lines) == 4_000
-        assert len(set(lines)) == 4_000, "no row is doubled"
+        assert len(lines) == ROWS
+        assert len(set(lines)) == ROWS, "no row is doubled"
+        _check_topology(graph)
         graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
         assert graph_lines(graph) == lines
         assert list((place / "__staging").rglob("*.json")) == []
+
+
+def _check_topology(graph: Graph) -> None:
+    """Compare the topology that the tasks have left with one that is built here."""
+    snapshot, edge = graph.snapshot(), graph.catalog().edge_types["Knows"]
+    stored = Topologies(TopologyStore(repository_of(graph).store, is_writable=False))
+    assert stored.is_at_hand(snapshot, edge)
+    found, built = stored.get(snapshot, edge), Topologies(None).get(snapshot, edge)
+    assert np.array_equal(found.out.neighbours, built.out.neighbours)
+    assert np.array_equal(found.incoming.edges, built.incoming.edges)
 
 
 def test_an_executor_that_is_killed_while_it_writes_doubles_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,13 @@ from omnigraph import Graph, ReadTarget
 from omnigraph.spark.source.data_source import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptionError, read_options
 from omnigraph.spark.source.scan import FragmentsPartition, TypeReader
-from omnigraph.spark.source.tables import grouped_by_rows
+from omnigraph.spark.source.tables import (
+    BATCH_BYTES,
+    BATCH_ROWS_MAX,
+    BATCH_ROWS_MIN,
+    grouped_by_rows,
+    rows_per_batch,
+)
 from omnigraph.store import open_store
 from omnigraph.store.records import FragmentInfo
 
@@ -229,10 +235,19 @@ def _counted(batches: object) -> object:
     yield pa.RecordBatch.from_pydict({"rows": [rows]})
 
 
-def test_small_fragments_share_a_task_and_large_ones_do_not() -> None:
+def test_neighbours_share_a_task_until_they_have_the_rows_of_a_full_fragment() -> None:
     sizes = [10, 20, 1_000_000, 5, 999_995, 1]
     fragments = [FragmentInfo(number, rows, 0, 0, "") for number, rows in enumerate(sizes)]
-    assert grouped_by_rows(fragments) == ((0, 1), (2,), (3, 4), (5,))
+    assert grouped_by_rows(fragments) == ((0, 1, 2), (3, 4), (5,))
+
+
+def test_batches_are_as_large_as_their_rows_allow() -> None:
+    narrow, wide, huge = (
+        [FragmentInfo(0, 1_000, 0, 1_000 * width, "")] for width in (8, 4_000, 1 << 24)
+    )
+    assert rows_per_batch(narrow) == BATCH_ROWS_MAX
+    assert rows_per_batch(wide) == BATCH_BYTES // 4_000
+    assert rows_per_batch(huge) == BATCH_ROWS_MIN
 
 
 def reader_of(uri: str, **options: str) -> TypeReader:

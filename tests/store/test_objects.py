@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,32 @@ def test_what_is_put_is_read_back_with_its_tag(objects: ObjectStore) -> None:
     newer = objects.put("a/b.json", b"two")
     assert newer != tag
     assert objects.get("a/b.json").data == b"two"
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_an_object_can_come_in_pieces(objects: ObjectStore, count: int) -> None:
+    pieces = [bytes([number]) * 3_000_000 for number in range(count)]
+    tag = objects.put_pieces("a/x", iter(pieces))
+    found = objects.get("a/x")
+    assert (found.data, found.tag) == (b"".join(pieces), tag)
+
+
+def test_pieces_may_come_from_the_store_itself(objects: ObjectStore) -> None:
+    objects.put("a/part", b"x" * 6_000_000)
+    parts = (objects.get("a/part").data for _ in range(3))
+    objects.put_pieces("a/whole", parts)
+    assert objects.get("a/whole").data == b"x" * 18_000_000
+
+
+def test_pieces_that_end_early_leave_no_object(objects: ObjectStore) -> None:
+    def broken() -> Iterator[bytes | memoryview]:
+        yield b"x" * 6_000_000
+        raise KeyError("no more")
+
+    with pytest.raises(KeyError):
+        objects.put_pieces("a/x", broken())
+    assert objects.list() == ()
+    assert objects.leftovers() == ()
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 3_000_000])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 
 from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore, StoredObject
 
@@ -71,6 +72,12 @@ class CountingObjectStore:
         """Write an object."""
         self._count("put", written=len(data))
         return self._inner.put(path, data)
+
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
+        """Write an object that comes in pieces."""
+        data = b"".join(pieces)
+        self._count("put_pieces", written=len(data))
+        return self._inner.put_pieces(path, (data,))
 
     def put_if_absent(self, path: str, data: bytes) -> str:
         """Create an object."""

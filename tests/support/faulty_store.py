@@ -115,6 +115,12 @@ class FaultyObjectStore:
         """Write an object."""
         return self._plan.effect("objects.put", path, lambda: self._inner.put(path, data))
 
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
+        """Write an object that comes in pieces."""
+        return self._plan.effect(
+            "objects.put_pieces", path, lambda: self._inner.put_pieces(path, pieces)
+        )
+
     def put_if_absent(self, path: str, data: bytes) -> str:
         """Create an object."""
         return self._plan.effect(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omnigraph.clock import Clock, SystemClock
@@ -51,6 +51,10 @@ class MemoryObjectStore:
         """Write an object."""
         with self._lock:
             return self._write(path, data)
+
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
+        """Write an object that comes in pieces."""
+        return self.put(path, b"".join(pieces))
 
     def put_if_absent(self, path: str, data: bytes) -> str:
         """Create an object."""

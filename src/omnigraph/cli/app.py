@@ -57,6 +57,7 @@ COMMANDS: Final = {
     "schema": ("setup.schema", "Show a schema, plan and apply changes."),
     "serve": ("setup.serve", "Serve a graph over HTTP."),
     "shell": ("setup.shell", "Ask and change a graph at a prompt."),
+    "sql": ("data.sql", "Ask a graph in Spark SQL."),
     "snapshot": ("history.snapshot", "Show what a branch publishes."),
     "tag": ("history.tag", "Name commits, list and forget their names."),
     "version": ("setup.version", "Show the version."),

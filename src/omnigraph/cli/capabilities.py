@@ -76,6 +76,7 @@ RULES: Final[dict[str, Rule]] = {
     "cleanup": Rule(Capability.DIRECT, _UPKEEP, _A_URI_OR_CLUSTER),
     "optimize": Rule(Capability.DIRECT, _UPKEEP, _A_URI_OR_CLUSTER),
     "repair": Rule(Capability.DIRECT, _UPKEEP, _A_URI_OR_CLUSTER),
+    "sql": Rule(Capability.DIRECT, _STORE, _A_URI),
     "lint": Rule(Capability.DIRECT, _UPKEEP, _A_URI),
     "init": Rule(Capability.DIRECT, _NONE, _A_URI),
     "recovery": Rule(Capability.DIRECT, _STORE, _A_URI),

@@ -81,6 +81,11 @@ class TableIndexes:
         missing = len(index.missing_fragments)
         return f"{missing} fragment(s) not covered by the index on '{column}'" if missing else None
 
+    def btree_missing_rows(self, column: str) -> int:
+        """Return how many rows no BTREE index on a column covers."""
+        index = self.on(column, IndexKind.BTREE)
+        return self.rows if index is None else index.missing_rows
+
 
 class IndexFacts:
     """The indexes of a graph's tables, read once per published version. Safe between threads."""

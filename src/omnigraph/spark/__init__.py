@@ -1,5 +1,6 @@
 """Everything that runs on Spark; the only package that imports pyspark."""
 
+from omnigraph.spark.attach import AttachError, attach, detach
 from omnigraph.spark.session import (
     JavaMissingError,
     SparkConnectMissingError,
@@ -12,10 +13,13 @@ from omnigraph.spark.session import (
 from omnigraph.spark.worker_check import worker_problem
 
 __all__ = [
+    "AttachError",
     "JavaMissingError",
     "SparkConnectMissingError",
     "SparkMissingError",
     "SparkStartError",
+    "attach",
+    "detach",
     "get_spark",
     "java_problem",
     "register",

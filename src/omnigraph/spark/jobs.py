@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,10 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from omnigraph.engine import LoadCancelledError
-from omnigraph.errors import UnavailableError
 from omnigraph.spark.diff_tasks import candidate_frame
+from omnigraph.spark.failures import translated
 from omnigraph.spark.progress import Progress, application_id
-from omnigraph.spark.sentences import sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,17 +35,6 @@ Answer = TypeVar("Answer")
 _CELL: Final = "payload"
 _RESULT: Final = f"{_CELL} binary"
 _POLL_S: Final = 0.1
-_RAISED: Final = re.compile(r"^(?!org\.|java\.|pyspark\.)[\w.]+(Error|Exception|Interrupt): ")
-
-
-class SparkJobError(UnavailableError):
-    """A job has failed with an error that omnigraph does not know; nothing was committed."""
-
-    code = "OG-SPARK-JOB"
-    hint = "the cause is in the log of Spark's executors; the same load can be started again"
-    template = "the Spark job '{stage}' has failed: {reason}"
-    stage: str
-    reason: str
 
 
 class JobRunner(Protocol):
@@ -135,13 +122,8 @@ class Jobs:
         return self.rows(stage, candidate_frame(self._spark, read, buckets), function)
 
     def _run(self, stage: str, frame: DataFrame) -> list[Any]:
-        with self._progress.stage(stage, self._spark):
-            try:
-                cells = self._collected(frame)
-            except Exception as error:
-                if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
-                    raise
-                raise SparkJobError(stage, _cause(error)) from error
+        with self._progress.stage(stage, self._spark), translated(stage):
+            cells = self._collected(frame)
         # Cells are made by the functions below.
         answers = [pickle.loads(cell) for cell in cells]  # noqa: S301 - see above
         return [answer for _, answer in sorted(answers, key=lambda answer: answer[0])]
@@ -179,13 +161,6 @@ class Jobs:
     def _require_wanted(self) -> None:
         if self._cancelled is not None and self._cancelled.is_set():
             raise LoadCancelledError
-
-
-def _cause(error: Exception) -> str:
-    """Return the last line of a Python traceback in the text of an error, or what Spark says."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if _RAISED.match(line)]
-    return ours[0] if ours else sentence(str(error))
 
 
 def _call(

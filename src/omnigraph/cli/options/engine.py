@@ -6,6 +6,11 @@ import click
 
 from omnigraph.cli.options.together import Decorator, choice_option, together
 
+spark_options = together(
+    click.option("--spark-master", metavar="URL", help="Start Spark there."),
+    click.option("--spark-remote", metavar="URL", help="Use that Spark Connect server."),
+)
+
 
 def engine_option(text: str) -> Decorator:
     """Add `--engine`."""
@@ -14,18 +19,7 @@ def engine_option(text: str) -> Decorator:
 
 def engine_options(text: str) -> Decorator:
     """Add `--engine`, `--spark-master` and `--spark-remote`."""
-    return together(
-        engine_option(text),
-        spark_options(),
-    )
-
-
-def spark_options() -> Decorator:
-    """Add `--spark-master` and `--spark-remote`."""
-    return together(
-        click.option("--spark-master", metavar="URL", help="Start Spark there."),
-        click.option("--spark-remote", metavar="URL", help="Use that Spark Connect server."),
-    )
+    return together(engine_option(text), spark_options)
 
 
 def wants_spark(engine: str, *, spark_master: str | None, spark_remote: str | None) -> bool:

@@ -1,9 +1,9 @@
-"""Following the edges of one type from many nodes, over one of two access paths.
+"""Following the edges of one type from many nodes, over one of three access paths.
 
-1. Both paths answer the same questions with the same rows; only the cost differs. *Topology* works
-   on the adjacency over dense numbers of `omnigraph.search.topology`. *Indexed* asks the edge
-   dataset for what the hops can touch (`omnigraph.read.access.edge_probes`) and arranges that in
-   the same form.
+1. All paths answer the same questions with the same rows; only the cost differs. *Topology* works
+   on the adjacency over dense numbers of `omnigraph.search.topology`. *Indexed* and *scan* ask the
+   edge dataset for what the hops can touch (`omnigraph.read.access.edge_probes`), with and without
+   the help of an index, and arrange that in the same form.
 2. Nodes and edges are stable row ids everywhere; start nodes may repeat, and every answer carries
    the position of the start node that it belongs to, ascending.
 3. The rules of hops are those of `omnigraph.search.topology.traverse`: a node comes once per start,
@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -28,7 +29,7 @@ from omnigraph.search.topology.csr import build_csr
 from omnigraph.search.topology.row_numbers import Numbering, numbering_of
 from omnigraph.search.topology.topology import Topology
 
-AccessPath: TypeAlias = Literal["indexed", "topology"]
+AccessPath: TypeAlias = Literal["indexed", "scan", "topology"]
 LoopEnd: TypeAlias = Literal["target", "source"]
 
 
@@ -205,19 +206,22 @@ class TopologyHops(Hops):
         )
 
 
-# -- indexed ------------------------------------------------------------------------------------
+# -- dataset ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class IndexedHops(Hops):
-    """Hops over the edges that the index on `src` or `dst` names for some nodes."""
+class DatasetHops(Hops):
+    """Hops over the edges that the dataset has for some nodes: by its indexes, or by a scan."""
 
     probes: Probes
     guard: Guard
-    path: AccessPath = "indexed"
+    path: AccessPath
+    asked: Callable[[], object]
+    """Called each time that the dataset is asked."""
 
     def view(self, nodes: RowIds, depth: int, *, with_records: bool = False) -> View:
         """Ask for the edges."""
+        self.asked()
         is_chain = self.probes.source_key == self.probes.target_key
         starts = ascending_ids(nodes)
         edges = self.probes.around(starts, depth if is_chain else 1, with_records=with_records)

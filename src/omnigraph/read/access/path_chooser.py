@@ -3,17 +3,22 @@
 With F rows now, E edges, V nodes of the type at the keyed end, and `hops` the longest distance:
 
 - topology when `hops` or F is beyond its bound;
-- else the cost of *indexed* is `hops * F * E / V` when the index covers every fragment of each
-  column that is probed, else `hops * E`; that of *topology* is 0 when it is in memory or in a
-  file, which is mapped and not read, `0.15 * E` when one of an earlier state is in memory and can
-  be extended, else `1.5 * E`. Indexed wins when it is strictly cheaper.
+- else the cost of asking the edge dataset is `hops * F * E / V`, and `hops` times the edges in
+  fragments that no index of a probed column covers, because those are scanned; that of *topology*
+  is 0 when it is in memory or in a file, which is mapped and not read, `0.15 * E` when one of an
+  earlier state is in memory or in a file and can be extended, else `1.5 * E`. The dataset is asked
+  when that is strictly cheaper.
 
-The first comparison assumes coverage and costs no I/O; coverage is read only when indexed would
-win.
+Asking the dataset is called *indexed* while indexes cover at least half of the edges, and *scan*
+otherwise.
 
-Repeated probes cost in the end what building the topology costs once. The cost of the indexed
-expansions of one edge version is therefore added up (`spent`) and subtracted from the cost of
-building: a topology is built at the latest when it would have paid for itself.
+The first comparison assumes coverage and costs no I/O; coverage is read only when the dataset would
+be asked.
+
+Repeated probes cost in the end what building the topology costs once. The cost of the expansions of
+one edge version that asked the dataset, with what they scanned, is therefore added up (`spent`) and
+subtracted from the cost of building: a topology is built at the latest when it would have paid for
+itself.
 """
 
 from __future__ import annotations
@@ -22,14 +27,14 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from omnigraph.cache import BoundedCounter
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import Direction, Expand
-from omnigraph.read.access.adjacency import AccessPath, Hops, IndexedHops, TopologyHops
+from omnigraph.read.access.adjacency import AccessPath, DatasetHops, Hops, TopologyHops
 from omnigraph.read.access.edge_probes import SCAN_SHARE, Probes
 from omnigraph.read.access.table_reader import TableReader
 from omnigraph.read.column_names import SOURCE, TARGET
@@ -48,6 +53,8 @@ _BUILD_FACTOR: Final = 1.5
 _EXTEND_FACTOR: Final = 0.15
 PROBE_COST: Final = 5_000
 """The fixed cost of one probe, in edges that building handles in the same time."""
+_INDEXED_SHARES: Final = 2
+"""From one in this many edges on that are scanned, the path is called a scan."""
 STATES_MAX: Final = 256
 _MODES: Final[dict[str, AccessPath]] = {
     "indexed": "indexed",
@@ -119,36 +126,49 @@ class ExpandFacts:
     is_warm: bool
     """Whether the topology is in memory or in a file already."""
     is_extendable: bool = False
-    """Whether the topology of another state of these edges is in memory."""
+    """Whether the topology of another state of these edges is in memory or in a file."""
     spent: float = 0.0
-    """What indexed expansions of these edges have cost so far."""
+    """What expansions that asked the dataset of these edges have cost so far."""
 
     @property
     def looked_up(self) -> float:
-        """How many edges indexed hops are expected to look up."""
+        """How many edges hops are expected to look up in an index."""
         return self.hops * self.frontier * self.edges / max(self.nodes, 1)
 
-    @property
-    def probe_cost(self) -> float:
-        """What an indexed expansion costs: the edges that it looks up, and the fixed cost."""
-        return self.looked_up + PROBE_COST
+    def probe_cost(self, uncovered: int) -> float:
+        """Return what asking the dataset costs: edges looked up or scanned, and the fixed cost."""
+        return self.looked_up + self.hops * uncovered + PROBE_COST
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The access path of one expansion, and what it costs."""
+
+    path: AccessPath
+    cost: float = 0
+    """In edges, each time that the dataset is asked; a topology asks nothing."""
+
+
+_TOPOLOGY: Final = Choice("topology")
 
 
 def choose_path(
-    settings: TraversalSettings, facts: ExpandFacts, is_covered: Callable[[], bool]
-) -> AccessPath:
-    """Choose the access path; `is_covered` is called only when it matters."""
+    settings: TraversalSettings, facts: ExpandFacts, uncovered: Callable[[], int]
+) -> Choice:
+    """Choose the access path; `uncovered` counts edges that a hop scans, if that matters."""
     if settings.forced is not None:
-        return settings.forced
+        return Choice(settings.forced, facts.probe_cost(0))
     if facts.hops > settings.hops_max or facts.frontier > settings.frontier_max:
-        return "topology"
+        return _TOPOLOGY
     factor = _EXTEND_FACTOR if facts.is_extendable else _BUILD_FACTOR
     build = 0.0 if facts.is_warm else factor * facts.edges - facts.spent
     if facts.looked_up >= build:
-        return "topology"
-    if is_covered() or facts.hops * facts.edges < build:
-        return "indexed"
-    return "topology"
+        return _TOPOLOGY
+    scanned = uncovered()
+    if scanned and facts.looked_up + facts.hops * scanned >= build:
+        return _TOPOLOGY
+    is_scan = scanned * _INDEXED_SHARES > facts.edges
+    return Choice("scan" if is_scan else "indexed", facts.probe_cost(scanned))
 
 
 @dataclass(eq=False)
@@ -163,7 +183,7 @@ class PathChooser:
     guard: Guard
     profile: Profile
     spent: BoundedCounter
-    """What indexed expansions have cost, by version of the edges."""
+    """What expansions that asked the dataset have cost, by version of the edges."""
 
     @cached_property
     def settings(self) -> TraversalSettings:
@@ -174,12 +194,11 @@ class PathChooser:
         """Return the edges that an expansion from `frontier` rows follows."""
         edge = _edge_type(expand)
         facts = self._facts(expand, edge, frontier)
-        path = self._choose(expand, facts)
-        self.profile.note(access_path=path, frontier=frontier)
-        if path == "topology":
+        choice = self._choose(expand, facts)
+        self.profile.note(access_path=choice.path, frontier=frontier)
+        if choice.path == "topology":
             topology = self.topologies.get(self.tables.snapshot, edge, guard=self.guard)
             return TopologyHops(topology, expand.direction, self.guard)
-        self.spent.add(self._version(edge), facts.probe_cost)
         probes = Probes(
             self.tables,
             self.guard,
@@ -189,36 +208,39 @@ class PathChooser:
             expand.direction,
             self.settings.scan_share,
         )
-        return IndexedHops(probes, self.guard)
+        spend = partial(self.spent.add, self._version(edge), choice.cost)
+        return DatasetHops(probes, self.guard, choice.path, spend)
 
     def path(self, expand: Expand, frontier: int) -> AccessPath:
         """Return which access path an expansion from `frontier` rows would take."""
-        return self._choose(expand, self._facts(expand, _edge_type(expand), frontier))
+        return self._choose(expand, self._facts(expand, _edge_type(expand), frontier)).path
 
-    def _choose(self, expand: Expand, facts: ExpandFacts) -> AccessPath:
-        return choose_path(self.settings, facts, lambda: self._is_covered(expand))
+    def _choose(self, expand: Expand, facts: ExpandFacts) -> Choice:
+        return choose_path(self.settings, facts, lambda: self._uncovered(expand))
 
     def _facts(self, expand: Expand, edge: EdgeType, frontier: int) -> ExpandFacts:
+        is_warm = self.topologies.is_at_hand(self.tables.snapshot, edge)
         return ExpandFacts(
             hops=expand.max if expand.source_type == expand.target_type else 1,
             frontier=frontier,
             edges=self.tables.row_count(edge.table_key),
             nodes=self.tables.row_count(TableKey.node(expand.source_type)),
-            is_warm=self.topologies.is_at_hand(self.tables.snapshot, edge),
-            is_extendable=self.topologies.has_base(self.tables.snapshot, edge),
+            is_warm=is_warm,
+            is_extendable=not is_warm and self.topologies.has_base(self.tables.snapshot, edge),
             spent=self.spent.of(self._version(edge)),
         )
 
     def _version(self, edge: EdgeType) -> DatasetVersion:
         return self.tables.snapshot.entry(edge.table_key).at
 
-    def _is_covered(self, expand: Expand) -> bool:
+    def _uncovered(self, expand: Expand) -> int:
+        """Count the edges that one hop scans, because no index of a probed column has them."""
         indexes = self.indexes.of(self.tables.snapshot, TableKey.edge(expand.edge))
         columns = probed_columns(expand.direction)
-        gaps = [gap for gap in map(indexes.btree_gap, columns) if gap is not None]
-        for gap in gaps:
-            _LOG.warning("edge type '%s': %s", expand.edge, gap)
-        return not gaps
+        for gap in map(indexes.btree_gap, columns):
+            if gap is not None:
+                _LOG.warning("edge type '%s': %s", expand.edge, gap)
+        return max(indexes.btree_missing_rows(column) for column in columns)
 
 
 def probed_columns(direction: Direction) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ class Topologies:
         self._cached: BoundedCache[Topology] = BoundedCache(bytes_max)
         self._states: BoundedCache[TableState] = BoundedCache(_STATES_MAX)
         self._absent: BoundedCache[bool] = BoundedCache(_STATES_MAX)
+        self._filed: BoundedCache[bool] = BoundedCache(_STATES_MAX)
         self._flights = SingleFlight()
 
     def get(self, snapshot: Snapshot, edge: EdgeType, *, guard: Guard = UNGUARDED) -> Topology:
@@ -79,15 +80,28 @@ class Topologies:
         return False
 
     def has_base(self, snapshot: Snapshot, edge: EdgeType) -> bool:
-        """Whether a topology of some state of these edges is in memory, to be extended."""
+        """Whether a topology of some state of these edges is in memory or in a file.
+
+        Whether there is a file is looked up once for each state of the edges.
+        """
         location = snapshot.entry(edge.table_key).location
-        return any(one.states.edge.at.location == location for one in self._cached.values())
+        if any(one.states.edge.at.location == location for one in self._cached.values()):
+            return True
+        if self._store is None:
+            return False
+        state = self._states_of(snapshot, edge).edge
+        known = self._filed.get(state.key)
+        if known is None:
+            known = self._store.has_any(state)
+            self._filed.put(state.key, known, 1)
+        return known
 
     def forget(self) -> None:
         """Drop everything from memory; files stay."""
         self._cached.clear()
         self._states.clear()
         self._absent.clear()
+        self._filed.clear()
 
     @property
     def nbytes(self) -> int:
@@ -104,7 +118,7 @@ class Topologies:
     def _loaded_or_built(
         self, snapshot: Snapshot, edge: EdgeType, states: TopologyStates, guard: Guard
     ) -> Topology:
-        handles = TopologyHandles(*(snapshot.open(key) for key in _table_keys(edge)))
+        handles = TopologyHandles(*(snapshot.open(key) for key in table_keys(edge)))
         bases = self._bases(states)
         if self._store is not None:
             return self._store.load_or_build(handles, states, bases=bases, guard=guard)
@@ -121,7 +135,7 @@ class Topologies:
         return cached[:_BASES_MAX]
 
     def _states_of(self, snapshot: Snapshot, edge: EdgeType) -> TopologyStates:
-        return TopologyStates(*(self._state_of(snapshot, key) for key in _table_keys(edge)))
+        return TopologyStates(*(self._state_of(snapshot, key) for key in table_keys(edge)))
 
     def _state_of(self, snapshot: Snapshot, table_key: str) -> TableState:
         entry = snapshot.entry(table_key)
@@ -133,5 +147,6 @@ class Topologies:
         return state
 
 
-def _table_keys(edge: EdgeType) -> tuple[str, str, str]:
+def table_keys(edge: EdgeType) -> tuple[str, str, str]:
+    """Return the tables that a topology is made from: edges, sources, targets."""
     return edge.table_key, TableKey.node(edge.from_type), TableKey.node(edge.to_type)

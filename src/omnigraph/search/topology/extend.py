@@ -44,7 +44,7 @@ from omnigraph.search.topology.topology import Topology, TopologyStates
 from omnigraph.search.topology.traverse import Guard
 from omnigraph.store.datasets import DatasetHandle
 
-_NEW_SHARE_MAX: Final = 0.5
+NEW_SHARE_MAX: Final = 0.5
 """Above this share of new edges a rebuild costs about as much."""
 
 
@@ -86,7 +86,7 @@ def _edge_change(base: Topology, edge: DatasetHandle, state: TableState) -> _Edg
         return _EdgeChange(base.edges, None, np.empty(0, np.uint64), ())
     shared = shared_fragments(before, state)
     added = frozenset(state.fragment_ids_without(shared))
-    if not shared or _row_share(edge, added) > _NEW_SHARE_MAX:
+    if not shared or _row_share(edge, added) > NEW_SHARE_MAX:
         return None
     row_ids = ascending(scan_row_ids(edge, shared))
     positions = base.edges.dense(row_ids)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import mmap
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,44 +42,91 @@ class DamagedTopologyError(ValueError):
     """A file is damaged. Never leaves this package: the topology is built again."""
 
 
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One array of a file, in pieces that are made each time that they are asked for."""
+
+    kind: np.dtype[Any]
+    count: int
+    pieces: Callable[[], Iterable[NDArray[Any]]]
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Section:
+        """Return an array that is in memory as a section."""
+        return cls(array.dtype, len(array), lambda: (array,))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array."""
+        return self.count * self.kind.itemsize
+
+
+@dataclass(frozen=True)
+class TopologyFacts:
+    """What the header of a file says besides its sections."""
+
+    states: TopologyStates
+    sources: Numbering
+    targets: Numbering
+    edges: Numbering
+    """Row ids that these list are sections; the header has counts and first row ids alone."""
+    has_parallel: Mapping[str, bool]
+    """For `out` and `in`."""
+    dangling: int
+
+
 def encode_topology(topology: Topology) -> bytes:
     """Return the content of the file."""
-    arrays = _arrays(topology)
-    sections: dict[str, dict[str, Any]] = {}
+    facts = TopologyFacts(
+        topology.states,
+        topology.sources,
+        topology.targets,
+        topology.edges,
+        {"out": topology.out.has_parallel, "in": topology.incoming.has_parallel},
+        topology.dangling,
+    )
+    sections = {name: Section.of(array) for name, array in _arrays(topology).items()}
+    return b"".join(encoded_pieces(facts, sections))
+
+
+def encoded_pieces(
+    facts: TopologyFacts, sections: Mapping[str, Section]
+) -> Iterator[bytes | memoryview]:
+    """Yield the content of the file; every piece of a section is read twice."""
+    described: dict[str, dict[str, Any]] = {}
     offset = 0
-    for name, array in arrays.items():
-        sections[name] = {
-            "type": array.dtype.newbyteorder("<").str,
-            "count": len(array),
+    for name, section in sections.items():
+        described[name] = {
+            "type": section.kind.newbyteorder("<").str,
+            "count": section.count,
             "place": offset,
-            "sum": checksum(array),
+            "sum": _checksum_of(section.pieces()),
         }
-        offset = _aligned(offset + array.nbytes)
+        offset = _aligned(offset + section.nbytes)
     header = orjson.dumps(
         {
             "states": {
-                "edge": topology.states.edge.to_json(),
-                "source": topology.states.source.to_json(),
-                "target": topology.states.target.to_json(),
+                "edge": facts.states.edge.to_json(),
+                "source": facts.states.source.to_json(),
+                "target": facts.states.target.to_json(),
             },
             "numberings": {
                 name: {"count": numbering.count, "first": numbering.first}
-                for name, numbering in _numberings(topology).items()
+                for name, numbering in _numberings(facts).items()
             },
-            "parallel": {"out": topology.out.has_parallel, "in": topology.incoming.has_parallel},
-            "dangling": topology.dangling,
-            "sections": sections,
+            "parallel": dict(facts.has_parallel),
+            "dangling": facts.dangling,
+            "sections": described,
             "bytes": offset,
         }
     )
-    start = _aligned(_PREFIX.size + len(header))
-    data = bytearray(start + offset)
-    _PREFIX.pack_into(data, 0, _MAGIC, len(header), zlib.crc32(header))
-    data[_PREFIX.size : _PREFIX.size + len(header)] = header
-    for name, array in arrays.items():
-        first = start + sections[name]["place"]
-        data[first : first + array.nbytes] = np.ascontiguousarray(array).view(np.uint8).data
-    return bytes(data)
+    yield _PREFIX.pack(_MAGIC, len(header), zlib.crc32(header))
+    yield header
+    yield _padding(_PREFIX.size + len(header))
+    for section in sections.values():
+        for piece in section.pieces():
+            yield np.ascontiguousarray(piece).view(np.uint8).data
+        yield _padding(section.nbytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,10 +211,25 @@ class TopologyFile:
 
 def checksum(array: NDArray[Any]) -> int:
     """Add up an array's 64-bit words, the last one filled with zeros."""
-    raw = np.ascontiguousarray(array).view(np.uint8)
-    whole = len(raw) // _WORD * _WORD
-    total = int(np.add.reduce(raw[:whole].view("<u8"), dtype=np.uint64))
-    return (total + int.from_bytes(raw[whole:].tobytes(), "little")) % 2**64
+    return _checksum_of((array,))
+
+
+def _checksum_of(pieces: Iterable[NDArray[Any]]) -> int:
+    """Add up the 64-bit words of an array that comes in pieces."""
+    total = 0
+    rest = b""
+    for piece in pieces:
+        raw = np.ascontiguousarray(piece).view(np.uint8)
+        if rest:
+            missing = _WORD - len(rest)
+            rest, raw = rest + raw[:missing].tobytes(), raw[missing:]
+            if len(rest) < _WORD:
+                continue
+            total += int.from_bytes(rest, "little")
+        whole = len(raw) // _WORD * _WORD
+        total += int(np.add.reduce(raw[:whole].view("<u8"), dtype=np.uint64))
+        rest = raw[whole:].tobytes()
+    return (total + int.from_bytes(rest, "little")) % 2**64
 
 
 def _header(view: memoryview) -> tuple[Mapping[str, Any], int]:
@@ -196,11 +258,16 @@ def _arrays(topology: Topology) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _numberings(topology: Topology) -> dict[str, Numbering]:
+def _numberings(topology: Topology | TopologyFacts) -> dict[str, Numbering]:
     found = {"source": topology.sources, "edge": topology.edges}
-    if not topology.same_type:
+    if not topology.states.same_type:
         found["target"] = topology.targets
     return found
+
+
+def _padding(length: int) -> bytes:
+    """Return the zeros that fill up to the next multiple of the alignment."""
+    return bytes(_aligned(length) - length)
 
 
 def _aligned(offset: int) -> int:

@@ -33,9 +33,9 @@ FOLDER: Final = "_topology"
 _SUFFIX: Final = ".topo"
 _BASES_MAX: Final = 4
 """How many files of other states are tried before building from scratch."""
-_EDGES_MIN: Final = 10_000
+EDGES_MIN: Final = 10_000
 """Below this many edges, building is faster than reading and writing a file."""
-_NEW_SHARE_MIN: Final = 0.05
+NEW_SHARE_MIN: Final = 0.05
 """A topology that differs less from a stored one is extended from that one again."""
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 class TopologyStore:
     """Reads, extends and writes the topology files of one graph."""
 
-    def __init__(self, store: Store, *, is_writable: bool, edges_min: int = _EDGES_MIN) -> None:
+    def __init__(self, store: Store, *, is_writable: bool, edges_min: int = EDGES_MIN) -> None:
         self._store = store
         self._is_writable = is_writable
         self._edges_min = edges_min
@@ -53,6 +53,13 @@ class TopologyStore:
         """Whether there is a file of this edge state."""
         try:
             return self._store.objects.head(topology_path(states.edge)) is not None
+        except OmnigraphError:
+            return False
+
+    def has_any(self, edge: TableState) -> bool:
+        """Whether there is a file of any state of this edge dataset."""
+        try:
+            return bool(self._store.objects.list(_folder(edge.at.location)))
         except OmnigraphError:
             return False
 
@@ -173,4 +180,4 @@ def _is_far_from(topology: Topology, base: Topology) -> bool:
     known = {fragment.data_identity for fragment in base.states.edge.fragments}
     is_new = [f for f in topology.states.edge.fragments if f.data_identity not in known]
     difference = abs(topology.edges.count - base.edges.count)
-    return bool(is_new) and difference > _NEW_SHARE_MIN * max(base.edges.count, 1)
+    return bool(is_new) and difference > NEW_SHARE_MIN * max(base.edges.count, 1)

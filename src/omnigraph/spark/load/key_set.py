@@ -1,7 +1,8 @@
 """The ids of a node type as a sorted set that tasks probe.
 
-A *run* is a table sorted by `hash`: the hashes of some ids, the ids themselves, and the number of
-the row of each. Tasks write one run each; `merged` combines runs into one part of a set. A set is
+A *run* is a table sorted by `hash`: the hashes of some ids, the ids themselves, and a number for
+the row of each: that of a staged row among those of its type, or one below -1 for the row id of a
+stored row. Tasks write one run each; `merged` combines runs into one part of a set. A set is
 one file, or several that divide the hashes by range when one would be too large.
 
 1. A probe is exact: a hash leads to a position, the text there decides. Several ids with one hash
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +35,28 @@ Answer = TypeVar("Answer", np.bool_, np.int64)
 RUN_SCHEMA: Final = pa.schema([("hash", pa.uint64()), ("id", pa.large_utf8()), ("row", pa.int64())])
 _BITS: Final = 64
 _SETS_OPEN_MAX: Final = 16
+NO_ROW: Final = -1
+_STORED_BELOW: Final = 2
+"""The number of the stored row with row id 0 is minus this."""
 _PREFILTER_BITS: Final = 22
 PREFILTER_ROWS_MAX: Final = 1 << 19
 """Larger sets fill the prefilter, so that it drops nothing."""
+
+
+def stored_numbers(row_ids: npt.NDArray[np.uint64]) -> Integers:
+    """Return the numbers by which sets know stored rows.
+
+    >>> stored_row_ids(stored_numbers(np.array([0, 7], np.uint64))).tolist()
+    [0, 7]
+    """
+    numbers: Integers = -row_ids.astype(np.int64) - _STORED_BELOW
+    return numbers
+
+
+def stored_row_ids(numbers: npt.NDArray[np.signedinteger[Any]]) -> Integers:
+    """Return the row ids that numbers of stored rows stand for; -1 for -1, which is no row."""
+    row_ids: Integers = -numbers.astype(np.int64) - _STORED_BELOW
+    return row_ids
 
 
 def sorted_run(hashes: Hashes, ids: pa.Array, rows: Integers) -> pa.Table:
@@ -100,7 +120,7 @@ class KeySet:
         return self._asked(ids, _Part.contains, np.zeros(len(ids), np.bool_))
 
     def rows_of(self, ids: pa.Array) -> Integers:
-        """Return the row of each id, or -1; of several rows any."""
+        """Return the number of the row of each id, or -1; of several rows any."""
         return self._asked(ids, _Part.rows_of, np.full(len(ids), -1, np.int64))
 
     def rows_of_some(self, ids: pa.Array) -> Integers:

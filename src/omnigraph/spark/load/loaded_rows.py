@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from omnigraph.errors import OmnigraphError
+from omnigraph.search.topology.store import TopologyStore
 from omnigraph.spark.load.commit import TableStage, dropped_file
 from omnigraph.spark.load.inputs import FrameSource
 from omnigraph.spark.load.plan import FRAME_SOURCE, LoadContext
@@ -15,6 +18,7 @@ from omnigraph.spark.load.positions import InputPositions, positions_in_files
 from omnigraph.spark.load.proofs import Proofs
 from omnigraph.spark.load.read_back import loaded_types
 from omnigraph.spark.load.rejected_file import decode_rejected
+from omnigraph.spark.load.topology import LoadTopologies
 from omnigraph.spark.load.vectors import notes_in
 from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.load.check.repeats import fold
@@ -28,9 +32,12 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.run import LoadRun, StagedLoad
     from omnigraph.spark.load.staged_views import StagedViews
     from omnigraph.spark.load.stored_tasks import EndsTask
+    from omnigraph.store import Store
     from omnigraph.write.embed.row_embedder import EmbedNotes
     from omnigraph.write.load.stage import StagedTable
     from omnigraph.write.load.state import LoadState
+
+_log = logging.getLogger(__name__)
 
 
 class SparkRows:
@@ -46,7 +53,9 @@ class SparkRows:
         staged: StagedLoad,
         views: StagedViews,
         staged_on: Snapshot,
+        leaves_topologies: bool,
     ) -> None:
+        self.leaves_topologies = leaves_topologies
         self._load = load
         self._plan = plan
         self._run = run
@@ -177,6 +186,26 @@ class SparkRows:
             mode=self._mode,
         )
         return stage.ready(snapshot, self._dropped()) | stage.without_orphans(self._orphaned)
+
+    # -- after the commit -------------------------------------------------------------------------
+
+    def leave_topologies(self, snapshot: Snapshot, store: Store) -> None:
+        """Build and store the topologies that later traversals could not extend."""
+        topologies = LoadTopologies(
+            self._run,
+            self._staged,
+            self._load.staged,
+            before=self._staged_on,
+            after=snapshot,
+            stored=TopologyStore(store, is_writable=True),
+            replaces=self._mode is WriteMode.OVERWRITE,
+        )
+        try:
+            topologies.build()
+        except OmnigraphError as error:
+            _log.warning("topologies of a load are made at their first use: %s", error)
+
+    # -- inside -----------------------------------------------------------------------------------
 
     def _dropped(self) -> dict[str, str]:
         """Write the numbers of rows that do not count any more to files for tasks."""

@@ -30,6 +30,8 @@ FRAME_SOURCE: Final = 1 << 22
 VIOLATIONS_ALL: Final = 1 << 62
 ID: Final = "id"
 CARDINALITY: Final = "card"
+ENDS: Final = "ends"
+"""The side file of the ends of staged edges, as numbers of nodes."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class LoadContext:
     """Whether rejected records are written to a file, with all that is wrong with them."""
     ends: frozenset[str] = frozenset()
     """Node tables that edges of the load may end in."""
+    keeps_ends: bool = False
+    """Whether the ends of edges that were looked up are kept, for the topology."""
     embed: EmbedOrder | None = None
     """Which vectors tasks make, if any."""
 

@@ -12,12 +12,16 @@ import tempfile
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.clock import SystemClock
 from omnigraph.store.connect import StoreSettings, open_objects
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _STAGING: Final = "__staging"
 _OPEN_MAX: Final = 256
@@ -45,9 +49,25 @@ class SideFiles:
 
     def write_bytes(self, kind: str, content: bytes) -> str:
         """Write a new file; return its path."""
-        path = f"{self.folder}/{kind}-{SystemClock().ulid()}"
+        path = self._new(kind)
         open_objects(self._unflushed()).put(path, content)
         return path
+
+    def write_arrays(self, kind: str, *arrays: NDArray[Any]) -> str:
+        """Write plain arrays one after another as a new file; return its path."""
+        path = self._new(kind)
+        pieces = (array.view(np.uint8).data for array in arrays if len(array))
+        open_objects(self._unflushed()).put_pieces(path, pieces)
+        return path
+
+    def array(self, path: str, kind: np.dtype[Any], count: int, *, offset: int = 0) -> NDArray[Any]:
+        """Map an array of a file that `write_arrays` has written, from a byte on."""
+        if not count:
+            return np.empty(0, kind)
+        return np.memmap(self.local(path), kind, mode="r", offset=offset, shape=(count,))
+
+    def _new(self, kind: str) -> str:
+        return f"{self.folder}/{kind}-{SystemClock().ulid()}"
 
     def read_bytes(self, path: str) -> bytes:
         """Read a file whole."""

@@ -16,7 +16,14 @@ import pyarrow as pa
 
 from omnigraph.schema import EntityType
 from omnigraph.schema.values.blobs import blob_column
-from omnigraph.spark.load.key_set import HashRange, KeySet, merged, numbered, sorted_run
+from omnigraph.spark.load.key_set import (
+    HashRange,
+    KeySet,
+    merged,
+    numbered,
+    sorted_run,
+    stored_numbers,
+)
 from omnigraph.spark.load.plan import CARDINALITY, ID, LoadContext
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
@@ -29,8 +36,6 @@ if TYPE_CHECKING:
     from omnigraph.store.records import DatasetVersion, WrittenDeletion, WrittenFragment
     from omnigraph.write.stage.columns import Integers
 
-STORED_ROW: Final = -1
-"""The row number of ids that are stored and not staged."""
 _OFFSET_BITS: Final = 32
 _COMPARED_ROWS: Final = 1 << 17
 
@@ -81,7 +86,7 @@ def hash_stored(context: LoadContext, task: HashTask, number: int) -> dict[str, 
     if task.replaced is not None:
         columns.add("id")
     gathered: dict[str, list[pa.Table]] = {kind: [] for kind in task.kinds}
-    for slab in task.rows.slabs(context, tuple(sorted(columns))):
+    for slab in task.rows.slabs(context, tuple(sorted(columns)), with_rows=ID in task.kinds):
         leaving = None
         if task.replaced is not None:
             leaving = task.replaced.contains(flat(slab["id"]))
@@ -113,7 +118,9 @@ def _hashed(
         slab = slab.filter(pa.array(~leaving))
     if kind == ID:
         ids = flat(slab["id"])
-        return pa.table({"hash": scheme.texts(ids), "id": ids.cast(pa.large_utf8())})
+        numbers = stored_numbers(flat(slab[ROW_ID]).to_numpy())
+        columns = {"hash": scheme.texts(ids), "id": ids.cast(pa.large_utf8()), "row": numbers}
+        return pa.table(columns)
     hashes, valid = scheme.tuples([flat(slab[name]) for name in members])
     return pa.table({"hash": hashes[valid]})
 
@@ -122,8 +129,7 @@ def _one_run(kind: str, runs: list[pa.Table]) -> pa.Table:
     together = pa.concat_tables(runs).combine_chunks()
     hashes = together["hash"].to_numpy()
     if kind == ID:
-        nowhere = np.full(len(hashes), STORED_ROW, np.int64)
-        return sorted_run(hashes, flat(together["id"]), nowhere)
+        return sorted_run(hashes, flat(together["id"]), flat(together["row"]).to_numpy())
     if kind == CARDINALITY:
         distinct, places = np.unique(hashes, return_inverse=True)
         sums = {

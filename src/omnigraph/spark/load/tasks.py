@@ -24,9 +24,10 @@ from omnigraph.clock import SystemClock
 from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.spark.load.key_set import sorted_run
+from omnigraph.spark.load.key_set import NO_ROW, sorted_run
 from omnigraph.spark.load.plan import (
     CARDINALITY,
+    ENDS,
     FRAME_SOURCE,
     ID,
     VIOLATIONS_ALL,
@@ -41,6 +42,7 @@ from omnigraph.spark.load.plan import (
     unique_runs,
 )
 from omnigraph.spark.load.rejected_file import Rejected, encode_rejected
+from omnigraph.spark.load.topology_tasks import END_COLUMNS, narrow, write_ends
 from omnigraph.spark.load.vectors import VectorsFailedError, stage_vectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.batching import gathered
@@ -55,6 +57,7 @@ from omnigraph.write.stage.columns import flat
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 if TYPE_CHECKING:
+    from omnigraph.search.topology.csr import Ints
     from omnigraph.store.records import WrittenFragment
     from omnigraph.write.load.check.hashing import Hashes
     from omnigraph.write.stage.columns import Integers, Mask
@@ -353,6 +356,8 @@ class TypeStage:
         self._tuples = unique_runs(entity_type)
         self._counts_sources = has_cardinality(entity_type)
         self._ends = self._probed_ends()
+        self._keeps_ends = context.keeps_ends and len(self._ends) == len(END_COLUMNS)
+        self._end_numbers: dict[str, list[Ints]] = {end: [] for end in END_COLUMNS}
 
     def _probed_ends(self) -> tuple[tuple[str, str], ...]:
         if not isinstance(self._entity_type, EdgeType):
@@ -421,7 +426,7 @@ class TypeStage:
         if not isinstance(edge, EdgeType):
             return
         for end, node_key in self._ends:
-            found = self._context.sets[node_key].contains(rows[end])
+            found = self._found(end, node_key, rows[end])
             if found.all():
                 continue
             missing = np.flatnonzero(~found)
@@ -431,9 +436,20 @@ class TypeStage:
                 self._missing.add(missing_end(edge, end, rows[end][row].as_py(), position))
             self._missing.count(ENDPOINT_RULE, len(missing) - len(shown))
 
+    def _found(self, end: str, node_key: str, ids: pa.Array) -> Mask:
+        known = self._context.sets[node_key]
+        if not self._keeps_ends:
+            return known.contains(ids)
+        numbers = known.rows_of(ids)
+        self._end_numbers[end].append(narrow(numbers))
+        found: Mask = numbers != NO_ROW
+        return found
+
     def _side_files(self) -> dict[str, str]:
         files = self._context.files
         written = {}
+        if self._keeps_ends and self._rows:
+            written[ENDS] = write_ends(files, self._end_numbers)
         for name, parts in self._hashes.items():
             hashes = np.concatenate(parts)
             if name == ID:

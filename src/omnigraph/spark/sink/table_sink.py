@@ -32,6 +32,7 @@ from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.spark.source.options import (
     SourceOptionError,
     SourceOptions,
+    name_list,
     refuse_options,
     subject_of,
 )
@@ -43,6 +44,7 @@ from omnigraph.store.connect import open_objects
 from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.values import Scalar
 from omnigraph.write.load.input.tables import column_problems
+from omnigraph.write.load.options import OnDuplicate
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -60,7 +62,11 @@ COMMIT_TAG: Final = "commit_tag"
 TRUNCATED: Final = "truncated_moments"
 """Names of commit properties: what the caller gave, and how many moments lost a fraction."""
 
-_READ_ONLY: Final = ("columns", "filter", "fragmentsPerPartition", "versionAsOf", "timestampAsOf")
+_READ_ONLY: Final = (
+    *("columns", "filter", "fragmentsPerPartition", "follow", "versionAsOf", "timestampAsOf"),
+)
+_MISSING: Final = ("null", "error")
+"""What an optional property is that the frame has no column for: null, or an error."""
 
 
 class SinkTooLargeError(InvalidInputError):
@@ -91,6 +97,9 @@ class WriteTarget:
     commit_tag: str | None = None
     operation_id: str = ""
     """Under which all tasks of the write leave their files."""
+    on_duplicate: OnDuplicate = OnDuplicate.ERROR
+    order_by: tuple[str, ...] = ()
+    """The columns by which the last of several rows of one id is found."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -132,6 +141,7 @@ def write_target(
     problems = [problem.message for problem in column_problems(entity_type, schema.fieldNames())]
     if problems:
         raise SourceOptionError(kind, f"does not fit the frame: {'; '.join(problems)}")
+    _require_columns(options, entity_type, schema.fieldNames())
     return WriteTarget(
         settings=replace(pin.settings, durability=_durability(options)),
         branch=pin.branch,
@@ -143,7 +153,43 @@ def write_target(
         message=options["message"],
         commit_tag=options["commitTag"],
         operation_id=f"spark-{SystemClock().ulid()}",
+        on_duplicate=_on_duplicate(options),
+        order_by=_order_by(options, schema.fieldNames()),
     )
+
+
+def _on_duplicate(options: SourceOptions) -> OnDuplicate:
+    asked = (options["onDuplicate"] or OnDuplicate.ERROR).lower()
+    if asked not in list(OnDuplicate):
+        raise SourceOptionError(
+            "onDuplicate", f"is {' or '.join(OnDuplicate)}, found '{options['onDuplicate']}'"
+        )
+    return OnDuplicate(asked)
+
+
+def _order_by(options: SourceOptions, columns: Sequence[str]) -> tuple[str, ...]:
+    names = name_list(options, "orderBy") or ()
+    for name in names:
+        if name not in columns:
+            raise SourceOptionError("orderBy", f"names no column of the frame: `{name}`")
+    if names and _on_duplicate(options) is not OnDuplicate.LAST:
+        raise SourceOptionError("orderBy", "is for `onDuplicate` `last`")
+    return names
+
+
+def _require_columns(
+    options: SourceOptions, entity_type: EntityType, columns: Sequence[str]
+) -> None:
+    """Check what happens to optional columns that the frame does not have."""
+    asked = (options["missing"] or _MISSING[0]).lower()
+    if asked not in _MISSING:
+        found = options["missing"]
+        raise SourceOptionError("missing", f"is {' or '.join(_MISSING)}, found '{found}'")
+    absent = [name for name in entity_type.properties if name not in columns]
+    if asked == "error" and absent:
+        raise SourceOptionError(
+            "missing", f"is `error`, and the frame has no column {', '.join(absent)}"
+        )
 
 
 def _mode(options: SourceOptions, *, overwrite: bool) -> WriteMode:
@@ -268,13 +314,14 @@ def load_parts(
     """Load staged rows into the graph as one commit."""
     truncated = sum(part.truncated for part in parts)
     noted = properties | ({TRUNCATED: str(truncated)} if truncated else {})
-    rows = {target.name: pa.RecordBatchReader.from_batches(schema, _batches(parts, schema))}
+    rows = {target.name: _reader(target, parts, schema)}
     opened = target.open() if graph is None else graph
     try:
         opened.load_tables(
             nodes=rows if target.kind == "node" else None,
             edges=rows if target.kind == "edge" else None,
             mode=target.mode,
+            on_duplicate=target.on_duplicate,
             actor_id=target.actor_id,
             message=target.message,
             properties=noted,
@@ -283,6 +330,18 @@ def load_parts(
     finally:
         if graph is None:
             opened.close()
+
+
+def _reader(
+    target: WriteTarget, parts: Sequence[StagedRows], schema: pa.Schema
+) -> pa.RecordBatchReader:
+    batches = _batches(parts, schema)
+    if target.order_by:
+        # Bounded by `STAGED_BYTES_MAX`.
+        table = pa.Table.from_batches(batches, schema)
+        ordered = table.sort_by([(name, "ascending") for name in target.order_by])
+        batches = iter(ordered.to_batches())
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def _batches(parts: Sequence[StagedRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

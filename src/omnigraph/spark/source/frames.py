@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import UnavailableError
 from omnigraph.query.row_filter import compile_row_filter
+from omnigraph.spark.failures import translated
 from omnigraph.spark.source.options import STORAGE_PREFIX, SourceOptionError, read_options
 from omnigraph.spark.source.tables import find_type, table_scan
 
@@ -56,12 +57,15 @@ def to_spark(
     *,
     columns: Sequence[str] | None = None,
     where: str | None = None,
+    follow: bool = False,
 ) -> DataFrame:
     """Return the rows of one type as a frame; columns and filter are checked here and now.
 
-    `name` is the name of a type, as `node:Person` where a node and an edge type share one.
+    `name` is the name of a type, as `node:Person` where a node and an edge type share one. With
+    `follow` the frame reads the head of the branch each time.
     """
-    return _frame(pinned, spark, _type_named(pinned.snapshot, name), columns, where)
+    subject = _type_named(pinned.snapshot, name)
+    return _frame(pinned, spark, subject, columns, where, follow=follow)
 
 
 def graph_tables(
@@ -117,9 +121,14 @@ def _frame(
     subject: tuple[str, str],
     columns: Sequence[str] | None,
     where: str | None,
+    *,
+    follow: bool = False,
 ) -> DataFrame:
     kind, name = subject
     options = pinned.options | {kind: name}
+    if follow:
+        options["follow"] = "true"
+        del options["versionAsOf"]
     if columns is not None:
         options["columns"] = ",".join(columns)
     root = pinned.settings.root.uri
@@ -131,7 +140,8 @@ def _frame(
     if where is not None:
         compile_row_filter(where, entity_type)
         options["filter"] = where
-    return spark.read.format(FORMAT).options(**options).load(root)
+    with translated(f"reading {name}"):
+        return spark.read.format(FORMAT).options(**options).load(root)
 
 
 def _type_named(snapshot: Snapshot, name: str) -> tuple[str, str]:

@@ -6,8 +6,8 @@ the source does not know is refused: a misspelt `filter` would read everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -21,6 +21,7 @@ STORAGE_PREFIX: Final = "storage."
 
 _SUBJECTS: Final = ("node", "edge", "query", "system")
 FEED: Final = "readChangeFeed"
+FOLLOW: Final = "follow"
 FEED_PLACES: Final = ("startingVersion", "endingVersion", "maxCommitsPerTrigger")
 _READING: Final = (
     "branch",
@@ -29,12 +30,19 @@ _READING: Final = (
     "columns",
     "filter",
     "fragmentsPerPartition",
+    FOLLOW,
     "queryName",
     "queryParams",
 )
-_WRITING: Final = ("graphMode", "commitTag", "actor", "message", "durability", "txnAppId")
+_WRITING: Final = (
+    *("graphMode", "onDuplicate", "orderBy", "missing"),
+    *("commitTag", "actor", "message", "durability", "txnAppId"),
+)
 _SPARKS_OWN: Final = ("path", "checkpointLocation")
 KNOWN: Final = (*_SUBJECTS, FEED, *FEED_PLACES, *_READING, *_WRITING, *_SPARKS_OWN)
+
+_OF_A_TABLE: Final = frozenset({"location", "owner", "provider"})
+"""What Spark adds when a table of a catalog is created with this format."""
 
 _SPELLINGS: Final = {name.lower(): name for name in KNOWN}
 
@@ -47,6 +55,18 @@ class SourceOptionError(InvalidInputError):
     template = "option `{option}` {problem}"
     option: str
     problem: str
+
+
+class CatalogTableError(InvalidInputError):
+    """A table of a Spark catalog was to be created with the format `omnigraph`."""
+
+    code = "OG-SPARK-TABLE"
+    hint = "`omnigraph.spark.attach(spark, uri)` makes one temporary view for each type"
+    template = (
+        "`CREATE TABLE … USING omnigraph` is not possible, because Spark does not hand the options"
+        " of such a table back when it is read: use `omnigraph.spark.attach(spark, uri)`, or"
+        " `CREATE TEMPORARY VIEW … USING omnigraph OPTIONS (…)`"
+    )
 
 
 class SystemTable(StrEnum):
@@ -67,6 +87,10 @@ class SourceOptions:
 
     def __getitem__(self, name: str) -> str | None:
         return self.given.get(name)
+
+    def with_columns(self, columns: Sequence[str]) -> SourceOptions:
+        """Return the same options with these columns."""
+        return replace(self, given={**self.given, "columns": ",".join(columns)})
 
     def require(self, name: str, expected: str) -> str:
         """Return the value of an option that must be given."""
@@ -92,6 +116,8 @@ def read_options(raw: Mapping[str, str]) -> SourceOptions:
     >>> read_options({"path": "g.omni", "NODE": "Person"}).given
     {'node': 'Person'}
     """
+    if _OF_A_TABLE & {spelled.lower() for spelled in raw}:
+        raise CatalogTableError
     named: dict[str, str] = {}
     storage: dict[str, str] = {}
     for spelled, value in raw.items():
@@ -136,10 +162,7 @@ def reads_feed(options: SourceOptions) -> bool:
     >>> reads_feed(read_options({"path": "g", "readChangeFeed": "True"}))
     True
     """
-    text = (options[FEED] or "false").strip().lower()
-    if text not in {"true", "false"}:
-        raise SourceOptionError(FEED, f"is `true` or `false`, found '{text}'")
-    return text == "true"
+    return is_set(options, FEED)
 
 
 def feed_subject(options: SourceOptions) -> tuple[str, str] | None:
@@ -158,15 +181,20 @@ def column_names(options: SourceOptions) -> tuple[str, ...] | None:
     >>> column_names(read_options({"path": "g", "columns": "name, age"}))
     ('name', 'age')
     """
-    text = options["columns"]
+    return name_list(options, "columns")
+
+
+def name_list(options: SourceOptions, option: str) -> tuple[str, ...] | None:
+    """Return an option that is a list of different names; None when it is not given."""
+    text = options[option]
     if text is None:
         return None
     names = tuple(name.strip().strip("`") for name in text.split(","))
     if not all(names):
-        raise SourceOptionError("columns", f"is a list of names joined by commas, found '{text}'")
+        raise SourceOptionError(option, f"is a list of names joined by commas, found '{text}'")
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise SourceOptionError("columns", f"names `{repeated}` twice")
+        raise SourceOptionError(option, f"names `{repeated}` twice")
     return names
 
 
@@ -178,6 +206,14 @@ def positive_integer(options: SourceOptions, name: str) -> int | None:
     if not text.strip().isdecimal() or int(text) < 1:
         raise SourceOptionError(name, f"is a whole number above zero, found '{text}'")
     return int(text)
+
+
+def is_set(options: SourceOptions, name: str) -> bool:
+    """Return an option that is `true` or `false`; false when it is not given."""
+    text = (options[name] or "false").strip().lower()
+    if text not in {"true", "false"}:
+        raise SourceOptionError(name, f"is `true` or `false`, found '{text}'")
+    return text == "true"
 
 
 def refuse_options(options: SourceOptions, subject: str, names: tuple[str, ...]) -> None:

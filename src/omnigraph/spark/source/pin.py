@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from omnigraph.clock import SystemClock
 from omnigraph.manifest import ReadTarget, Repository, Snapshot, open_read_only
+from omnigraph.manifest.errors import GraphNotFoundError
 from omnigraph.names import BranchName
 from omnigraph.spark.source.options import SourceOptionError, SourceOptions
 from omnigraph.spark.source.scan import Pin
@@ -24,7 +26,16 @@ _US_PER_S: Final = 1_000_000
 
 def pin_snapshot(options: SourceOptions) -> Pin:
     """Look up which snapshot the options mean now."""
-    repository = read_repository(options.settings)
+    try:
+        repository = read_repository(options.settings)
+    except GraphNotFoundError:
+        if "://" in options.uri or Path(options.uri).is_absolute():
+            raise
+        problem = (
+            f"is relative: `{options.uri}` was looked for below {Path.cwd()}, where Spark plans the"
+            " read, and there is no graph; give an absolute path"
+        )
+        raise SourceOptionError("path", problem) from None
     return Pin(options.settings, options.branch, _meant(repository, options).commit_id)
 
 

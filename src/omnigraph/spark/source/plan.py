@@ -9,7 +9,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
 
 from omnigraph.spark.source.feed import plan_feed_batch
-from omnigraph.spark.source.options import SourceOptions, reads_feed, subject_of
+from omnigraph.spark.source.follow import HeadOfType
+from omnigraph.spark.source.options import (
+    FOLLOW,
+    SourceOptions,
+    is_set,
+    reads_feed,
+    refuse_options,
+    subject_of,
+)
 from omnigraph.spark.source.query import plan_query, run_query
 from omnigraph.spark.source.scan import OneTaskReader, Pin, TypeReader
 from omnigraph.spark.source.system import plan_system, read_system
@@ -37,4 +45,8 @@ def plan_read(options: SourceOptions, pin: Pin) -> Planned:
         system = plan_system(name, pin, options)
         return Planned(system.schema, OneTaskReader(partial(read_system, system)))
     table = plan_table(kind, name, pin, options)
+    if is_set(options, FOLLOW):
+        refuse_options(options, FOLLOW, ("versionAsOf", "timestampAsOf", "fragmentsPerPartition"))
+        head = HeadOfType(kind, name, options, table.scan.schema)
+        return Planned(table.scan.schema, OneTaskReader(head.rows))
     return Planned(table.scan.schema, TypeReader(table))

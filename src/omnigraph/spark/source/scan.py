@@ -7,8 +7,8 @@ because it does not survive a fork.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from omnigraph.store.records import DatasetVersion, ScanRequest
 if TYPE_CHECKING:
     from omnigraph.query.plan.plan import Predicate
 
-_BLOB_BATCH_ROWS: Final = 16
+BLOB_BATCH_ROWS: Final = 16
 """Blobs may be large, and a batch of them must fit into memory several times."""
 
 
@@ -49,6 +49,8 @@ class TableScan:
     """What is left to decide about the rows that storage returns."""
     rest_columns: tuple[str, ...] = ()
     has_blobs: bool = False
+    batch_rows: int | None = None
+    """How many rows travel together; None leaves that to storage."""
 
     def request(self, fragment_ids: tuple[int, ...] | None = None) -> ScanRequest:
         """Return what a task asks of storage."""
@@ -58,7 +60,7 @@ class TableScan:
             row_filter=self.row_filter,
             fragment_ids=fragment_ids,
             blobs_as_bytes=self.has_blobs,
-            batch_rows=_BLOB_BATCH_ROWS if self.has_blobs else None,
+            batch_rows=self.batch_rows,
         )
 
 
@@ -85,6 +87,12 @@ class TypeReader(DataSourceReader):
 
     def __init__(self, plan: TablePlan) -> None:
         self._plan = plan
+
+    def with_nullable(self, names: Collection[str]) -> TypeReader:
+        """Return a reader whose batches allow nulls in these columns, and in no others."""
+        scan = self._plan.scan
+        fields = [field.with_nullable(field.name in names) for field in scan.schema]
+        return TypeReader(replace(self._plan, scan=replace(scan, schema=pa.schema(fields))))
 
     def partitions(self) -> list[InputPartition]:
         """Return one partition per group of fragments; one that is empty when there are none."""

@@ -4,6 +4,7 @@
    checked filter, and which fragments each task reads. Tasks look at nothing else of the graph.
 2. Partitions follow fragments: neighbours are read together until they have `PARTITION_ROWS` rows,
    or by `fragmentsPerPartition`. A fragment in which an index finds no match is not read at all.
+   Batches have about `BATCH_BYTES`, because each of them costs Spark as much as thousands of rows.
 3. What storage can decide exactly is decided there; the rest of a filter is evaluated on the rows
    that it returns, by the rules of queries.
 """
@@ -28,10 +29,9 @@ from omnigraph.spark.source.options import (
     positive_integer,
 )
 from omnigraph.spark.source.pin import open_pinned
-from omnigraph.spark.source.scan import Pin, TablePlan, TableScan
+from omnigraph.spark.source.scan import BLOB_BATCH_ROWS, Pin, TablePlan, TableScan
 from omnigraph.spark.types import default_columns, entity_schema
 from omnigraph.store import StoreSettings
-from omnigraph.store.batching import grouped
 from omnigraph.store.filters import filter_columns
 from omnigraph.store.records import ROW_ADDRESS, FragmentInfo, ScanRequest
 from omnigraph.write.mutate.predicates import constant_condition
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from omnigraph.store import DatasetHandle
 PARTITION_ROWS: Final = 1_000_000
 """The size of a full fragment: smaller ones share a task."""
+BATCH_BYTES: Final = 8 << 20
+BATCH_ROWS_MIN: Final = 256
+BATCH_ROWS_MAX: Final = 1 << 16
 
 _MATCHES_LOOKED_UP_MAX: Final = 100_000
 """Fragments are left out when an index finds at most so many matching rows."""
@@ -53,7 +56,8 @@ def plan_table(kind: str, name: str, pin: Pin, options: SourceOptions) -> TableP
     scan = table_scan(snapshot, find_type(snapshot, kind, name), pin.settings, options)
     handle = snapshot.open(f"{kind}:{name}")
     together = positive_integer(options, "fragmentsPerPartition")
-    return TablePlan(scan, partitions(handle, scan, together))
+    batch_rows = BLOB_BATCH_ROWS if scan.has_blobs else rows_per_batch(handle.fragments())
+    return TablePlan(replace(scan, batch_rows=batch_rows), partitions(handle, scan, together))
 
 
 def find_type(snapshot: Snapshot, kind: str, name: str) -> EntityType:
@@ -141,10 +145,29 @@ def grouped_by_rows(fragments: Sequence[FragmentInfo]) -> tuple[tuple[int, ...],
 
     >>> few = [FragmentInfo(number, 600_000, 0, 0, "") for number in range(3)]
     >>> grouped_by_rows(few)
-    ((0,), (1,), (2,))
+    ((0, 1), (2,))
     """
-    groups = grouped(fragments, PARTITION_ROWS, lambda fragment: fragment.rows)
-    return tuple(tuple(fragment.fragment_id for fragment in group) for group in groups)
+    groups: list[list[int]] = []
+    rows = PARTITION_ROWS
+    for fragment in fragments:
+        if rows >= PARTITION_ROWS:
+            groups.append([])
+            rows = 0
+        groups[-1].append(fragment.fragment_id)
+        rows += fragment.rows
+    return tuple(map(tuple, groups))
+
+
+def rows_per_batch(fragments: Sequence[FragmentInfo]) -> int:
+    """Return how many rows have about `BATCH_BYTES`, by the size of all columns in storage.
+
+    >>> rows_per_batch([FragmentInfo(0, 1_000, 0, 3_000_000, "")])
+    2796
+    """
+    rows = sum(fragment.physical_rows for fragment in fragments)
+    size = sum(fragment.data_bytes for fragment in fragments)
+    fitting = BATCH_BYTES * rows // max(size, 1)
+    return max(BATCH_ROWS_MIN, min(fitting, BATCH_ROWS_MAX))
 
 
 def _matching_fragments(handle: DatasetHandle, scan: TableScan) -> frozenset[int] | None:

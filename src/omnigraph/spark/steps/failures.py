@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.spark.sentences import sentence
+from omnigraph.spark.failures import sentence
 
 _SPARKS_LOG: Final = "SQLQueryContextLogger"
 

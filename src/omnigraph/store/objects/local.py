@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -62,14 +62,17 @@ class LocalObjectStore:
         return tuple(sorted(found, key=lambda info: info.path))
 
     def put(self, path: str, data: bytes) -> str:
-        with self._temporary(path, data) as (temporary, target, tag):
+        return self.put_pieces(path, (data,))
+
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
+        with self._temporary(path, pieces) as (temporary, target, tag):
             with _outcome_errors(path):
                 temporary.replace(target)
                 self._flusher.directories([target.parent])
             return tag
 
     def put_if_absent(self, path: str, data: bytes) -> str:
-        with self._temporary(path, data) as (temporary, target, tag):
+        with self._temporary(path, (data,)) as (temporary, target, tag):
             try:
                 target.hardlink_to(temporary)
             except FileExistsError:
@@ -118,7 +121,9 @@ class LocalObjectStore:
         return self._root / checked_path(path)
 
     @contextmanager
-    def _temporary(self, path: str, data: bytes) -> Iterator[tuple[Path, Path, str]]:
+    def _temporary(
+        self, path: str, pieces: Iterable[bytes | memoryview]
+    ) -> Iterator[tuple[Path, Path, str]]:
         target = self._file(path)
         with _start_errors(path):
             temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
@@ -126,7 +131,7 @@ class LocalObjectStore:
         try:
             with _start_errors(path):
                 with file:
-                    file.write(data)
+                    file.writelines(pieces)
                     file.flush()
                     status = os.fstat(file.fileno())
                 self._flusher.contents(temporary)

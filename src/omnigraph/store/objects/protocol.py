@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,6 +55,10 @@ class ObjectStore(Protocol):
 
     def put(self, path: str, data: bytes) -> str:
         """Write an object, replacing what is there; return its tag."""
+        ...
+
+    def put_pieces(self, path: str, pieces: Iterable[bytes | memoryview]) -> str:
+        """Write an object that need not fit into memory, as `put` does; return its tag."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> str:

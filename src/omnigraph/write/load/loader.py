@@ -61,7 +61,6 @@ from omnigraph.write.load.rows.row_parts import TableBases
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.load.stage import StagedTable, preview_type, stage_cascade
 from omnigraph.write.load.state import LoadState, PhaseTimer
-from omnigraph.write.load.topology import persist_topologies
 from omnigraph.write.load.workers import LoadedRows, LoadWorkers
 from omnigraph.write.rules.findings import Findings
 from omnigraph.write.rules.violations import KeyConflictError
@@ -106,8 +105,8 @@ class Loader:
                     commit = self._commit(load, rows, snapshot)
                     if self._embedder is not None:
                         self._embedder.record()
-                if commit is not None and options.persists_topology:
-                    self._persist_topologies(load, target.incarnation)
+                if commit is not None and rows.leaves_topologies:
+                    self._leave_topologies(load, rows, target.incarnation)
                 return self._result(load, workers.name, target, commit)
             except DatasetNotFoundError:
                 load.bases.require_forks()
@@ -335,11 +334,12 @@ class Loader:
         with load.timer.phase("commit"):
             return self._committer.commit(job).commit
 
-    def _persist_topologies(self, load: LoadState, incarnation: Incarnation) -> None:
+    def _leave_topologies(
+        self, load: LoadState, rows: LoadedRows, incarnation: Incarnation
+    ) -> None:
         with load.timer.phase("write"):
             snapshot = self._repository.history.snapshot(incarnation)
-            store = self._repository.store
-            persist_topologies(load.intake.types, load.staged, snapshot, store)
+            rows.leave_topologies(snapshot, self._repository.store)
 
     # -- reporting --------------------------------------------------------------------------------
 

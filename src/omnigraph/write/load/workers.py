@@ -5,6 +5,7 @@
 2. A proof needs no rows and is exact; without one, `gather` brings the columns that the rules
    across rows look at into this process, and the same rules decide for every kind of worker.
 3. `stage` may be called several times, each time for a newer snapshot.
+4. After the commit, `leave_topologies` prepares traversals; a load does not depend on it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Protocol
 
 from omnigraph.manifest import Snapshot
 from omnigraph.names import TableKey
+from omnigraph.store import Store
 from omnigraph.write.load.input.interfaces import LoadInput, LoadSource
 from omnigraph.write.load.stage import StagedTable, stage_type
 from omnigraph.write.load.state import LoadState
+from omnigraph.write.load.topology import persist_topologies
 from omnigraph.write.stage.stored_rows import StoredRows
 
 
@@ -37,6 +40,15 @@ class LoadedRows(Protocol):
 
     def stage(self, snapshot: Snapshot) -> dict[str, StagedTable]:
         """Make one transaction per table, of the rows that were not rejected."""
+        ...
+
+    @property
+    def leaves_topologies(self) -> bool:
+        """Whether `leave_topologies` is worth calling."""
+        ...
+
+    def leave_topologies(self, snapshot: Snapshot, store: Store) -> None:
+        """Store topologies of the committed edges; never fails a load."""
         ...
 
 
@@ -89,6 +101,15 @@ class LocalRows:
         types = sorted(self.load.intake.types.items(), key=lambda item: _nodes_first(item[0]))
         bases, mode = self.load.bases, self.load.options.mode
         return {key: stage_type(loaded, stored, bases, mode) for key, loaded in types}
+
+    @property
+    def leaves_topologies(self) -> bool:
+        """Whether they were asked for."""
+        return self.load.options.persists_topology
+
+    def leave_topologies(self, snapshot: Snapshot, store: Store) -> None:
+        """Store the topologies of edges whose tables are all new."""
+        persist_topologies(self.load.intake.types, self.load.staged, snapshot, store)
 
 
 def _nodes_first(table_key: str) -> tuple[bool, str]:

@@ -38,7 +38,7 @@ def _file_argument() -> Decorator:
 
 @command.command("validate")
 @_file_argument()
-@spark_options()
+@spark_options
 @json_option
 def validate(file: str, spark_master: str | None, spark_remote: str | None, as_json: bool) -> None:
     """Check names, SQL, mappings and checks of a file; no rows are read."""
@@ -60,7 +60,7 @@ def validate(file: str, spark_master: str | None, spark_remote: str | None, as_j
     show_default=True,
     help="How many rows of each step are checked.",
 )
-@spark_options()
+@spark_options
 @json_option
 def plan(
     file: str, sample: int, spark_master: str | None, spark_remote: str | None, as_json: bool
@@ -74,7 +74,7 @@ def plan(
 @command.command("run")
 @_file_argument()
 @click.option("--run-id", metavar="ID", help="Name the run; a published one is not repeated.")
-@spark_options()
+@spark_options
 @json_option
 def run(
     file: str,
