@@ -23,6 +23,7 @@ _MISSING_FORMAT: Final = re.compile(r"Failed to find (?:the )?data source: (\w+)
 _NO_DRIVER: Final = "No suitable driver"
 _NO_PACKAGE: Final = re.compile(r"No module named '?(omnigraph|pyspark_omnigraph|lance)\b")
 _NO_FORMAT: Final = re.compile(r"DATA_SOURCE_NOT_FOUND.*omnigraph", re.DOTALL)
+_ANALYSIS_LOG: Final = "SQLQueryContextLogger"
 _SPARKS_OWN: Final = frozenset({"pyspark", "py4j", "grpc"})
 
 
@@ -50,13 +51,18 @@ class SparkWorkersError(UnavailableError):
 
 def failure_of(error: Exception, stage: str) -> OmnigraphError | None:
     """Return an error of Spark as one of ours; None when it is not an error of Spark."""
-    if type(error).__module__.partition(".")[0] not in _SPARKS_OWN:
+    if not is_sparks_own(error):
         return None
     text = str(error)
     sentence = sentence_of(error)
     if _NO_PACKAGE.search(text) or _NO_FORMAT.search(text):
         return SparkWorkersError(sentence)
     return SparkJobError(stage, sentence)
+
+
+def is_sparks_own(error: Exception) -> bool:
+    """Whether Spark has raised an error, and not the code that it has called."""
+    return type(error).__module__.partition(".")[0] in _SPARKS_OWN
 
 
 def sentence_of(error: Exception) -> str:
@@ -112,10 +118,25 @@ def _of_spark(text: str, lines: list[str]) -> str:
 
 
 @contextmanager
+def quiet_analysis() -> Iterator[None]:
+    """Keep PySpark from logging the stack of a failed analysis; the error says what failed."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an optional library
+
+    # A logger that is made in another way than this cannot take what PySpark logs.
+    log = PySparkLogger.getLogger(_ANALYSIS_LOG)
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = was_disabled
+
+
+@contextmanager
 def translated(stage: str) -> Iterator[None]:
     """Raise what Spark raises inside as one of our errors."""
     try:
-        yield
+        with quiet_analysis():
+            yield
     except Exception as error:
         found = failure_of(error, stage)
         if found is None:

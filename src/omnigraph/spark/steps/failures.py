@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.spark.failures import sentence
-
-_SPARKS_LOG: Final = "SQLQueryContextLogger"
+from omnigraph.spark.failures import is_sparks_own, quiet_analysis, sentence_of
 
 
 class SparkStepError(InvalidInputError):
@@ -26,14 +22,10 @@ class SparkStepError(InvalidInputError):
 @contextmanager
 def step(name: str) -> Iterator[None]:
     """Raise what Spark raises as the failure of a step."""
-    # PySpark logs every failed analysis with its whole stack; the error says all of it.
-    log = logging.getLogger(_SPARKS_LOG)
-    was_disabled, log.disabled = log.disabled, True
     try:
-        yield
+        with quiet_analysis():
+            yield
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
+        if not is_sparks_own(error):
             raise
-        raise SparkStepError(name, sentence(str(error))) from error
-    finally:
-        log.disabled = was_disabled
+        raise SparkStepError(name, sentence_of(error)) from error
