@@ -94,3 +94,18 @@ def test_threads_share_one_cache() -> None:
 def test_a_counter_knows_the_most_recent_keys() -> None:
     counter = BoundedCounter(keys_max=2)
     assert [counter.add(key) for key in "aabacb"] == [1, 2, 1, 3, 1, 1]
+
+
+def test_only_recent_groups_are_kept() -> None:
+    cache: BoundedCache[int] = BoundedCache(100)
+    for key in ("a1", "a2", "b1", "c1", "-"):
+        cache.put(key, 0, 1)
+    cache.get("a1")
+    cache.keep_recent(2, lambda key, _: None if key == "-" else str(key)[0])
+    assert [key for key in ("a1", "a2", "b1", "c1", "-") if cache.get(key) is not None] == [
+        "a1",
+        "a2",
+        "c1",
+        "-",
+    ]
+    assert cache.size == 4

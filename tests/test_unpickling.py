@@ -35,7 +35,7 @@ ALLOWED: Final = {
 USES_YAML: Final = {
     "cli/config/operator_config.py": "the operator's own settings",
     "cli/commands/data/embed.py": "a file that the caller names",
-    "policy/strict_yaml.py": "policies, of which only the events of the parser are read",
+    "strict_yaml.py": "declared files, of which only the events of the parser are read",
 }
 
 

@@ -27,6 +27,7 @@ SHARDS: Final[dict[str, tuple[str, ...]]] = {
         "tests/write",
     ),
     "server": ("tests/server",),
+    "cluster": ("tests/cluster",),
     "faults": ("tests/faults",),
     "sim": ("tests/sim",),
     "crash": ("tests/crash",),

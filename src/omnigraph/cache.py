@@ -12,6 +12,10 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
+RECENT_VERSIONS_MAX: Final = 2
+"""Of one lineage of a dataset, how many versions have derived values in memory. A graph that is
+written all the time would fill every cache with versions that nobody reads again."""
+
 _Value = TypeVar("_Value")
 
 
@@ -64,6 +68,18 @@ class BoundedCache(Generic[_Value]):
         """Remove a value, if it is stored."""
         with self._lock:
             self._drop(key)
+
+    def keep_recent(
+        self, groups_max: int, group_of: Callable[[Hashable, _Value], Hashable | None]
+    ) -> None:
+        """Remove all groups but the most recently used; what has no group (None) stays."""
+        with self._lock:
+            groups = {key: group_of(key, value) for key, (value, _) in self._items.items()}
+            found = dict.fromkeys(each for each in reversed(groups.values()) if each is not None)
+            dropped = set(list(found)[groups_max:])
+            for key, group in groups.items():
+                if group in dropped:
+                    self._drop(key)
 
     def values(self) -> list[_Value]:
         """Return all values, most recently used first."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 from omnigraph.changes.selection import Selection
-from omnigraph.errors import InvalidInputError
+from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.maintenance.workers import MaintenanceWorkers
 from omnigraph.manifest import Repository, Snapshot
 from omnigraph.merge.workers import MergeWorkers
@@ -50,6 +51,8 @@ class EngineChoice(StrEnum):
     SPARK = "spark"
 
 
+Report: TypeAlias = Callable[[Mapping[str, object]], None]
+"""Is called with what a bulk job does now: `stage`, `seconds`, and `tasks` and `done` if known."""
 BulkTable: TypeAlias = object
 """A table of one type that some engine can read."""
 
@@ -69,6 +72,9 @@ class LoadRequest:
     session: object | None = None
     order_by: tuple[str, ...] = ()
     shows_progress: bool = False
+    report: Report | None = None
+    cancelled: threading.Event | None = None
+    """Once it is set, a job that has not committed ends with an error."""
     embedder: RowEmbedder | None = None
     """Fills the vectors that `@embed` asks for."""
 
@@ -160,6 +166,14 @@ class EngineMissingError(InvalidInputError):
     template = "engine '{engine}': {reason}"
     engine: str
     reason: str
+
+
+class LoadCancelledError(OmnigraphError):
+    """Whoever asked for a load no longer wants it; nothing was written."""
+
+    code = "OG-LOAD-CANCELLED"
+    hint = "run it again"
+    template = "the load was cancelled"
 
 
 class EngineDeclinedError(EngineMissingError):

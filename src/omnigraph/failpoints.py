@@ -36,6 +36,24 @@ OF_A_RECOVERY: Final = (
     "recovery.record_audit",
     "recovery.sidecar_delete",
 )
+OF_A_CLUSTER: Final = (
+    "cluster_apply.before_graph_create",
+    "cluster_apply.after_graph_create",
+    "cluster_apply.before_schema_apply",
+    "cluster_apply.after_schema_apply",
+    "cluster_apply.after_payloads",
+    "cluster_apply.before_graph_delete",
+    "cluster_apply.after_graph_delete",
+    "cluster_apply.before_state_write",
+    "cluster_apply.after_state_write",
+    "cluster_approve.before_approval_write",
+    "cluster_approve.after_approval_write",
+    "cluster_import.before_state_write",
+    "cluster_import.after_state_write",
+    "cluster_refresh.before_state_write",
+    "cluster_refresh.after_state_write",
+)
+"""The points of the commands of a cluster, around what they do to graphs and stored records."""
 FAILPOINTS: Final = (
     *OF_A_WRITE,
     "schema_apply.locked",
@@ -43,6 +61,7 @@ FAILPOINTS: Final = (
     *OF_A_RECOVERY,
     "strays.after_restore",
 )
+"""The points inside of a graph."""
 WRITERS: Final = (
     "mutation",
     "load",
@@ -70,8 +89,9 @@ class FailpointError(Exception):
 
 def arm(name: str, action: Action | None = None) -> None:
     """Make a point act; by default it raises `FailpointError`."""
-    if name not in FAILPOINTS and name not in _OF_ONE_WRITER:
-        raise ValueError(f"unknown failpoint {name!r}; known are {', '.join(FAILPOINTS)}")
+    known = (*FAILPOINTS, *OF_A_CLUSTER)
+    if name not in known and name not in _OF_ONE_WRITER:
+        raise ValueError(f"unknown failpoint {name!r}; known are {', '.join(known)}")
     _armed[name] = action or (lambda: _raise(name))
 
 

@@ -5,6 +5,7 @@
 | `str`, `int`, `bool` | a string, an integer that is not negative, true or false |
 | `X | None` | null, or X |
 | `tuple[X, ...]` | a list |
+| `Mapping[str, X]` | an object with any members |
 | `Literal[...]`, an enum | one of the values |
 | a dataclass | an object: its fields are the members, in their order |
 | `Annotated[X, read]` | what the function `read` takes |
@@ -12,11 +13,17 @@
 The metadata of a field says more: `member(...)` is its name in JSON; it is not stored if `HIDDEN`;
 if `OPTIONAL`, it comes last, and not at all where it is `None` or empty. Fields that do not compare
 are not stored either. `to_json.register` adds a type with a form of its own.
+
+| how it is read | unknown members | members of fields that have a default |
+|---|---|---|
+| by default | ignored | may be missing |
+| `is_closed` | refused | may be missing |
+| `is_strict` | refused | must be there |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, singledispatch
@@ -54,11 +61,12 @@ class MalformedError(ValueError):
 
 @dataclass(frozen=True)
 class Stored:
-    """A JSON value and its path; `is_strict` refuses objects with other members than expected."""
+    """A JSON value, its path, and how the members of objects are checked."""
 
     value: Any
     path: str = ""
     is_strict: bool = False
+    is_closed: bool = False
 
     def fail(self, expected: str) -> MalformedError:
         """Return the error that says what should be here."""
@@ -67,7 +75,7 @@ class Stored:
     def inner(self, name: str, default: Json = None) -> Stored:
         """Take a member of an object, or the default where it is not there."""
         value = self.object().get(name, default)
-        return Stored(value, f"{self.path}.{name}" if self.path else name, self.is_strict)
+        return self._at(value, f"{self.path}.{name}" if self.path else name)
 
     def members(self, *names: str) -> dict[str, Stored]:
         """Take an object that has exactly these members."""
@@ -87,9 +95,19 @@ class Stored:
         if not isinstance(self.value, list):
             raise self.fail("a list")
         return tuple(
-            read(Stored(item, f"{self.path}[{index}]", self.is_strict))
-            for index, item in enumerate(self.value)
+            read(self._at(item, f"{self.path}[{index}]")) for index, item in enumerate(self.value)
         )
+
+    def mapping(self, read: Callable[[Stored], _T]) -> dict[str, _T]:
+        """Take an object whose members are all of one kind."""
+        return {name: read(self.inner(name)) for name in self.object()}
+
+    def only(self, names: Sequence[str]) -> Stored:
+        """Take an object that has no other members than these."""
+        for name in self.object():
+            if name not in names:
+                raise self.inner(name).fail(f"no such member; known are {', '.join(names)}")
+        return self
 
     def text(self) -> str:
         """Take a string."""
@@ -124,6 +142,9 @@ class Stored:
         annotation: Any = form
         return cast("_T", _reader_of(annotation)(self))
 
+    def _at(self, value: Any, path: str) -> Stored:
+        return Stored(value, path, self.is_strict, self.is_closed)
+
 
 HIDDEN: Final = {"hidden": True}
 OPTIONAL: Final = {"optional": True}
@@ -147,7 +168,7 @@ def to_json(value: Any) -> Any:
         spelled = found if type(found) in _AS_IS else to_json(found)
         if not is_optional:
             members[named] = spelled
-        elif found is not None and found != ():
+        elif found is not None and found not in ((), {}):
             left[named] = spelled
     return members | left
 
@@ -158,6 +179,11 @@ _AS_IS: Final = frozenset({str, int, float, bool, NoneType})
 @to_json.register(tuple)
 def _(value: tuple[Any, ...]) -> list[Json]:
     return [to_json(item) for item in value]
+
+
+@to_json.register(Mapping)
+def _(value: Mapping[str, Any]) -> JsonObject:
+    return {name: to_json(item) for name, item in value.items()}
 
 
 @cache
@@ -182,9 +208,9 @@ def _reader_of(form: Any) -> Callable[[Stored], Any]:
     if origin in (Union, UnionType):
         (some,) = (_reader_of(each) for each in arguments if each is not NoneType)
         return lambda at: at.optional(some)
-    if origin is tuple:
-        item = _reader_of(arguments[0])
-        return lambda at: at.items(item)
+    if origin in _OF_MANY:
+        take, item = _OF_MANY[origin], _reader_of(arguments[origin is Mapping])
+        return lambda at: take(at, item)
     if origin is Literal:
         return lambda at: at.one_of(arguments)
     if isinstance(form, type) and issubclass(form, StrEnum):
@@ -192,6 +218,7 @@ def _reader_of(form: Any) -> Callable[[Stored], Any]:
     return _PLAIN[form] if form in _PLAIN else _record_reader(form)
 
 
+_OF_MANY: Final[dict[Any, Callable[..., Any]]] = {tuple: Stored.items, Mapping: Stored.mapping}
 _PLAIN: Final[dict[type, Callable[[Stored], Any]]] = {
     str: Stored.text,
     int: Stored.integer,
@@ -202,12 +229,14 @@ _PLAIN: Final[dict[type, Callable[[Stored], Any]]] = {
 def _record_reader(form: type[Any]) -> Callable[[Stored], Any]:
     hints = get_type_hints(form, include_extras=True)
     readers = {
-        each.name: (_member_of(each), _reader_of(hints[each.name]), each.default is not MISSING)
+        each.name: (_member_of(each), _reader_of(hints[each.name]), _has_default(each))
         for each in fields(form)
     }
     names = [member for member, _, _ in readers.values()]
 
     def read(at: Stored) -> Any:
+        if at.is_closed:
+            at.only(names)
         found = at.members(*names) if at.is_strict else None
         values = {}
         for name, (member, reader, has_default) in readers.items():
@@ -217,3 +246,7 @@ def _record_reader(form: type[Any]) -> Callable[[Stored], Any]:
         return form(**values)
 
     return read
+
+
+def _has_default(each: Field[Any]) -> bool:
+    return each.default is not MISSING or each.default_factory is not MISSING

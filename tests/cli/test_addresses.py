@@ -78,7 +78,7 @@ def test_a_default_store_is_the_last_resort(omnigraph: Terminal, graph: str, con
         (("snapshot", "--profile", "nope"), "unknown profile 'nope'"),
         (("snapshot", "--profile", "two"), "exactly one of server, cluster and store"),
         (("snapshot", "--profile", "clustered"), "not valid for graph data commands"),
-        (("optimize", "--cluster", "ours"), "cluster s3://bucket/og"),
+        (("optimize", "--cluster", "ours"), "the cluster at ./none is not ready to serve"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_with_what_would_work(
@@ -86,7 +86,7 @@ def test_an_address_that_cannot_be_used_is_refused_with_what_would_work(
 ) -> None:
     config.write_text(
         "servers: {home: {url: 'http://h.test:9/'}}\n"
-        "clusters: {ours: {root: 's3://bucket/og'}}\n"
+        "clusters: {ours: {root: ./none}}\n"
         "profiles:\n"
         "  served: {server: home}\n"
         "  clustered: {cluster: ours}\n"

@@ -24,16 +24,16 @@ from support.s3 import S3Server
 PAGE = DOCS / "reference" / "json.md"
 NOT_A_COMMAND = {"common", "error"}
 WITHOUT_JSON = {
-    *("blob get", "cluster schema", "init", "queries validate", "serve", "version"),
+    *("blob get", "cluster schema", "init", "serve", "version"),
     *("policy explain", "policy test", "policy validate"),
 }
 """Commands whose result is bytes, or lines that are a contract themselves."""
 ELSEWHERE = {
-    *("alias", "demo", "graphs-list", "queries-list"),
+    *("alias", "demo", "graphs-list", "queries-list", "queries-validate"),
     *("pipeline-plan", "pipeline-run", "pipeline-validate"),
     *("pipeline-history", "pipeline-status"),
 }
-"""Commands whose results are tested by tests/e2e, tests/pipelines and test_served.py."""
+"""Tested by tests/e2e, tests/pipelines, test_served.py and test_clusters.py."""
 
 PEOPLE = """\
 node Person { name: String @key  age: I32?  photo: Blob?  vector: Vector(4)? @embed(name) }
@@ -130,6 +130,20 @@ cluster init lab
 cluster init lab  # exit 1
 cluster validate --config lab
 cluster graph --config lab
+cluster plan  # exit 1
+cluster plan --config lab
+cluster apply --config lab  # exit 1
+cluster status --config lab
+cluster import --config lab
+cluster import --config lab  # exit 1
+cluster apply --config lab --as ada
+cluster apply --config lab
+cluster refresh --config lab
+cluster status --config lab
+cluster plan --config lab
+cluster approve graph.papers --config lab  # exit 1
+cluster approve graph.papers --config lab --as ada  # exit 1
+cluster force-unlock NO --config lab  # exit 1
 profile list
 profile show
 profile show good

@@ -129,9 +129,9 @@ def test_what_is_explained_is_what_the_written_rules_say(
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
-        (("validate",), "give `--policy FILE`"),
-        (("validate", "--cluster", "c"), "has no clusters"),
-        (("explain", "--cluster", "c", "--actor", "a", "--action", "read"), "has no clusters"),
+        (("validate",), "or `--policy FILE`"),
+        (("validate", "--cluster", "c"), "[config_dir_not_found] c: "),
+        (("explain", "--cluster", "c", "--actor", "a", "--action", "read"), "not ready to serve"),
         (("validate", "--policy", "people.yaml", "--store", "g"), "give `--cluster <dir|uri>`"),
         (("validate", "--policy", "people.yaml", "--as", "a"), "--as does not apply"),
         (

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import AsyncGraph, Graph, ReadTarget
@@ -176,6 +177,77 @@ def test_an_export_is_taken_back_by_a_load(graph: Any) -> None:
     assert len(list(graph.export_lines(types=["Knows"], target=MAIN))) == 1
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_an_export_to_a_folder_has_the_same_files(form: str, tmp_path: Path) -> None:
+    root = tmp_path / "people.omni"
+    with Graph.init(root, SCHEMA, durability="process") as made:
+        made.load(RECORDS, mode="append")
+        made.tag_create("v1")
+        made.mutate('query q() { insert Person { name: "dan" } }')
+        made.export(tmp_path / "here", format=form, target=ReadTarget.tag("v1"))
+    with reached("remote", root) as graph:
+        result = graph.export(tmp_path / "there", format=form, target=ReadTarget.tag("v1"))
+        assert (result.rows, result.engine, result.branch) == (3, "local", "main")
+        with pytest.raises(OmnigraphError, match="expected an empty folder"):
+            graph.export(tmp_path / "there")
+        some = graph.export(tmp_path / "some", types=["Knows"])
+        assert [file.table_key for file in some.files] == ["edge:Knows"]
+    here, there = (
+        {
+            str(path.relative_to(tmp_path / side)): path.read_bytes().replace(
+                str(tmp_path / side).encode(), b"OUT"
+            )
+            for path in (tmp_path / side).rglob("*")
+            if path.is_file()
+        }
+        for side in ("here", "there")
+    )
+    assert sorted(here) == sorted(there)
+    if form == "parquet":
+        for name in (name for name in here if name.endswith(".parquet")):
+            first, second = (pq.read_table(tmp_path / side / name) for side in ("here", "there"))
+            assert first.equals(second)
+            assert first.schema == second.schema
+    else:
+        assert here == there
+
+
+def test_reads_exports_and_blobs_name_a_tag_or_a_moment(graph: Any) -> None:
+    moment = graph.get_commit(graph.head_commit_id_for_branch()).created_at
+    graph.tag_create("v1")
+    graph.mutate('query q() { insert Person { name: "dan" } }')
+    head = graph.head_commit_id_for_branch()
+    for target in (ReadTarget.tag("v1"), ReadTarget.at(moment)):
+        assert names(graph, target=target) == ["ann", "bob"]
+        assert len(list(graph.export_lines(target=target))) == 3
+        blob = graph.blob("node", "Person", "ann", "photo", target=target)
+        assert (blob.read(), blob.stat.snapshot_id != head) == (bytes([1, 2, 3]), True)
+        changed = graph.changes_between(target, MAIN)
+        assert [(one["op"], one["id"]) for one in changed] == [("insert", "dan")]
+
+
+def test_a_load_has_options(graph: Any) -> None:
+    head = graph.head_commit_id_for_branch()
+    twice = b'{"type": "Person", "data": {"name": "dan", "age": 1}}\n' * 2
+    tried = graph.load(twice, mode="merge", on_duplicate="last", dry_run=True)
+    assert (tried.is_dry_run, tried.inserted, tried.commit) == (True, 1, None)
+    assert graph.head_commit_id_for_branch() == head
+    loaded = graph.load(
+        twice,
+        mode="merge",
+        on_duplicate="last",
+        expected_head=head,
+        message="why not",
+        properties={"job": "7", "a=b": "c=d"},
+        embed="off",
+    )
+    commit = graph.get_commit(loaded.commit.graph_commit_id)
+    assert (commit.message, dict(commit.properties)) == ("why not", {"job": "7", "a=b": "c=d"})
+    one = b'{"type": "Person", "data": {"name": "bob"}}'
+    gone = graph.load(one, mode="overwrite", cascade=True)
+    assert dict(gone.cascaded) == {"Knows": 1}
+
+
 def test_blobs_are_read_whole_and_in_parts(graph: Any) -> None:
     blob = graph.blob("node", "Person", "ann", "photo")
     assert (blob.stat.kind, blob.stat.size, blob.stat.uri) == ("managed", 3, None)
@@ -222,6 +294,10 @@ FAILURES: dict[str, Callable[[Any], Any]] = {
         "query q($n: I32) { match { $p: Person { age: $n } } return { $p.name } }",
         params={"n": "x"},
     ),
+    "large number": lambda g: g.query(
+        "query q($n: I64) { match { $p: Person { age: $n } } return { $p.name } }",
+        params={"n": 10**30},
+    ),
     "rows": lambda g: g.query(QUERIES, "everyone", rows_max=1),
     "branch": lambda g: g.query(QUERIES, "everyone", target=ReadTarget.branch("nope")),
     "commit": lambda g: g.get_commit("nope"),
@@ -229,6 +305,11 @@ FAILURES: dict[str, Callable[[Any], Any]] = {
     "validation": lambda g: g.load(b'{"type": "Person", "data": {"nme": 1}}', mode="merge"),
     "key": lambda g: g.load(RECORDS, mode="append"),
     "missing file": lambda g: g.load("nowhere.jsonl", mode="append"),
+    "load head": lambda g: g.load(RECORDS, mode="merge", expected_head="0" * 26),
+    "load twice": lambda g: g.load(RECORDS + RECORDS, mode="merge"),
+    "load edges": lambda g: g.load(
+        b'{"type": "Person", "data": {"name": "x"}}', mode="overwrite", dry_run=True
+    ),
     "head": lambda g: g.mutate(QUERIES, "grow", {"n": "ann", "a": 1}, expected_head="0" * 26),
     "exists": lambda g: (g.branch_create("b"), g.branch_create("b")),
     "main": lambda g: g.branch_delete("main"),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from omnigraph.manifest.errors import (
     VersionRemovedError,
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
-from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.reader import STATES_PER_BRANCH_MAX, ManifestReader
 from omnigraph.names import BranchName
 from omnigraph.store.records import DatasetVersion
 from support.places import CITY, PERSON, Place, add, repository_of
@@ -33,6 +35,19 @@ def set_metadata(repository: Repository, incarnation: Incarnation, value: str) -
     branch = incarnation.lance_branch
     base = DatasetVersion(MANIFEST, branch, datasets.head_version(MANIFEST, branch=branch))
     datasets.commit_staged(datasets.stage_metadata(base, schema_metadata={"note": value}))
+
+
+def test_states_of_older_versions_leave_memory(local_place: Place) -> None:
+    graph = local_place.init()
+    reader = repository_of(graph).reader
+    states = []
+    for step in range(4 * STATES_PER_BRANCH_MAX):
+        add(graph, f"p{step}")
+        states.append(weakref.ref(reader.latest(MAIN_INCARNATION)))
+    gc.collect()
+    kept = [state() is not None for state in states]
+    assert 1 <= sum(kept) <= STATES_PER_BRANCH_MAX
+    assert kept[-1]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -111,9 +126,9 @@ def test_only_what_a_publish_changed_is_read_again(s3: S3Server, s3_place: Place
 
 def test_states_are_kept_in_a_bounded_number(local_graph: Graph) -> None:
     repository = repository_of(local_graph)
-    for _ in range(40):
+    for _ in range(4 * STATES_PER_BRANCH_MAX):
         bump(repository, "main")
-    assert len(repository.reader._states) == 32
+    assert len(repository.reader._states) == STATES_PER_BRANCH_MAX
     assert repository.reader.at(MAIN_INCARNATION, 1).version == 1
 
 

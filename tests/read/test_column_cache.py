@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.cache import RECENT_VERSIONS_MAX
 from omnigraph.clock import SystemClock
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, ReadTarget
 from omnigraph.read.access.column_cache import (
     MEMORY_MIB,
     MEMORY_MIB_DEFAULT,
@@ -103,6 +104,37 @@ def test_a_write_begins_a_new_version(graph: Graph) -> None:
     after = graph.query(TEXT).json_rows()
     assert {"n.i": 1, "n": 11} in after
     assert all(row["n.i"] is not None for row in after)
+
+
+def test_versions_that_are_no_longer_read_leave_memory(graph: Graph) -> None:
+    cache = ColumnCache(bytes_max=1 << 30, uses_min=1)
+    entries = []
+    for number in range(20):
+        graph.mutate(f'query add() {{ insert N {{ key: "new{number}", i: 1 }} }}')
+        entries.append(graph.snapshot().entry("node:N"))
+        tables = reader(graph, cache)
+        assert tables.find_text("node:N", "key", f"new{number}") is not None
+        tables.fetch("node:N", np.array([5, 6], np.int64), ["i"])
+        assert cache.codes(entries[-1], "i") is not None
+    for cached in (
+        cache.row_positions,
+        lambda entry: cache.column(entry, "i"),
+        lambda entry: cache.text_lookup(entry, "key"),
+    ):
+        kept = [entry for entry in entries if cached(entry) is not None]
+        assert kept == entries[-RECENT_VERSIONS_MAX:]
+
+
+def test_the_columns_of_other_types_and_branches_stay_in_memory(graph: Graph) -> None:
+    cache = ColumnCache(bytes_max=1 << 30, uses_min=1)
+    graph.branches.create("draft")
+    main = graph.snapshot().entry("node:N")
+    reader(graph, cache).whole("node:N", ["i"])
+    for number in range(4):
+        graph.mutate(f'query add() {{ insert N {{ key: "new{number}" }} }}', branch="draft")
+        snapshot = graph.snapshot_of(ReadTarget.branch("draft"))
+        TableReader(snapshot, Guard(NO_LIMITS, SystemClock()), cache).whole("node:N", ["i"])
+    assert cache.column(main, "i") is not None
 
 
 def test_the_environment_sets_the_memory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -68,6 +69,13 @@ def full_record() -> Intent:
 def test_a_record_survives_the_way_to_disk_and_back() -> None:
     record = full_record()
     assert read_intent(record.path, record.to_json()) == record
+
+
+def test_what_an_entry_has_computed_is_not_stored() -> None:
+    record, other = full_record(), replace(ENTRY)
+    assert other.at.version == ENTRY.table_version
+    used = replace(record, reads=(("node:City", other), *record.reads[1:]))
+    assert used.to_json() == record.to_json()
 
 
 def test_the_stored_members_have_the_names_that_operators_and_other_releases_read() -> None:

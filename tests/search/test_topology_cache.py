@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from omnigraph.cache import RECENT_VERSIONS_MAX
 from omnigraph.manifest import OpenMode, Repository, Snapshot
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
@@ -89,6 +90,14 @@ def test_a_commit_to_another_table_keeps_the_adjacency(repository: Repository) -
     after = cache.get(snapshot(repository), EDGE)
     assert after.sources.count == before.sources.count + 1
     assert after.out.neighbours is before.out.neighbours
+
+
+def test_topologies_of_older_edges_leave_memory(repository: Repository) -> None:
+    cache = topologies(repository)
+    for number in range(10):
+        append(repository, {KNOWS: knows(("ann", "cy"), first=100 + number)})
+        newest = cache.get(snapshot(repository), EDGE)
+    assert newest.nbytes < cache.nbytes <= RECENT_VERSIONS_MAX * newest.nbytes
 
 
 def test_forgetting_loses_time_only(repository: Repository) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from omnigraph.graph import Graph
 from support.http_graph import SCHEMA, Setup, TestServer, fill
-from support.place_fixtures import disarmed, s3
+from support.place_fixtures import bucket, disarmed, s3, s3_root
 
-__all__ = ["disarmed", "s3"]
+__all__ = ["bucket", "disarmed", "s3", "s3_root"]
 
 
 @pytest.fixture(scope="session")

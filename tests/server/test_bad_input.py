@@ -170,8 +170,3 @@ def keep_idle(process: ServedProcess, count: int) -> None:
 
 def test_a_thousand_idle_connections_hold_nobody_up(process: ServedProcess) -> None:
     keep_idle(process, 1_000)
-
-
-@pytest.mark.slow
-def test_nine_thousand_idle_connections_hold_nobody_up(process: ServedProcess) -> None:
-    keep_idle(process, 9_000)

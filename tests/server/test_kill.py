@@ -32,9 +32,12 @@ SCHEMA = "node Event { text: String }"
 INSERT = "query add($text: String) { insert Event { text: $text } }"
 READ = "query all() { match { $e: Event } return { $e.text } }"
 WRITERS = 3
-SLOW_MAX_S = 7200
-ALIVE_MAX_S = 1.5
-"""How long a server lives at most before it is killed."""
+SLOW_MAX_S = 3600
+KILLS = 100
+PAUSE_MAX_S = 0.05
+"""How far into a write a server is killed; a write takes some 20 ms."""
+ACKNOWLEDGED_MAX = 12
+"""After how many acknowledged writes a server is killed at most."""
 
 
 @dataclass
@@ -64,7 +67,7 @@ def test_a_killed_server_loses_nothing(store: Path, workers: int) -> None:
 @pytest.mark.timeout(SLOW_MAX_S)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_server_that_is_killed_a_hundred_times_loses_nothing(store: Path, workers: int) -> None:
-    _kill_again_and_again(store, workers, rounds=100)
+    _kill_again_and_again(store, workers, rounds=KILLS)
 
 
 def _kill_again_and_again(store: Path, workers: int, rounds: int) -> None:
@@ -80,13 +83,23 @@ def _kill_again_and_again(store: Path, workers: int, rounds: int) -> None:
             ]
             for writer in writers:
                 writer.start()
-            time.sleep(chance.uniform(0.05, ALIVE_MAX_S))
+            wanted = len(outcomes.acknowledged) + chance.randint(0, ACKNOWLEDGED_MAX)
+            _wait_for(outcomes, wanted, chance.uniform(0, PAUSE_MAX_S))
             _kill(server, with_workers=number % 2 == 0)
             stop.set()
             for writer in writers:
                 writer.join(ANSWER_MAX_S)
                 assert not writer.is_alive()
     _check_storage(store, outcomes)
+
+
+def _wait_for(outcomes: Outcomes, acknowledged: int, pause_s: float) -> None:
+    """Wait until so many writes are acknowledged, and a little into the next."""
+    deadline = time.monotonic() + ANSWER_MAX_S
+    while len(outcomes.acknowledged) < acknowledged:
+        assert time.monotonic() < deadline, "the server acknowledges nothing"
+        time.sleep(PAUSE_MAX_S / 10)
+    time.sleep(pause_s)
 
 
 def _kill(server: ServedProcess, *, with_workers: bool) -> None:

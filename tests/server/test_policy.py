@@ -171,7 +171,7 @@ def test_every_route_decides_as_the_written_rules_say(
             _check(answer, bundle, actor, case.asked(branch), f"{name} {actor} {branch}")
 
 
-@pytest.mark.parametrize("route", ["/load", "/ingest", "/load/ndjson"])
+@pytest.mark.parametrize("route", ["/load", "/ingest", "/load/ndjson", "/load/ndjson/with-options"])
 @pytest.mark.parametrize("source", [None, "main"])
 def test_a_load_asks_about_the_branch_that_it_would_make(
     route: str, source: str | None, server: Policed, bundle: Bundle
@@ -186,7 +186,7 @@ def test_a_load_asks_about_the_branch_that_it_would_make(
 
 
 def _load(server: Policed, route: str, actor: str, branch: str, source: str | None) -> Answer:
-    if route == "/load/ndjson":
+    if route.startswith("/load/ndjson"):
         fork = "" if source is None else f"&from={source}"
         path = f"{route}?branch={quote(branch, safe='')}{fork}"
         return server.ask(actor, "POST", path, RECORD.encode(), content_type=NDJSON)
@@ -429,6 +429,11 @@ def test_the_snapshot_of_a_hidden_commit_is_not_read(fresh_main: Policed) -> Non
         fresh_main.ask("act-drafter", "POST", "/query", {"query": READ, "snapshot": hidden}),
         fresh_main.ask("act-drafter", "POST", "/read", {"query_source": READ, "snapshot": hidden}),
         fresh_main.ask("act-drafter", "GET", BLOB.replace("branch={}", f"snapshot={hidden}")),
+        fresh_main.ask("act-drafter", "GET", BLOB.replace("branch={}", "at=9999999999999999")),
+        fresh_main.ask("act-drafter", "POST", "/query", {"query": READ, "at": 9999999999999999}),
+        fresh_main.ask("act-drafter", "POST", "/export", {"snapshot": hidden}),
+        fresh_main.ask("act-drafter", "POST", "/export", {"at": 9999999999999999}),
+        fresh_main.ask("act-drafter", "GET", "/diff?from=draft&to=time:9999999999999999"),
         fresh_main.ask("act-drafter", "GET", f"/diff?from={hidden}&to=draft"),
         fresh_main.ask("act-drafter", "GET", f"/diff?from=draft&to=commit:{hidden}"),
         fresh_main.ask("act-drafter", "GET", "/diff?from=draft&to=version:1"),
@@ -448,6 +453,8 @@ def test_a_tag_does_not_open_a_hidden_commit(fresh: Policed) -> None:
         "policy denied action 'read' on branch 'release' for actor 'act-drafter'",
     )
     assert fresh.ask("act-drafter", "GET", "/diff?from=tag:mine&to=draft").status == 403
+    assert fresh.ask("act-drafter", "POST", "/export", {"tag": "mine"}).status == 403
+    assert fresh.ask("act-drafter", "GET", BLOB.replace("branch={}", "tag=mine")).status == 403
     assert fresh.ask("act-reader", "DELETE", "/tags/mine").status == 403
     assert [tag.name for tag in fresh.graph.tag_list()] == ["mine"]
     assert fresh.ask("act-drafter", "DELETE", "/tags/mine").status == 200

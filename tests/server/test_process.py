@@ -6,7 +6,8 @@ import datetime
 import json
 import signal
 import ssl
-import subprocess
+import sys
+import tomllib
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -17,7 +18,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from support.served import ANSWER_MAX_S, PREFIX, command, environment, served_process
+from support.served import (
+    ANSWER_MAX_S,
+    PREFIX,
+    command,
+    environment,
+    run_to_end,
+    served_process,
+)
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def test_it_says_once_where_it_listens_and_finishes_what_is_in_flight(root: Path) -> None:
@@ -57,14 +67,19 @@ def test_a_signal_ends_it_with_0(root: Path, sent: signal.Signals) -> None:
         assert server.process.wait(ANSWER_MAX_S) == 0
 
 
+def test_omnigraph_server_is_omnigraph_serve(root: Path) -> None:
+    scripts = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["scripts"]
+    module, _, name = scripts["omnigraph-server"].partition(":")
+    program = f"import sys; from {module} import {name}; {name}()"
+    words = [sys.executable, "-c", program, "--store", str(root), "--bind", "nowhere"]
+    done = run_to_end(words, environment())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'nowhere' is no address" in done.stderr
+    assert run_to_end([*words, "--no-such-option"], environment()).returncode == 2
+
+
 def test_it_does_not_start_without_tokens_unless_told_to(root: Path) -> None:
-    done = subprocess.run(
-        command(str(root), "--bind", "127.0.0.1:0"),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_to_end(command(str(root), "--bind", "127.0.0.1:0"), environment())
     assert done.returncode == 1
     assert done.stdout == ""
     assert "--unauthenticated" in done.stderr

@@ -19,7 +19,8 @@ from omnigraph.server.admission import AdmissionLimits, LocalAdmission
 from omnigraph.server.app import App
 from omnigraph.server.call import Serving
 from omnigraph.server.graphs import Graphs, ServedGraph
-from omnigraph.server.origin import Origins
+from omnigraph.server.http.origin import Origins
+from omnigraph.server.http.transport import Transport
 from omnigraph.server.pool import EnginePool
 from omnigraph.server.shared import LocalSlot
 from omnigraph.server.tokens import LiveTokens, Tokens, TokenSource
@@ -118,6 +119,7 @@ class Setup:
     is_in_cluster: bool = False
     queries: Path | None = None
     cors: frozenset[str] = frozenset()
+    external_blob_bases: tuple[str, ...] = ()
 
 
 class TestServer:
@@ -134,19 +136,25 @@ class TestServer:
         self.graph = graph
         gate = Gate(mode, cast("Policy | None", policy))
         self.served = ServedGraph(
-            GRAPH_ID, graph, gate, registry, LocalSlot(), is_in_cluster=setup.is_in_cluster
+            GRAPH_ID,
+            graph.with_blob_bases(setup.external_blob_bases),
+            gate,
+            registry,
+            LocalSlot(),
+            is_in_cluster=setup.is_in_cluster,
         )
         self.pool = EnginePool()
+        self.transport = Transport()
         self.app = App(
             Serving(
                 tokens=LiveTokens(TokenSource("test", lambda: Tokens(setup.tokens))),
-                graphs=Graphs({GRAPH_ID: self.served}),
-                server_gate=gate,
+                graphs=Graphs({GRAPH_ID: self.served}, gate),
                 admission=LocalAdmission(
                     AdmissionLimits(setup.in_flight_max, setup.bytes_max),
                 ),
                 pool=self.pool,
                 requires_bearer=mode is not Mode.OPEN,
+                transport=self.transport,
             ),
             origins=Origins(setup.cors, is_open=mode is Mode.OPEN),
         )

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -53,6 +53,15 @@ class ServedProcess:
         self.log.seek(0)
         return self.log.read().splitlines()
 
+    def sockets(self) -> int:
+        """Return how many sockets the process has open."""
+        found = 0
+        for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            # A file may be closed meanwhile.
+            with suppress(FileNotFoundError):
+                found += str(file.readlink()).startswith("socket:")
+        return found
+
     def memory_peak_kib(self) -> int:
         """Return the most memory that the process has ever had."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -60,8 +69,8 @@ class ServedProcess:
         return int(line.split()[1])
 
 
-def command(store: str, *options: str) -> list[str]:
-    return [sys.executable, "-c", _COMMAND, "--store", store, "serve", *options]
+def command(store: str, *options: str, source: str = "--store") -> list[str]:
+    return [sys.executable, "-c", _COMMAND, source, store, "serve", *options]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -70,17 +79,27 @@ def environment(**more: str) -> dict[str, str]:
     return kept | more
 
 
+def run_to_end(words: Sequence[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command that should end by itself."""
+    return subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+
+
 @contextmanager
 def served_process(
-    store: str, *, options: Sequence[str] = ("--unauthenticated",), scheme: str = "http"
+    store: str,
+    *,
+    options: Sequence[str] = ("--unauthenticated",),
+    scheme: str = "http",
+    source: str = "--store",
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[ServedProcess]:
     """Start a server on a port of the system's choice; kill it at the end if it still runs."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
-            command(store, "--bind", "127.0.0.1:0", *options),
+            command(store, "--bind", "127.0.0.1:0", *options, source=source),
             stdout=subprocess.PIPE,
             stderr=log,
-            env=environment(),
+            env=environment(**(environ or {})),
             text=True,
         )
         # A server that never says where it listens must not hang the test.

@@ -13,6 +13,7 @@ import uvicorn
 
 from omnigraph.clock import SystemClock
 from omnigraph.server.boot import boot
+from omnigraph.server.http.connections import ConnectionLimits
 from omnigraph.server.listen import config, listen
 from omnigraph.server.settings import Settings
 
@@ -35,6 +36,7 @@ def serve(
     queries: tuple[Path, ...] = (),
     tokens: Mapping[str, str] | None = None,
     policy: Path | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> Iterator[Served]:
     """Serve a graph until the end of the block; without tokens everyone may do everything."""
     given: dict[str, Any] = {"unauthenticated": True}
@@ -42,7 +44,7 @@ def serve(
         given = {"environ": dict(tokens), "policy": policy}
     settings = Settings(store=str(store), bind="127.0.0.1:0", queries=queries, **given)
     app, listener = boot(settings), listen(settings)
-    server = uvicorn.Server(config(app, settings))
+    server = uvicorn.Server(config(app, settings, limits))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     clock = SystemClock()

@@ -1,5 +1,5 @@
 """The `omnigraph` command line."""
 
-from omnigraph.cli.app import main
+from omnigraph.cli.app import main, serve
 
-__all__ = ["main"]
+__all__ = ["main", "serve"]

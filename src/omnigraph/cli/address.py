@@ -21,7 +21,8 @@ from omnigraph.cli.options.flags import flags, words_of
 from omnigraph.cli.options.together import Decorator
 from omnigraph.cli.output.output import Output
 from omnigraph.cli.output.streams import say
-from omnigraph.errors import InvalidInputError, OmnigraphError, UnavailableError
+from omnigraph.errors import InvalidInputError, OmnigraphError
+from omnigraph.texts import redacted
 
 if TYPE_CHECKING:
     from omnigraph.client import RemoteGraph
@@ -49,16 +50,6 @@ class ConflictingAddressError(InvalidInputError):
     code = "OG-ADDRESS"
     template = "{problem}"
     problem: str
-
-
-class ScopeUnavailableError(UnavailableError):
-    """The address is of a kind that this installation cannot reach."""
-
-    code = "OG-SCOPE"
-    hint = "address the root of the graph: a URI, or `--store URI`"
-    template = "{kind} {target}: this release has no {kind}s"
-    kind: str
-    target: str
 
 
 class ServedActorError(InvalidInputError):
@@ -174,7 +165,46 @@ def _find_target(scope: Scope) -> Scope:
                 f"--cluster is not valid for graph data commands: `{command}` wants a URI,"
                 " --store or --server"
             )
-        raise ScopeUnavailableError("cluster", scope.target)
+        return Scope("store", _applied_graph(scope))
+    return scope
+
+
+def _applied_graph(scope: Scope) -> str:
+    """Return the storage URI of a graph of a cluster; without an id, of the only one."""
+    from omnigraph.cluster.applied import GraphNotAppliedError  # noqa: PLC0415 a heavy room
+    from omnigraph.cluster.read_applied import applied_graph_uris  # noqa: PLC0415
+
+    applied = applied_graph_uris(scope.target)
+    if scope.graph is not None:
+        if scope.graph not in applied:
+            raise GraphNotAppliedError(scope.graph, redacted(scope.target), tuple(applied))
+        return applied[scope.graph]
+    if not applied:
+        raise ConflictingAddressError(
+            f"no graph is applied in cluster {redacted(scope.target)}:"
+            " declare one, then `omnigraph cluster apply`"
+        )
+    if len(applied) > 1:
+        raise ConflictingAddressError(
+            f"cluster {redacted(scope.target)} has {len(applied)} applied graphs"
+            f" ({', '.join(applied)}): pick one with `--graph <id>`"
+        )
+    [uri] = applied.values()
+    return uri
+
+
+def resolve_cluster() -> Scope:
+    """Return the cluster that a command works on, and possibly the graph in it."""
+    words = words_of(click.get_current_context())
+    remedy = "give `--cluster <dir|uri>`, or a profile with a cluster"
+    try:
+        scope = resolve_scope()
+    except NoGraphAddressedError as error:
+        raise ConflictingAddressError(f"`{words[0]}` needs a cluster: {remedy}") from error
+    if scope.kind != "cluster":
+        raise ConflictingAddressError(
+            f"`{words[0]}` needs a cluster and {redacted(scope.target)} is a {scope.kind}: {remedy}"
+        )
     return scope
 
 

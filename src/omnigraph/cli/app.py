@@ -50,7 +50,7 @@ COMMANDS: Final = {
     "pipeline": ("pipeline.group", "Check and run declared pipelines."),
     "policy": ("setup.policy", "Check a policy, test it, explain a decision."),
     "profile": ("setup.profile", "See the addresses you have named."),
-    "queries": ("served.queries", "See the stored queries of a served graph."),
+    "queries": ("served.queries", "See and check the stored queries of a cluster or a server."),
     "query": ("data.query", "Run a read query."),
     "recovery": ("maintenance.recovery", "See what recovery did, and what is pending."),
     "repair": ("maintenance.repair", "Look for versions that came from outside."),
@@ -236,11 +236,16 @@ class WrongUsageError(InvalidInputError):
         self.hint = f"`{self.command} --help` lists what it takes"
 
 
-def main() -> None:
+def serve() -> None:
+    """Run `omnigraph serve`: the program `omnigraph-server`."""
+    main(["serve", *sys.argv[1:]])
+
+
+def main(args: list[str] | None = None) -> None:
     """Run the command line; an unexpected failure ends in a message, not in a stack trace."""
     prepare_streams()
     try:
-        sys.exit(run())
+        sys.exit(run(args))
     except KeyboardInterrupt:
         click.echo(INTERRUPTED, err=True)
         sys.exit(EXIT_INTERRUPTED)

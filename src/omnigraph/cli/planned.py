@@ -12,7 +12,6 @@ from omnigraph.errors import UnavailableError
 
 INSTEAD: Final = {
     "mcp": "`omnigraph shell URI` asks one graph",
-    "queries": "`omnigraph lint URI --query FILE` checks queries against a graph",
 }
 """What works today instead of each command that does not exist yet."""
 

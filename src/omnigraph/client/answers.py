@@ -133,8 +133,14 @@ def load(shape: Json) -> LoadResult:
         engine=shape.get("engine", "local"),
         durability=shape.get("durability", "full"),
         bytes_written=shape.get("bytes_written", 0),
+        is_dry_run=shape.get("dry_run", False),
+        cascaded=_cascaded(shape.get("cascaded")),
         seconds=Seconds(**shape.get("seconds", {})),
     )
+
+
+def _cascaded(shape: list[Json] | None) -> dict[str, int] | None:
+    return None if shape is None else {one["name"]: one["removed"] for one in shape}
 
 
 def _load_counts(shape: Json) -> LoadCounts:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from omnigraph.client import answers
-from omnigraph.client.http import CONDITION, Answer, HttpCall, json_of, segment
+from omnigraph.client.http import CONDITION, Answer, HttpCall, json_bytes, json_of, segment
 from omnigraph.client.records import RemoteInput, record_chunks
 from omnigraph.client.refusals import NeedsStorageError, refuse, refuse_engine
 from omnigraph.client.snapshot import RemoteSnapshot
@@ -32,6 +32,7 @@ from omnigraph.graph import (
     MutationResult,
     QueryResult,
     ReadTarget,
+    Report,
     SchemaApplied,
     Selection,
     Snapshot,
@@ -47,6 +48,7 @@ Target = ReadTarget | Snapshot | RemoteSnapshot | None
 NDJSON: Final = "application/x-ndjson"
 PAGE_CHANGES_DEFAULT: Final = 1000
 _LINES: Final = {"Accept": NDJSON}
+_ANY: Final = ("branch", "commit", "tag", "time")
 _DOMAIN: Final = "0" * 26
 """Identities are known to the graph only; a schema that is compiled here needs some."""
 
@@ -59,7 +61,7 @@ def list_graphs() -> HttpCall[list[dict[str, str]]]:
 # -- what is read ---------------------------------------------------------------------------------
 
 
-def ref(target: Target, *kinds: Literal["branch", "commit", "tag"]) -> Json:
+def ref(target: Target, *kinds: Literal["branch", "commit", "tag", "time"]) -> Json:
     """Return the fields that name what to read; `kinds` are those that the route takes."""
     if target is None:
         return {}
@@ -70,7 +72,7 @@ def ref(target: Target, *kinds: Literal["branch", "commit", "tag"]) -> Json:
     if target.kind not in kinds:
         allowed = " or ".join(kinds)
         raise NeedsStorageError(f"a target by {target.kind}", f"here it reads by {allowed}")
-    names = {"branch": "branch", "commit": "snapshot", "tag": "tag"}
+    names = {"branch": "branch", "commit": "snapshot", "tag": "tag", "time": "at"}
     return {names[target.kind]: target.value}
 
 
@@ -116,7 +118,7 @@ def query(
         timeout_ms=None if timeout_s is None else round(timeout_s * 1000),
         max_rows=rows_max,
     )
-    return _arrow("query", body | ref(target, "branch", "commit", "tag"), _source(text))
+    return _arrow("query", body | ref(target, *_ANY), _source(text))
 
 
 def _arrow(path: str, body: Json, source: SourceText | None = None) -> HttpCall[QueryResult]:
@@ -192,7 +194,8 @@ def load(
     order_by: Sequence[str] = (),
     engine: str = "auto",
     spark: object | None = None,
-    progress: bool = False,
+    progress: bool | Report = False,
+    cancelled: threading.Event | None = None,
     dry_run: bool = False,
 ) -> HttpCall[LoadResult]:
     """Load graph JSONL (paths, globs, bytes, an open file, an iterator) as one commit; streamed.
@@ -201,33 +204,38 @@ def load(
     """
     refuse_engine(engine, spark)
     refuse(
-        expected_head=expected_head,
-        message=message,
-        properties=properties,
-        embed=embed != "missing",
         actor_id=actor_id,
         external_blob_bases=tuple(external_blob_bases),
         on_error=on_error != "fail",
         quarantine=quarantine,
         max_errors=max_errors is not None,
-        on_duplicate=on_duplicate != "error",
-        cascade=cascade,
         order_by=tuple(order_by),
-        dry_run=dry_run,
     )
-    del progress
+    refuse(progress=not isinstance(progress, bool), cancelled=cancelled)
+    options = {
+        "expected_head": expected_head,
+        "message": message,
+        "properties": json_bytes(dict(properties)).decode() if properties else None,
+        "embed": None if embed == "missing" else embed,
+        "on_duplicate": None if on_duplicate == "error" else on_duplicate,
+        "cascade": cascade or None,
+        "dry_run": dry_run or None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
     chunks = record_chunks(data)
     read = json_of(answers.load)
     if reader == "compatible":
+        refuse(**given)
         text = b"".join(chunks).decode()
         body = _given(branch=branch, mode=mode, data=text) | _given(**{"from": from_branch})
         return HttpCall("POST", "ingest", read, json=body)
     refuse(reader=reader != "strict")
     return HttpCall(
         "POST",
-        "load/ndjson",
+        # An older server knows no options: it answers 404 instead of ignoring them.
+        "load/ndjson/with-options" if given else "load/ndjson",
         read,
-        params={"mode": mode, "branch": branch, "from": from_branch},
+        params={"mode": mode, "branch": branch, "from": from_branch, **given},
         content=chunks,
         headers={"Content-Type": NDJSON},
     )
@@ -245,21 +253,23 @@ def _main_first(shape: Json) -> list[str]:
     return sorted(shape["branches"], key=lambda name: (name != MAIN, name))
 
 
-def branch_create(name: str, *, actor_id: str | None = None) -> HttpCall[None]:
-    """Create a branch at the head of `main`."""
+def branch_create(name: str, *, actor_id: str | None = None) -> HttpCall[str | None]:
+    """Create a branch at the head of `main`; return the actor."""
     return branch_create_from(MAIN, name, actor_id=actor_id)
 
 
-def branch_create_from(source: str, name: str, *, actor_id: str | None = None) -> HttpCall[None]:
-    """Create a branch at the head of another one."""
+def branch_create_from(
+    source: str, name: str, *, actor_id: str | None = None
+) -> HttpCall[str | None]:
+    """Create a branch at the head of another one; return the actor."""
     refuse(actor_id=actor_id)
-    return HttpCall("POST", "branches", _nothing, json={"name": name, "from": source})
+    return HttpCall("POST", "branches", _actor, json={"name": name, "from": source})
 
 
-def branch_delete(name: str, *, actor_id: str | None = None) -> HttpCall[None]:
-    """Delete a branch that no other one was created from."""
+def branch_delete(name: str, *, actor_id: str | None = None) -> HttpCall[str | None]:
+    """Delete a branch that no other one was created from; return the actor."""
     refuse(actor_id=actor_id)
-    return HttpCall("DELETE", f"branches/{segment(name)}", _nothing)
+    return HttpCall("DELETE", f"branches/{segment(name)}", _actor)
 
 
 def branch_merge(
@@ -413,8 +423,9 @@ def changes_between(
 
 def _spelled(target: Target) -> str:
     """Return a ref that means only one thing."""
-    [(kind, value)] = (ref(target, "branch", "commit", "tag") or {"branch": MAIN}).items()
-    return f"{'commit' if kind == 'snapshot' else kind}:{value}"
+    [(kind, value)] = (ref(target, *_ANY) or {"branch": MAIN}).items()
+    spelled = {"snapshot": "commit", "at": "time"}
+    return f"{spelled.get(kind, kind)}:{value}"
 
 
 def _selected(selection: Selection | None) -> Json:
@@ -428,9 +439,16 @@ def _selected(selection: Selection | None) -> Json:
 
 
 def export_lines(*, types: Sequence[str] = (), target: Target = None) -> HttpCall[None]:
-    """Yield one line of graph JSONL per entity of a branch, by type and id."""
-    body = {"type_names": list(types), **ref(target, "branch")}
+    """Yield one line of graph JSONL per entity of one state, by type and id."""
+    body = {"type_names": list(types), **ref(target, *_ANY)}
     return _stream("POST", "export", json=body)
+
+
+def export_arrow(*, types: Sequence[str] = (), target: Target = None) -> HttpCall[None]:
+    """Return the rows of one state as Arrow streams, one per type."""
+    body = {"type_names": list(types), **ref(target, *_ANY)}
+    headers = {"Accept": answers.ARROW}
+    return HttpCall("POST", "export", _nothing, json=body, headers=headers, is_read=True)
 
 
 def blob(
@@ -447,7 +465,7 @@ def blob(
         "HEAD",
         "blob",
         lambda answer: answers.blob_stat(cell, answer),
-        params={**cell.to_json(), **ref(target, "branch", "commit")},
+        params={**cell.to_json(), **ref(target, *_ANY)},
         is_read=True,
         accepted=(302,),
     )
@@ -510,6 +528,11 @@ def _given(**fields: object) -> Json:
 
 def _json_lines(data: bytes) -> list[Json]:
     return [orjson.loads(line) for line in data.splitlines() if line.strip()]
+
+
+def _actor(answer: Answer) -> str | None:
+    found: str | None = orjson.loads(answer.body)["actor_id"]
+    return found
 
 
 def _nothing(_: Answer) -> None:

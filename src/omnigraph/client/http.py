@@ -6,6 +6,7 @@ asynchronous client send the same calls.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -112,7 +113,7 @@ class HttpCall(Generic[T]):
         if content is None:
             content = self.content
         if self.json is not None:
-            content = orjson.dumps(self.json)
+            content = json_bytes(self.json)
             headers.setdefault("Content-Type", "application/json")
         given = {name: value for name, value in self.params.items() if value is not None}
         return client.build_request(
@@ -156,6 +157,14 @@ def segment(name: str) -> str:
     'a%2Fb'
     """
     return quote(name, safe="")
+
+
+def json_bytes(value: object) -> bytes:
+    """Return the JSON of a request; the server says what is wrong with a number beyond 64 bits."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value).encode()
 
 
 def json_of(read: Callable[[Any], T]) -> Callable[[Answer], T]:

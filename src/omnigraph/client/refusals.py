@@ -13,6 +13,7 @@ _REASONS: Final = {
     "external_blob_bases": "the server decides what it reads from outside",
     "cancelled": "cancel the task of an `AsyncGraph` instead",
     "memory_max": "the server has its own limit",
+    "progress": "`POST /load/ndjson` with `Accept: text/event-stream` tells it",
     "embed": "the server makes the vectors that are missing",
     "quarantine": "a server writes no folder of yours",
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -16,6 +17,7 @@ import orjson
 from omnigraph.client import calls
 from omnigraph.client.blobs import BlobPart
 from omnigraph.client.calls import Target
+from omnigraph.client.exports import FolderExport
 from omnigraph.client.http import (
     BROKEN,
     TIMEOUT,
@@ -26,10 +28,10 @@ from omnigraph.client.http import (
     headers_of,
     segment,
 )
-from omnigraph.client.refusals import NeedsStorageError
+from omnigraph.client.refusals import NeedsStorageError, refuse_engine
 from omnigraph.client.snapshot import RemoteSnapshot
 from omnigraph.errors import InvalidInputError
-from omnigraph.graph import BYTES_AT_ONCE, BlobStat, ByteRange, Graph, Selection
+from omnigraph.graph import BYTES_AT_ONCE, BlobStat, ByteRange, ExportResult, Graph, Selection
 from omnigraph.names import MAIN
 from omnigraph.texts import shown
 
@@ -376,6 +378,24 @@ class RemoteGraph(Part):
     export_lines = lined(calls.export_lines)
     mutate = sent(calls.mutate)
     load = sent(calls.load)
+
+    def export(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        format: str = "jsonl",  # noqa: A002 - the usual name
+        types: Sequence[str] = (),
+        target: Target = None,
+        engine: str = "auto",
+        spark: object | None = None,
+        progress: bool = False,
+    ) -> ExportResult:
+        """Write one state to an empty folder of this machine, as a local graph does."""
+        refuse_engine(engine, spark)
+        del progress
+        folder = FolderExport(out, format)
+        with self._connection.stream(calls.export_arrow(types=types, target=target)) as found:
+            return folder.write(found.headers, found.iter_raw())
 
     def refresh(self) -> RemoteSnapshot:
         """Ask for the newest state of `main`; the server keeps itself up to date."""

@@ -27,6 +27,14 @@ class Diagnostic:
         return f"{label} {self.code} {self.path}: {self.message}"
 
 
+class DiagnosedError(Exception):
+    """Ends the work of a command, which reports the finding; never leaves this room."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+        super().__init__(str(diagnostic))
+
+
 def error(code: str, path: str, message: str) -> Diagnostic:
     """Return a finding that makes the command fail."""
     return Diagnostic(code, "error", path, message)

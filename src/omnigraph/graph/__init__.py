@@ -4,6 +4,7 @@ from omnigraph.changes.commit_changes import PAGE_CHANGES_MAX, CommitPage, check
 from omnigraph.changes.diff import Difference
 from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
+from omnigraph.engine import Report
 from omnigraph.graph.branches import GraphBranches
 from omnigraph.graph.changes import GraphChanges, GraphDiff
 from omnigraph.graph.cluster_guard import require_outside_cluster
@@ -11,13 +12,16 @@ from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
+from omnigraph.graph.running_exports import is_exporting
 from omnigraph.graph.schema import GraphSchema
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.graph.standalone import (
     embed_records,
+    graph_identity,
     init_from_file,
     lint_files,
     load_queries,
+    register_queries,
     require_queries_hold,
     scrub_graph,
 )
@@ -42,7 +46,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.merge.conflicts import ReadSetConflictError
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
-from omnigraph.query.registry import Registry, StoredQuery
+from omnigraph.query.registry import Registry, RegistryError, StoredQuery
 from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
 from omnigraph.read.access.blobs import (
     BYTES_AT_ONCE,
@@ -57,6 +61,7 @@ from omnigraph.read.limits import MEMORY_MAX_DEFAULT, QueryTimeoutError
 from omnigraph.read.result import QueryResult
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
 from omnigraph.schema import Catalog
+from omnigraph.search.embedding.config import EmbeddingConfig, config_of_profile
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
 from omnigraph.syntax import SourceText
 from omnigraph.write.commit.terms import CommitLog, CommitTerms
@@ -93,6 +98,7 @@ __all__ = [
     "EmbedMode",
     "EmbedResult",
     "EmbedSpec",
+    "EmbeddingConfig",
     "ExportResult",
     "ExternalBlobError",
     "FeedPage",
@@ -128,7 +134,9 @@ __all__ = [
     "ReadableCommits",
     "RecoveryAuditRow",
     "Registry",
+    "RegistryError",
     "RepairReport",
+    "Report",
     "SchemaApplied",
     "ScrubReport",
     "ScrubRequest",
@@ -142,10 +150,14 @@ __all__ = [
     "Tag",
     "TagNotFoundError",
     "check_page",
+    "config_of_profile",
     "embed_records",
+    "graph_identity",
     "init_from_file",
+    "is_exporting",
     "lint_files",
     "load_queries",
+    "register_queries",
     "require_kind",
     "require_outside_cluster",
     "require_queries_hold",

@@ -13,32 +13,37 @@ from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
 from omnigraph.policy import Action
-from omnigraph.store.blob_bases import blob_bases
 
 
 class GraphBranches(Part):
     """Lists, creates, deletes and merges the branches of a graph."""
 
-    def create(self, name: str, *, actor_id: str | None = None) -> None:
-        """Create a branch at the head of the bound one; the cost does not grow with the graph."""
-        self._create(name, None, actor_id)
+    def create(self, name: str, *, actor_id: str | None = None) -> str | None:
+        """Create a branch at the head of the bound one; return the actor.
 
-    def create_from(self, source: str, name: str, *, actor_id: str | None = None) -> None:
-        """Create a branch at the head of another one."""
-        self._create(name, source, actor_id)
+        The cost does not grow with the graph.
+        """
+        return self._create(name, None, actor_id)
 
-    def delete(self, name: str, *, actor_id: str | None = None) -> None:
-        """Delete a branch that no other one was created from."""
+    def create_from(self, source: str, name: str, *, actor_id: str | None = None) -> str | None:
+        """Create a branch at the head of another one; return the actor."""
+        return self._create(name, source, actor_id)
+
+    def delete(self, name: str, *, actor_id: str | None = None) -> str | None:
+        """Delete a branch that no other one was created from; return the actor."""
         session = self._session
         session.require_writable("branch delete")
         branch = BranchName.parse(name)
-        session.authorize(Action.BRANCH_DELETE, target_branch=str(branch), actor_id=actor_id)
+        actor = session.authorize(
+            Action.BRANCH_DELETE, target_branch=str(branch), actor_id=actor_id
+        )
         session.repository.branches.delete(
             branch,
             bound=session.binding.get().branch,
             operation_id=session.repository.clock.ulid(),
         )
         session.background.record_files()
+        return actor
 
     def bind(self, branch: str | None = None) -> None:
         """Bind the handle to the latest head of a branch, by default of the bound one."""
@@ -87,7 +92,7 @@ class GraphBranches(Part):
             decisions=self._decisions(strategy, prefer, resolve_file),
             dry_run=dry_run,
             message=message,
-            external_blob_bases=blob_bases(external_blob_bases),
+            external_blob_bases=self._session.blob_bases(external_blob_bases),
             terms=self._session.terms,
         )
         merger = Merger(self._session.repository, self._session.committer)
@@ -142,11 +147,11 @@ class GraphBranches(Part):
             actor_id=actor_id,
         )
 
-    def _create(self, name: str, source: str | None, actor_id: str | None) -> None:
+    def _create(self, name: str, source: str | None, actor_id: str | None) -> str | None:
         session = self._session
         session.require_writable("branch create")
         branch = BranchName.parse(name)
-        session.authorize(
+        actor = session.authorize(
             Action.BRANCH_CREATE,
             branch=None if source is None else session.branch_of(source),
             target_branch=str(branch),
@@ -158,3 +163,4 @@ class GraphBranches(Part):
             operation_id=session.repository.clock.ulid(),
         )
         session.background.record_files()
+        return actor

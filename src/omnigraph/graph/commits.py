@@ -10,7 +10,6 @@ from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
 from omnigraph.names import choice
 from omnigraph.policy import Action
-from omnigraph.store.blob_bases import blob_bases
 
 
 class GraphCommits(Part):
@@ -49,7 +48,7 @@ class GraphCommits(Part):
             target=self._session.incarnation_of(branch),
             actor_id=actor_id,
             decisions=decisions,
-            external_blob_bases=blob_bases(external_blob_bases),
+            external_blob_bases=self._session.blob_bases(external_blob_bases),
         )
         return Merger(self._session.repository, self._session.committer).revert(request)
 

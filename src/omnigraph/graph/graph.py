@@ -13,11 +13,20 @@ import pyarrow as pa
 
 from omnigraph.changes.selection import KINDS
 from omnigraph.clock import Clock, SystemClock
-from omnigraph.engine import EngineChoice, FrameRequest, LoadRequest, choose, engine_named
+from omnigraph.engine import (
+    EngineChoice,
+    FrameRequest,
+    LoadRequest,
+    Report,
+    choose,
+    engine_named,
+)
 from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.flat_names import FlatNames
 from omnigraph.graph.loads import load_target, load_with
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
+from omnigraph.graph.running_exports import exporting, tracked
+from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.graph.session import start_session
 from omnigraph.manifest import OpenMode, ReadTarget, Snapshot, init_repository, open_read_only
 from omnigraph.manifest.layout import MAIN_INCARNATION
@@ -50,6 +59,7 @@ from omnigraph.recovery import (
 )
 from omnigraph.schema import compile_schema
 from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.search.embedding.config import EmbeddingConfig
 from omnigraph.store import connect
 from omnigraph.store.blob_bases import blob_bases
 from omnigraph.store.durability import DURABILITIES, Durability
@@ -145,12 +155,16 @@ class Graph(FlatNames):
         clock: Clock | None = None,
         auto_optimize: bool = True,
         checksums: bool = True,
+        embedding: EmbeddingConfig | None = None,
+        external_blob_bases: Sequence[str] = (),
     ) -> Self:
         """Open a graph and bind to a branch.
 
         `policy` is a bundle, or the path of one: every write through this handle is then decided by
         it before it begins, and one without an actor is denied. `actor_id` is who writes. A handle
         that has one acts for no other; without one, each call names its own.
+        `embedding` makes the vectors, by default the provider of the environment. Every write may
+        read external blobs from below `external_blob_bases`, besides those that its call names.
         """
         gate = write_gate(policy, actor_id)
         mode = choice(OpenMode, mode, "mode")
@@ -174,6 +188,8 @@ class Graph(FlatNames):
                 incarnation=incarnation,
                 gate=gate,
                 auto_optimize=auto_optimize,
+                embedding=embedding,
+                external_blob_bases=blob_bases(external_blob_bases),
             )
         )
 
@@ -192,6 +208,26 @@ class Graph(FlatNames):
         Both handles share everything else, also the bound branch; closing one closes both.
         """
         return type(self)(replace(self._session, terms=terms))
+
+    def with_schema(self, schema_hash: str) -> Self:
+        """Return another handle of this open graph that is held to one accepted schema.
+
+        While a branch has another schema, it reads the newest snapshot that has this one, and
+        refuses to write. Both handles share everything else; closing one closes both.
+        """
+        session = self._session
+        return type(self)(
+            replace(
+                session,
+                hold=SchemaHold(schema_hash),
+                committer=session.committer.held_to(schema_hash),
+            )
+        )
+
+    def with_blob_bases(self, external_blob_bases: Sequence[str]) -> Self:
+        """Return another handle of this open graph that may read external blobs from elsewhere."""
+        bases = blob_bases(external_blob_bases)
+        return type(self)(replace(self._session, external_blob_bases=bases))
 
     def close(self) -> None:
         """Release the graph, after the compaction that many small writes have left to do.
@@ -335,18 +371,19 @@ class Graph(FlatNames):
         plan = plan_export(snapshot, out, export_format=form, types=types)
         asked = choice(EngineChoice, engine, "engine")
         chosen = choose(asked, {"export": plan}, session=spark).engine
-        if chosen is EngineChoice.LOCAL:
-            return export_here(plan, self._session.repository.store.datasets)
-        return engine_named(chosen).export(
-            plan, self._session.repository, session=spark, shows_progress=progress
-        )
+        with exporting(self.uri):
+            if chosen is EngineChoice.LOCAL:
+                return export_here(plan, self._session.repository.store.datasets)
+            return engine_named(chosen).export(
+                plan, self._session.repository, session=spark, shows_progress=progress
+            )
 
     def export_lines(
         self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
     ) -> Iterator[bytes]:
         """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
         snapshot = self._session.snapshot_of(target)
-        return stream_lines(snapshot, types)
+        return tracked(self.uri, stream_lines(snapshot, types))
 
     def export_batches(
         self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
@@ -355,7 +392,8 @@ class Graph(FlatNames):
 
         Each item is the key of a type (`node:Person`) and its batches, to be read before the next.
         """
-        return stream_batches(self._session.snapshot_of(target), types)
+        snapshot = self._session.snapshot_of(target)
+        return tracked(self.uri, stream_batches(snapshot, types))
 
     def blob(
         self,
@@ -435,7 +473,8 @@ class Graph(FlatNames):
         order_by: Sequence[str] = (),
         engine: str = EngineChoice.AUTO,
         spark: object | None = None,
-        progress: bool = False,
+        progress: bool | Report = False,
+        cancelled: threading.Event | None = None,
         dry_run: bool = False,
     ) -> LoadResult:
         """Load graph JSONL (paths, globs, bytes or an open file) as one commit, or not at all.
@@ -458,7 +497,8 @@ class Graph(FlatNames):
 
         `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
         where one is configured, and for large inputs. `order_by` names the columns of DataFrames
-        by which the last row of an id is found; `progress` shows what Spark does on stderr.
+        by which the last row of an id is found; `progress` shows what Spark does on stderr, or is
+        called with it. A job of Spark ends without a commit once `cancelled` is set.
         """
         session = self._session
         if not dry_run:
@@ -478,7 +518,7 @@ class Graph(FlatNames):
             message=message,
             properties=dict(properties or {}),
             actor_id=actor_id,
-            external_blob_bases=blob_bases(external_blob_bases),
+            external_blob_bases=self._session.blob_bases(external_blob_bases),
             on_error=choice(OnError, on_error, "on_error"),
             quarantine=None if quarantine is None else Path(quarantine),
             max_errors=max_errors,
@@ -494,7 +534,9 @@ class Graph(FlatNames):
             options,
             session=spark,
             order_by=tuple(order_by),
-            shows_progress=progress,
+            shows_progress=progress is True,
+            report=None if isinstance(progress, bool) else progress,
+            cancelled=cancelled,
             embedder=session.embedder(embed),
         )
         return load_with(session, choice(EngineChoice, engine, "engine"), request)
@@ -580,7 +622,7 @@ class Graph(FlatNames):
             self._session.incarnation_of(branch),
             expected_head=expected_head,
             actor_id=actor_id,
-            external_blob_bases=blob_bases(external_blob_bases),
+            external_blob_bases=self._session.blob_bases(external_blob_bases),
         )
         return Mutations(
             self._session.repository, self._session.committer, self._session.embedder(embed)

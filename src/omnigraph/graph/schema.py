@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from omnigraph.graph.schema_hold import find_schema
 from omnigraph.graph.session import Part
+from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.names import MAIN
 from omnigraph.policy import Action
 from omnigraph.query import LintReport, SchemaSource, lint_queries
@@ -20,6 +22,17 @@ class GraphSchema(Part):
     def source(self) -> str:
         """Return the accepted schema text of the bound branch."""
         return self._session.snapshot().schema.source
+
+    def accepted(self, digest: str | None = None) -> AcceptedSchema:
+        """Return the accepted schema: its text, its hash, its compiled form.
+
+        With a `digest`, the SHA-256 of a text, the newest schema that had this text, if there was
+        one, else the present one.
+        """
+        snapshot = self._session.snapshot()
+        history = self._session.repository.history
+        found = None if digest is None else find_schema(snapshot, history, digest)
+        return found or snapshot.schema
 
     def catalog(self) -> Catalog:
         """Return what the accepted schema of the bound branch declares."""

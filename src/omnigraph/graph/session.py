@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import UNGATED, WriteGate
+from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Repository, Snapshot
@@ -23,9 +25,11 @@ from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
 from omnigraph.schema import Catalog
 from omnigraph.search.embedding.client import LazyEmbeddingClient
+from omnigraph.search.embedding.config import EmbeddingConfig
 from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import TopologyStore
+from omnigraph.store.blob_bases import blob_bases
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.commit.terms import CommitTerms
@@ -85,6 +89,9 @@ class Session:
     embeddings: LazyEmbeddingClient
     reader: Reader
     gate: WriteGate
+    external_blob_bases: tuple[str, ...] = ()
+    """From below which every write of the handle may read external blobs."""
+    hold: SchemaHold | None = None
     terms: CommitTerms | None = None
     """What commits of loads and merges through this handle depend on."""
 
@@ -129,17 +136,28 @@ class Session:
 
     def snapshot(self, branch: str | None = None) -> Snapshot:
         """Return the newest snapshot of a branch, by default of the bound one."""
-        return self.repository.history.snapshot(self.incarnation_of(branch))
+        return self._held(self.repository.history.snapshot(self.incarnation_of(branch)))
 
     def snapshot_of(self, target: ReadTarget | Snapshot | None) -> Snapshot:
         """Return the snapshot of a target, by default the newest one of the bound branch."""
         if target is None:
             return self.snapshot()
         if isinstance(target, ReadTarget):
-            return self.repository.history.snapshot_of(target, self.binding.get())
+            found = self.repository.history.snapshot_of(target, self.binding.get())
+            return self._held(found) if target.kind == "branch" else found
         if target.datasets is not self.repository.store.datasets:
             raise ForeignSnapshotError(target.manifest_version)
         return target
+
+    def _held(self, snapshot: Snapshot) -> Snapshot:
+        """Return the newest snapshot with the schema that the handle is held to."""
+        if self.hold is None:
+            return snapshot
+        return self.hold.newest(snapshot, self.repository.history)
+
+    def blob_bases(self, given: Iterable[str]) -> tuple[str, ...]:
+        """Return from below which one write may read external blobs."""
+        return blob_bases((*self.external_blob_bases, *given))
 
     def catalog(self) -> Catalog:
         """Return what the accepted schema of the bound branch declares."""
@@ -171,6 +189,8 @@ def start_session(
     incarnation: Incarnation,
     gate: WriteGate = UNGATED,
     auto_optimize: bool = True,
+    embedding: EmbeddingConfig | None = None,
+    external_blob_bases: tuple[str, ...] = (),
 ) -> Session:
     """Put the parts of an open graph together; touches no storage."""
 
@@ -192,7 +212,7 @@ def start_session(
     background = BackgroundMaintenance(repository, maintenance, enabled=auto_optimize)
     is_writable = mode is OpenMode.READ_WRITE
     topologies = Topologies(TopologyStore(repository.store, is_writable=is_writable))
-    embeddings = LazyEmbeddingClient(repository.clock, environ=os.environ)
+    embeddings = LazyEmbeddingClient(repository.clock, config=embedding, environ=os.environ)
     return Session(
         repository=repository,
         mode=mode,
@@ -206,4 +226,5 @@ def start_session(
         embeddings=embeddings,
         reader=Reader(topologies, repository.clock, embeddings=embeddings),
         gate=gate,
+        external_blob_bases=external_blob_bases,
     )

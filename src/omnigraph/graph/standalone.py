@@ -6,11 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import orjson
+
 from omnigraph.clock import SystemClock
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.scrub import scrub
 from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
+from omnigraph.manifest.layout import SCHEMA_STATE
 from omnigraph.manifest.repository import assemble, require_graph
 from omnigraph.query import LintReport, SchemaSource, lint_queries
 from omnigraph.query.compile import try_compile
@@ -25,8 +28,10 @@ from omnigraph.query.registry import (
 from omnigraph.schema import compile_schema
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, embed_file
-from omnigraph.store import connect
-from omnigraph.syntax import SourceError
+from omnigraph.store import StoreSettings, connect, open_objects
+from omnigraph.store.errors import ObjectNotFoundError
+from omnigraph.store.uri import parse_root
+from omnigraph.syntax import SourceError, SourceText
 from omnigraph.syntax.grammar import decode_source
 
 
@@ -35,6 +40,20 @@ def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph
     require_outside_cluster("init", uri)
     schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
     return Graph.init(uri, schema, force=force)
+
+
+def graph_identity(uri: str) -> str | None:
+    """Return what tells a graph from another one at the same root; none without a graph there.
+
+    It costs one small request: nothing is opened.
+    """
+    objects = open_objects(StoreSettings(parse_root(uri)))
+    try:
+        state = orjson.loads(objects.get(SCHEMA_STATE).data)
+    except (ObjectNotFoundError, orjson.JSONDecodeError):
+        return None
+    domain = state.get("schema_identity_domain") if isinstance(state, dict) else None
+    return None if domain is None else str(domain)
 
 
 def scrub_graph(
@@ -76,6 +95,13 @@ def require_queries_hold(registry: Registry, schema: str) -> None:
         ]
     if problems:
         raise RegistryError(problems)
+
+
+def register_queries(texts: Mapping[str, str]) -> Registry:
+    """Return stored queries by name, each with the text of the file that declares it."""
+    sources = {text: SourceText(text, f"{name}.gq") for name, text in sorted(texts.items())}
+    entries = [RegistryEntry(name, sources[text]) for name, text in sorted(texts.items())]
+    return load_registry(entries).raise_on_errors()
 
 
 def load_queries(paths: Sequence[Path]) -> Registry:

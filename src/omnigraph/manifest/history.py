@@ -10,7 +10,7 @@ from omnigraph.manifest.errors import BranchGoneError, CommitNotFoundError, TagN
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import ReadTarget, Snapshot, open_entry
-from omnigraph.names import BranchName, check_id, check_tag_name, nearest_name
+from omnigraph.names import MAIN, BranchName, check_id, check_tag_name, nearest_name
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 
 
@@ -43,6 +43,8 @@ class History:
 
     def snapshot_of(self, target: ReadTarget, bound: Incarnation) -> Snapshot:
         """Return the snapshot that a target names; `bound` is where `at` looks."""
+        if target.kind == "branch" and target.value == MAIN:
+            return self.snapshot(MAIN_INCARNATION)
         if target.kind == "branch":
             return self.snapshot(self.branches.resolve(BranchName.parse(str(target.value))))
         if target.kind == "tag":

@@ -25,6 +25,8 @@ from omnigraph.store.filters import Comparison, Filter
 from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID, ScanRequest
 
 _CACHED_STATES_MAX: Final = 32
+STATES_PER_BRANCH_MAX: Final = 4
+"""A state holds the whole history of its branch: 32 of one branch would be most of the memory."""
 _LOOKS_MAX: Final = 8
 """How often in a row a cleanup may remove the newest version before it is read."""
 _COLUMNS: Final = (
@@ -181,6 +183,9 @@ class ManifestReader:
     def _keep(self, incarnation: Incarnation, state: ManifestState) -> None:
         with self._guard:
             self._states[incarnation.text, state.version] = state
+            of_branch = [key for key in self._states if key[0] == incarnation.text]
+            for key in of_branch[:-STATES_PER_BRANCH_MAX]:
+                del self._states[key]
             while len(self._states) > _CACHED_STATES_MAX:
                 self._states.popitem(last=False)
 

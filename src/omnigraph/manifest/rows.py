@@ -20,12 +20,14 @@ lineages of a dataset do not compare.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 
+from omnigraph.records import member
 from omnigraph.store.records import DatasetVersion
 from omnigraph.values import PRIMARY_KEY
 
@@ -103,9 +105,9 @@ class Entry:
     table_version: int
     seq: int
     row_count: int
-    owner_branch: str
+    owner_branch: str = field(metadata=member("owner"))
 
-    @property
+    @cached_property
     def at(self) -> DatasetVersion:
         """The version to open."""
         return DatasetVersion(self.location, self.table_branch, self.table_version)

@@ -177,7 +177,7 @@ def pair_keys(starts: Positions, row_ids: RowIds) -> RowIds:
 
 def is_ascending(row_ids: RowIds) -> bool:
     """Whether each number is larger than the one before it, so that none repeats."""
-    return bool((row_ids[1:] > row_ids[:-1]).all())
+    return len(row_ids) < 2 or bool((row_ids[1:] > row_ids[:-1]).all())
 
 
 def ascending_ids(row_ids: RowIds) -> RowIds:

@@ -98,13 +98,6 @@ def _read_entry(at: Stored) -> Entry:
     )
 
 
-@to_json.register(Entry)
-def _entry_json(entry: Entry) -> dict[str, Any]:
-    form = dict(vars(entry))
-    form["owner"] = form.pop("owner_branch")
-    return form
-
-
 _StoredEntry = Annotated[Entry, _read_entry]
 
 

@@ -14,22 +14,21 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.graph import BranchNotFoundError, TagNotFoundError
 from omnigraph.server.admission import RETRY_AFTER_S
 from omnigraph.server.call import Call, Serving, json_answer
+from omnigraph.server.http.incoming import IncomingRequest, RequestIds
+from omnigraph.server.http.origin import Origins
+from omnigraph.server.http.router import Found, Router
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.openapi import openapi_document
-from omnigraph.server.origin import Origins
 from omnigraph.server.pool import ClientGoneError
-from omnigraph.server.router import Found, Router
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.routes.route import Route
-from omnigraph.wire.http_errors import CODES, http_error
+from omnigraph.server.status import ready_shape, status_lines
+from omnigraph.wire.http_errors import http_answer
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-REQUEST_ID: Final = "x-request-id"
-_REQUEST_ID_MAX: Final = 128
-_REST_MAX: Final = 65_536
 SAFE_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -56,12 +55,13 @@ class App:
         self._origins = origins or Origins()
         self._metrics = metrics or Metrics()
         self._clock = clock or SystemClock()
+        self._request_ids = RequestIds(self._clock.ulid())
         self._router = Router([(route.method, route.path, route) for route in ROUTES])
         self._document = openapi_document(ROUTES, requires_bearer=serving.requires_bearer)
         self._plain: dict[str, Callable[[], Response]] = {
             "/openapi.json": lambda: json_answer(self._document),
             "/readyz": self._readyz,
-            "/metrics": self._metrics.answer,
+            "/metrics": lambda: self._metrics.answer(status_lines(self._serving)),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,22 +69,22 @@ class App:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
-        body = _Body(receive)
-        request = Request(scope, body.receive)
-        request_id = _request_id(request, self._clock)
+        request = IncomingRequest(scope, receive)
+        request_id = self._request_ids.of(request)
         started = self._clock.monotonic_s()
         answer, name = await self._answer(request)
         status = 499 if answer is None else answer.status_code
         self._metrics.count(name, status, self._clock.monotonic_s() - started)
-        _log.debug(
-            "request",
-            extra={"request_id": request_id, "operation": name, "status": status},
-        )
+        if _log.isEnabledFor(logging.DEBUG):
+            shown = {"request_id": request_id, "operation": name, "status": status}
+            _log.debug("request", extra=shown)
         if answer is None:
             return
-        if body.is_left(request):
+        if request.has_rest:
             answer.headers["Connection"] = "close"
-        await answer(scope, body.receive, _with_headers(send, request_id, self._origins, request))
+        await answer(
+            scope, request.receive, _with_headers(send, request_id, self._origins, request)
+        )
 
     async def _answer(self, request: Request) -> tuple[Response | None, str]:
         """Return the answer, None if the client is gone, and the name of the operation."""
@@ -122,6 +122,7 @@ class App:
 
     async def _run(self, found: Found[Route], request: Request) -> Response:
         route, serving = found.route, self._serving
+        serving.follow()
         actor = None
         if serving.requires_bearer and not route.is_public:
             # Costs a look at the times of a file: a change holds from the next request on.
@@ -141,52 +142,15 @@ class App:
         return answer
 
     def _error(self, error: OmnigraphError) -> Response:
-        status, shape = http_error(error)
-        status = getattr(error, "status", status)
-        if status in CODES:
-            shape["code"] = CODES[status]
-        else:
-            shape.pop("code", None)
+        status, shape = http_answer(error)
         headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 429 else None
         if status >= 500:
             _log.error("%s", error, exc_info=error)
         return json_answer(shape, status=status, headers=headers)
 
     def _readyz(self) -> Response:
-        graphs = [served.graph_id for served in self._serving.graphs]
-        return json_answer({"status": "ready", "graphs": len(graphs)})
-
-
-class _Body:
-    """Looks at how far the body of a request was read.
-
-    The rest of a large body that nothing asks for would be received to its end, for the sake of the
-    next request on the same connection. Such a connection is closed instead.
-    """
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._is_read = False
-
-    async def receive(self) -> MutableMapping[str, Any]:
-        message = await self._receive()
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            self._is_read = True
-        return message
-
-    def is_left(self, request: Request) -> bool:
-        """Whether much of the body was not read, as far as its headers tell."""
-        declared = request.headers.get("content-length", "")
-        is_large = declared.isdigit() and int(declared) > _REST_MAX
-        return not self._is_read and (is_large or "transfer-encoding" in request.headers)
-
-
-def _request_id(request: Request, clock: Clock) -> str:
-    """Return the id that the client gave, if it is fit to be shown, else a new one."""
-    given = request.headers.get(REQUEST_ID, "")
-    if 0 < len(given) <= _REQUEST_ID_MAX and given.isascii() and given.isprintable():
-        return given
-    return clock.ulid()
+        self._serving.follow()
+        return json_answer(ready_shape(self._serving))
 
 
 def _with_headers(send: Send, request_id: str, origins: Origins, request: Request) -> Send:

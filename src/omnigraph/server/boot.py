@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from omnigraph.cluster.read_applied import cluster_root, read_applied
 from omnigraph.graph import Graph, require_queries_hold
 from omnigraph.names import is_servable
 from omnigraph.server.access import Gate, Mode, mode_of
@@ -17,9 +18,16 @@ from omnigraph.server.app import App
 from omnigraph.server.call import Serving
 from omnigraph.server.errors import BootRefusedError
 from omnigraph.server.graphs import Graphs, ServedGraph
-from omnigraph.server.origin import Origins, loopback_hosts
+from omnigraph.server.http.origin import Origins, loopback_hosts
 from omnigraph.server.pool import EnginePool
-from omnigraph.server.reload import Declared, Reloader, Sources, Stamp
+from omnigraph.server.reload import Declared, FileReloader, Reloader, Sources, Stamp
+from omnigraph.server.revisions.follow import Follower, Source
+from omnigraph.server.revisions.prepare import (
+    CheckedRevision,
+    Rules,
+    check_revision,
+    open_revision,
+)
 from omnigraph.server.settings import Settings
 from omnigraph.server.shared import Shared
 from omnigraph.server.tokens import LiveTokens, token_source
@@ -29,21 +37,45 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What the settings stand for, before anything is opened."""
+class CheckedStore:
+    """What the settings of one graph stand for, before anything is opened."""
 
     tokens: LiveTokens
+    uri: str
     graph_id: str
     mode: Mode
     sources: Sources
     stamp: Stamp
     declared: Declared
+    blob_bases: tuple[str, ...] = ()
 
 
-def check(settings: Settings) -> Checked:
+@dataclass(frozen=True)
+class CheckedCluster:
+    """What the settings of a cluster stand for, before anything is opened."""
+
+    tokens: LiveTokens
+    target: str
+    checked: CheckedRevision
+
+    @property
+    def mode(self) -> Mode:
+        """How the server decides."""
+        return self.checked.mode
+
+
+def check(settings: Settings) -> CheckedStore | CheckedCluster:
     """Read tokens, policies and stored queries, decide the state, or refuse to start."""
+    if settings.cluster is not None:
+        return check_cluster(settings, settings.cluster)
+    assert settings.store is not None, "settings have one source"  # noqa: S101 - checked there
+    return check_store(settings, settings.store)
+
+
+def check_store(settings: Settings, store: str) -> CheckedStore:
+    """Read what belongs to one graph."""
     tokens = LiveTokens(token_source(settings.environ))
-    graph_id = graph_id_of(settings.store)
+    graph_id = graph_id_of(store)
     sources = Sources.of(settings, graph_id)
     stamp, declared = sources.stamp(), sources.read()
     mode = mode_of(
@@ -51,39 +83,69 @@ def check(settings: Settings) -> Checked:
         has_policy=declared.policy is not None or declared.server_policy is not None,
         unauthenticated=settings.unauthenticated,
     )
-    return Checked(tokens, graph_id, mode, sources, stamp, declared)
+    bases = settings.external_blob_bases
+    return CheckedStore(tokens, store, graph_id, mode, sources, stamp, declared, bases)
+
+
+def check_cluster(settings: Settings, target: str) -> CheckedCluster:
+    """Read the applied revision of a cluster."""
+    revision = read_applied(target).require_ready()
+    tokens = LiveTokens(token_source(settings.environ))
+    rules = Rules(
+        has_tokens=bool(tokens),
+        unauthenticated=settings.unauthenticated,
+        requires_all_graphs=settings.require_all_graphs,
+        environ=settings.environ,
+    )
+    return CheckedCluster(tokens, target, check_revision(revision, rules))
 
 
 def boot(settings: Settings, shared: Shared | None = None) -> App:
-    """Return the application that serves one graph."""
+    """Return the application that serves what the settings name."""
     return boot_reloading(settings, shared)[0]
 
 
 def boot_reloading(settings: Settings, shared: Shared | None = None) -> tuple[App, Reloader]:
-    """Return the application that serves one graph, and what reads its files again."""
+    """Return the application, and what keeps it up to date."""
     shared = shared or Shared()
     checked = check(settings)
-    mode, graph_id = checked.mode, checked.graph_id
     _log.info("tokens: %s", checked.tokens.name)
-    if mode is not Mode.POLICY:
-        _log.warning("no policy: the server is %s", mode.replace("_", "-"))
-    served = serve_store(settings, checked, shared)
+    if checked.mode is not Mode.POLICY:
+        _log.warning("no policy: the server is %s", checked.mode.replace("_", "-"))
+    if isinstance(checked, CheckedCluster):
+        graphs = open_revision(checked.checked, shared)
+    else:
+        graphs = Graphs(
+            {checked.graph_id: serve_store(checked, shared)},
+            Gate(checked.mode, checked.declared.server_policy),
+        )
     serving = Serving(
         tokens=checked.tokens,
-        graphs=Graphs({graph_id: served}),
-        server_gate=Gate(mode, checked.declared.server_policy),
+        graphs=graphs,
         admission=shared.admission(settings.limits),
         pool=EnginePool(),
-        requires_bearer=mode is not Mode.OPEN,
+        requires_bearer=checked.mode is not Mode.OPEN,
     )
-    app = App(serving, origins=origins_of(settings, mode), metrics=shared.metrics())
-    return app, Reloader(serving, mode, checked.sources, checked.stamp)
+    reloader = _reloader(serving, checked, shared)
+    app = App(serving, origins=origins_of(settings, checked.mode), metrics=shared.metrics())
+    return app, reloader
 
 
-def serve_store(settings: Settings, checked: Checked, shared: Shared) -> ServedGraph:
+def _reloader(serving: Serving, checked: CheckedStore | CheckedCluster, shared: Shared) -> Reloader:
+    if isinstance(checked, CheckedStore):
+        return FileReloader(serving, checked.mode, checked.sources, checked.stamp)
+    source = Source(cluster_root(checked.target), checked.checked.rules, shared)
+    follower = Follower(serving, source, shared.agreement())
+    follower.wait_until_in_force()
+    serving.follow = follower.switch
+    follower.say_what_is_served()
+    return follower
+
+
+def serve_store(checked: CheckedStore, shared: Shared) -> ServedGraph:
     """Open one graph; its policy is asked by the routes first, and by the engine again."""
     graph_id, declared = checked.graph_id, checked.declared
-    graph = Graph.open(settings.store, policy=declared.policy)
+    graph = Graph.open(checked.uri, policy=declared.policy, external_blob_bases=checked.blob_bases)
     require_queries_hold(declared.queries, graph.schema_source())
     _log.info("graph routed", extra={"graph_id": graph_id})
     for warning in declared.queries.warnings:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import orjson
@@ -22,7 +22,9 @@ from omnigraph.errors import NotFoundError
 from omnigraph.graph import BranchNotFoundError, ReadTarget, TagNotFoundError
 from omnigraph.names import MAIN
 from omnigraph.server.admission import ANONYMOUS, Admission
-from omnigraph.server.decode import (
+from omnigraph.server.errors import RequestError
+from omnigraph.server.graphs import Graphs, ServedGraph
+from omnigraph.server.http.decode import (
     BODY_MAX,
     branch_name,
     decode_json,
@@ -30,8 +32,7 @@ from omnigraph.server.decode import (
     read_body,
     require_json,
 )
-from omnigraph.server.errors import RequestError
-from omnigraph.server.graphs import Graphs, ServedGraph
+from omnigraph.server.http.transport import Transport
 from omnigraph.server.pool import EnginePool, Habits
 from omnigraph.server.tokens import LiveTokens
 
@@ -48,13 +49,16 @@ class Serving:
 
     tokens: LiveTokens
     graphs: Graphs
-    server_gate: Any
     admission: Admission
     pool: EnginePool
     requires_bearer: bool
     clock: Clock = field(default_factory=SystemClock)
     habits: Habits = field(default_factory=Habits)
-    load_spark_bytes: int | None = None
+    follow: Callable[[], None] = lambda: None
+    """Called before a request is looked at: puts the revision in force into `graphs`."""
+    refused_revision: int | None = None
+    """The newest revision of the cluster, if it cannot be served."""
+    transport: Transport = field(default_factory=Transport)
 
 
 class Call:
@@ -86,7 +90,7 @@ class Call:
     async def body(self, kind: type[T], *, limit: int = BODY_MAX, shape_status: int = 422) -> T:
         """Return the body as a record."""
         require_json(self.request.headers.get("content-type"))
-        data = await read_body(self.request.stream(), self.request.headers, limit)
+        data = await read_body(self.request, limit)
         if len(data) <= _DECODED_AT_ONCE_MAX:
             return decode_json(data, kind, shape_status=shape_status)
         return await self.run(lambda: decode_json(data, kind, shape_status=shape_status))
@@ -133,14 +137,20 @@ class Call:
         return await self.serving.pool.run_cancellable(call, self.request.receive)
 
     async def read_target(
-        self, branch: str | None, snapshot: str | None, tag: str | None = None
+        self,
+        branch: str | None,
+        snapshot: str | None,
+        tag: str | None = None,
+        at: int | None = None,
     ) -> tuple[ReadTarget, str]:
         """Return what to read, and the branch that a policy is asked about."""
-        if sum(each is not None for each in (branch, snapshot, tag)) > 1:
+        if sum(each is not None for each in (branch, snapshot, tag, at)) > 1:
             raise RequestError("give a branch or a snapshot, not both")
         graph = self.served.graph
-        if tag is not None:
-            named = ReadTarget.tag(tag)
+        named = ReadTarget.tag(tag) if tag is not None else None
+        if at is not None:
+            named = ReadTarget.at(at)
+        if named is not None:
             found = await self.run(graph.snapshot_of, named)
             return named, str(found.branch)
         if snapshot is not None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import uvicorn
 
+from omnigraph.server.http.connections import ConnectionLimits, protocol
 from omnigraph.server.settings import Settings
 
 LISTENING: Final = "OMNIGRAPH_LISTEN_ADDR="
@@ -31,15 +32,20 @@ def run_server(server: uvicorn.Server, listener: socket.socket) -> None:
     server.run(sockets=[listener])
 
 
-def config(app: object, settings: Settings) -> uvicorn.Config:
+def config(
+    app: object, settings: Settings, limits: ConnectionLimits | None = None
+) -> uvicorn.Config:
     """Return the settings of the HTTP server."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # an ASGI application
+        http=protocol((limits or ConnectionLimits()).fitted()),
         log_config=None,
         access_log=False,
         server_header=False,
         date_header=True,
         lifespan="on",
+        # No answer depends on the address of the client or on the scheme.
+        proxy_headers=False,
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
         backlog=_BACKLOG,

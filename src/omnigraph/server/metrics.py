@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -81,9 +81,10 @@ class Metrics:
             if self._file is not None and time.monotonic() - self._written > _WRITE_S:
                 self._write(self._file)
 
-    def answer(self) -> Response:
-        """Return all counters of all workers."""
-        return Response("\n".join(self._total().lines()) + "\n", media_type=_MEDIA_TYPE)
+    def answer(self, more: Iterable[str] = ()) -> Response:
+        """Return all counters of all workers, and more lines."""
+        lines = (*self._total().lines(), *more)
+        return Response("\n".join(lines) + "\n", media_type=_MEDIA_TYPE)
 
     def _total(self) -> Counts:
         total = Counts({}, {}, {})

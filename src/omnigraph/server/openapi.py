@@ -16,6 +16,7 @@ from omnigraph.wire.responses import ErrorOutput
 
 Json = dict[str, Any]
 _REF: Final = "#/components/schemas/{name}"
+_TEXTS: Final = ("application/x-ndjson", "text/csv", "text/event-stream")
 _REASONS: Final = {
     400: "The request is wrong.",
     401: "The bearer token is missing or not known.",
@@ -100,7 +101,7 @@ def _body(route: Route, schemas: dict[type, Json]) -> Json | None:
 def _responses(route: Route, schemas: dict[type, Json]) -> Json:
     found: Json = {"200": _success(route, schemas)}
     if route.operation_id == "cluster_getBlob":
-        found["206"] = {"description": "A part of the value."}
+        found["206"] = {**found["200"], "description": "A part of the value."}
     if route.operation_id in ("cluster_getBlob", "cluster_headBlob"):
         found["302"] = {"description": "The address of an external object."}
         found["304"] = {"description": "The value has not changed."}
@@ -115,15 +116,24 @@ def _responses(route: Route, schemas: dict[type, Json]) -> Json:
 
 def _success(route: Route, schemas: dict[type, Json]) -> Json:
     answer: Json = {"description": "Done."}
-    if isinstance(route.response, str):
-        if route.method != "HEAD":
-            kind = route.response.partition(";")[0]
-            answer["content"] = {kind: {"schema": {"type": "string"}}}
+    if route.method == "HEAD":
         return answer
-    members = [schemas[kind] for kind in _members(route.response)]
-    schema = members[0] if len(members) == 1 else {"anyOf": members}
-    answer["content"] = {"application/json": {"schema": schema}}
+    if isinstance(route.response, str):
+        content = _form(route.response)
+    else:
+        members = [schemas[kind] for kind in _members(route.response)]
+        schema = members[0] if len(members) == 1 else {"anyOf": members}
+        content = {"application/json": {"schema": schema}}
+    for media_type in route.forms:
+        content |= _form(media_type)
+    answer["content"] = content
     return answer
+
+
+def _form(media_type: str) -> Json:
+    """Declare a form that is no JSON document; bytes have no schema."""
+    kind = media_type.partition(";")[0]
+    return {kind: {"schema": {"type": "string"}} if kind in _TEXTS else {}}
 
 
 def _path_parameters(route: Route) -> list[Json]:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.errors import OmnigraphError
@@ -27,6 +27,8 @@ from omnigraph.server.settings import Settings
 
 CHECK_S: Final = 0.5
 """How often the files are looked at."""
+_SIGNAL_STEP_S: Final = 0.1
+"""How often a signal is looked for."""
 Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 _log = logging.getLogger(__name__)
 
@@ -84,7 +86,35 @@ def _stamps(files: Iterator[Path]) -> Iterator[tuple[str, int, int, int]]:
             yield str(file), found.st_mtime_ns, found.st_size, found.st_ino
 
 
-class Reloader:
+class Reloader(Protocol):
+    """Keeps what a server serves up to date."""
+
+    @property
+    def check_s(self) -> float:
+        """How often to look."""
+        ...
+
+    def refresh(self, *, is_asked_for: bool = False) -> bool:
+        """Look for changes; return whether there were some."""
+        ...
+
+
+def follow(reloader: Reloader, hangup: Hangup, clock: Clock | None = None) -> None:
+    """Look for changes from now on, in a thread of its own."""
+    waiting = clock or SystemClock()
+
+    def run() -> None:
+        while True:
+            hangup.wait(waiting, reloader.check_s)
+            try:
+                reloader.refresh(is_asked_for=hangup.take())
+            except Exception:  # noqa: BLE001 - without this thread no later change would be seen
+                _log.exception("looking for changes failed in a way that was not foreseen")
+
+    threading.Thread(target=run, name="omnigraph-reload", daemon=True).start()
+
+
+class FileReloader:
     """Reads the files of a server again when they change, or when it is asked to."""
 
     def __init__(
@@ -93,15 +123,18 @@ class Reloader:
         mode: Mode,
         sources: Sources,
         seen: Stamp,
-        clock: Clock | None = None,
     ) -> None:
         """Take the stamp of the files that the server was started with."""
         self._serving = serving
         self._mode = mode
         self._sources = sources
         self._seen = seen
-        self._clock = clock or SystemClock()
         self._guard = threading.Lock()
+
+    @property
+    def check_s(self) -> float:
+        """How often the files are looked at."""
+        return CHECK_S
 
     def refresh(self, *, is_asked_for: bool = False) -> bool:
         """Read the files if they have changed; return whether what they say holds now."""
@@ -127,17 +160,8 @@ class Reloader:
             gate=Gate(self._mode, declared.policy),
             queries=declared.queries,
         )
-        self._serving.graphs = Graphs({served.graph_id: changed})
-        self._serving.server_gate = Gate(self._mode, declared.server_policy)
-
-    def follow(self, hangup: Hangup) -> None:
-        """Look at the files from now on, in a thread of its own."""
-        threading.Thread(target=self._follow, args=(hangup,), daemon=True).start()
-
-    def _follow(self, hangup: Hangup) -> None:
-        while True:
-            self._clock.sleep(CHECK_S)
-            self.refresh(is_asked_for=hangup.take())
+        gate = Gate(self._mode, declared.server_policy)
+        self._serving.graphs = Graphs({served.graph_id: changed}, gate)
 
 
 class Hangup:
@@ -154,6 +178,12 @@ class Hangup:
 
     def _note(self, *_: object) -> None:
         self._is_set = True
+
+    def wait(self, clock: Clock, seconds: float) -> None:
+        """Wait so long, or until the signal arrives."""
+        end = clock.monotonic_s() + seconds
+        while not self._is_set and (left := end - clock.monotonic_s()) > 0:
+            clock.sleep(min(left, _SIGNAL_STEP_S))
 
     def take(self) -> bool:
         """Return whether the signal has arrived since the last call."""

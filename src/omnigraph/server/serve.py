@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.server.boot import boot_reloading
 from omnigraph.server.listen import listen, print_address, run
-from omnigraph.server.reload import Hangup
+from omnigraph.server.reload import Hangup, follow
 from omnigraph.server.settings import Settings
 from omnigraph.server.workers import serve_with_workers
 
@@ -17,7 +17,7 @@ def serve(settings: Settings) -> None:
     hangup = Hangup()
     hangup.listen()
     app, reloader = boot_reloading(settings)
-    reloader.follow(hangup)
+    follow(reloader, hangup)
     listener = listen(settings)
     print_address(listener)
     run(app, settings, listener)

@@ -18,24 +18,41 @@ BIND_DEFAULT: Final = "127.0.0.1:8080"
 class Settings:
     """How a server listens, what it serves, and whom it lets in."""
 
-    store: str
+    store: str | None = None
+    cluster: str | None = None
     bind: str = BIND_DEFAULT
     policy: Path | None = None
     server_policy: Path | None = None
     queries: tuple[Path, ...] = ()
     unauthenticated: bool = False
+    require_all_graphs: bool = False
     workers: int = 1
     tls_cert: Path | None = None
     tls_key: Path | None = None
     cors_origins: frozenset[str] = frozenset()
     allowed_hosts: tuple[str, ...] = ()
+    external_blob_bases: tuple[str, ...] = ()
     limits: AdmissionLimits = field(default_factory=AdmissionLimits)
     environ: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._check_source()
         self.address  # noqa: B018 - a wrong address is an error at the start
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BootRefusedError("--tls-cert and --tls-key go together", "give both, or neither")
+
+    def _check_source(self) -> None:
+        if (self.store is None) == (self.cluster is None):
+            raise BootRefusedError(
+                "serve needs one source of graphs",
+                "give `--cluster DIR|URI`, or `--store URI` for one graph",
+            )
+        own = (self.policy, self.server_policy, *self.queries, *self.external_blob_bases)
+        if self.cluster is not None and any(own):
+            raise BootRefusedError(
+                "a cluster has policies, stored queries and blob bases of its own",
+                "leave --policy, --server-policy, --queries and --external-blob-base away",
+            )
 
     @property
     def address(self) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from omnigraph.server.admission import Admission, AdmissionLimits, LocalAdmission, SharedAdmission
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.revisions.agreement import Agreement, LocalAgreement, SharedAgreement
 
 
 class Slot(Protocol):
@@ -113,6 +114,12 @@ class Shared:
         if self.folder is None:
             return LocalSlot()
         return FileSlot(self.folder / f"export-{graph_id}.lock")
+
+    def agreement(self) -> Agreement:
+        """Return where workers agree on the revision that they serve."""
+        if self.folder is None:
+            return LocalAgreement()
+        return SharedAgreement(self.folder, self.worker)
 
     def metrics(self) -> Metrics:
         """Return the counters of this worker, which are shown with those of the others."""

@@ -30,7 +30,8 @@ from omnigraph.server.admission import forget_worker
 from omnigraph.server.boot import boot_reloading, check
 from omnigraph.server.listen import config, listen, print_address, run_server
 from omnigraph.server.logs import log_to_stderr
-from omnigraph.server.reload import Hangup
+from omnigraph.server.reload import Hangup, follow
+from omnigraph.server.revisions.agreement import forget_proposal
 from omnigraph.server.settings import Settings
 from omnigraph.server.shared import Shared
 
@@ -150,6 +151,7 @@ class _Supervisor:
         worker = self._workers.pop(name)
         _log.error("worker %s died with exit code %s", name, worker.process.exitcode)
         forget_worker(self._folder / "admission.json", name)
+        forget_proposal(self._folder, name)
         now = self._clock.monotonic_s()
         self._deaths = [one for one in self._deaths if now - one < RESTARTS_S] + [now]
         if len(self._deaths) > RESTARTS_MAX:
@@ -176,7 +178,7 @@ def work(
     except OmnigraphError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(1)
-    reloader.follow(hangup)
+    follow(reloader, hangup)
     server = uvicorn.Server(config(app, settings))
     threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     says_ready.send(None)

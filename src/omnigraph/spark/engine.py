@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -57,9 +58,10 @@ class SparkEngine:
     def load(self, request: LoadRequest) -> LoadResult:
         """Load on the caller's session, or on one that is found or started."""
         spark = session_of(request)
-        progress = Progress.on_stderr() if request.shows_progress else Progress()
+        progress = Progress(sys.stderr if request.shows_progress else None, request.report)
         operation_id = request.repository.clock.ulid()
-        jobs = Jobs(spark, tag=f"omnigraph-{operation_id}", progress=progress)
+        tag = f"omnigraph-{operation_id}"
+        jobs = Jobs(spark, tag=tag, progress=progress, cancelled=request.cancelled)
         return load_on_spark(
             request.repository,
             request.committer,

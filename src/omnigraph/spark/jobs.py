@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.engine import LoadCancelledError
 from omnigraph.errors import UnavailableError
 from omnigraph.spark.diff_tasks import candidate_frame
 from omnigraph.spark.progress import Progress, application_id
@@ -89,10 +90,18 @@ class JobRunner(Protocol):
 class Jobs:
     """Runs the jobs of one operation on a session."""
 
-    def __init__(self, spark: SparkSession, *, tag: str, progress: Progress) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        tag: str,
+        progress: Progress,
+        cancelled: threading.Event | None = None,
+    ) -> None:
         self._spark = spark
         self._tag = tag
         self._progress = progress
+        self._cancelled = cancelled
 
     @property
     def application_id(self) -> str | None:
@@ -153,6 +162,7 @@ class Jobs:
         worker.start()
         try:
             while worker.is_alive():
+                self._require_wanted()
                 worker.join(_POLL_S)
         except BaseException:
             # Repeated until the thread ends: cancelling before Spark knows the job does nothing.
@@ -165,6 +175,10 @@ class Jobs:
         if failure:
             raise failure[0]
         return found
+
+    def _require_wanted(self) -> None:
+        if self._cancelled is not None and self._cancelled.is_set():
+            raise LoadCancelledError
 
 
 def _cause(error: Exception) -> str:

@@ -14,19 +14,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
+from omnigraph.engine import Report
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TERMINAL_S: Final = 0.2
 _LINE_S: Final = 10.0
+_REPORT_S: Final = 1.0
 _BAR: Final = 24
 
 
 class Progress:
-    """Shows stages on a stream; silent when there is none."""
+    """Shows stages on a stream and tells them to a caller; silent when there is neither."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, report: Report | None = None) -> None:
         self._stream = stream
+        self._report = report
         self._width = 0
         """How long the line is that a terminal shows."""
 
@@ -38,10 +42,10 @@ class Progress:
     @contextmanager
     def stage(self, name: str, spark: SparkSession) -> Iterator[None]:
         """Show one stage while it runs."""
-        if self._stream is None:
+        if self._stream is None and self._report is None:
             yield
             return
-        is_terminal = self._stream.isatty()
+        is_terminal = self._stream is not None and self._stream.isatty()
         done = threading.Event()
         watcher = threading.Thread(
             target=self._watch, args=(name, spark, done, is_terminal), daemon=True
@@ -61,9 +65,13 @@ class Progress:
         self, name: str, spark: SparkSession, done: threading.Event, is_terminal: bool
     ) -> None:
         started = time.monotonic()
-        while not done.wait(_TERMINAL_S if is_terminal else _LINE_S):
+        step_s = _TERMINAL_S if is_terminal else _LINE_S if self._report is None else _REPORT_S
+        self._tell({"stage": name, "seconds": 0.0})
+        while not done.wait(step_s):
             tasks, done_tasks = _look(spark)
             seconds = time.monotonic() - started
+            told: dict[str, object] = {"stage": name, "seconds": round(seconds, 3)}
+            self._tell(told | ({"tasks": tasks, "done": done_tasks} if tasks else {}))
             line = f"{name}: {seconds:.0f} s"
             if tasks:
                 line = f"{name}: {done_tasks}/{tasks} tasks, {seconds:.0f} s"
@@ -74,6 +82,10 @@ class Progress:
                 self._replace(line)
             else:
                 self._write(f"{line}\n")
+
+    def _tell(self, event: dict[str, object]) -> None:
+        if self._report is not None:
+            self._report(event)
 
     def _replace(self, line: str) -> None:
         """Overwrite the current line; without escape codes where they are not wanted."""

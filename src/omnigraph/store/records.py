@@ -37,6 +37,11 @@ class DatasetVersion:
     """Name of the dataset branch; `None` is the dataset's main lineage."""
     version: int
 
+    @property
+    def lineage(self) -> tuple[str, str | None]:
+        """What all versions of one branch of a dataset have in common."""
+        return self.location, self.branch
+
 
 @dataclass(frozen=True)
 class StagedFile:

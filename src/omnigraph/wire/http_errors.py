@@ -161,6 +161,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "OG-RECOVERY-STOPPED": _Form(503, _pending),
     "OG-WRITE-UNSETTLED": _Form(503, _pending),
     "OG-QUERY-CANCELLED": _Form(499),
+    "OG-LOAD-CANCELLED": _Form(499),
     "OG-STORE-PERMISSION": _Form(500),
 }
 
@@ -218,6 +219,17 @@ def _simpler(value: object) -> object:
     if isinstance(value, (tuple, set, frozenset)):
         return list(value)
     raise TypeError
+
+
+def http_answer(error: OmnigraphError) -> tuple[int, Json]:
+    """Return the status and the body of an answer; an error may have a status of its own."""
+    status, shape = http_error(error)
+    status = getattr(error, "status", status)
+    if status in CODES:
+        shape["code"] = CODES[status]
+    else:
+        shape.pop("code", None)
+    return status, shape
 
 
 def error_of(

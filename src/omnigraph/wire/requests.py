@@ -26,6 +26,7 @@ class QueryRequest(msgspec.Struct):
     branch: str | None = None
     snapshot: str | None = None
     tag: str | None = None
+    at: int | None = None
     explain: bool = False
     profile: bool = False
     timeout_ms: int | None = None
@@ -84,6 +85,21 @@ class LoadQuery(msgspec.Struct):
     branch: str | None = None
     from_: str | None = msgspec.field(default=None, name="from")
     mode: LoadMode | None = None
+
+
+class LoadOptionsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The query string of a load with options; `properties` is a JSON object of strings."""
+
+    branch: str | None = None
+    from_: str | None = msgspec.field(default=None, name="from")
+    mode: LoadMode | None = None
+    expected_head: str | None = None
+    message: str | None = None
+    properties: str | None = None
+    embed: Literal["missing", "all", "off"] = "missing"
+    on_duplicate: Literal["error", "last"] = "error"
+    cascade: bool = False
+    dry_run: bool = False
 
 
 class BranchCreateRequest(msgspec.Struct):
@@ -153,10 +169,13 @@ class ChangeBaselineRequest(msgspec.Struct):
 
 
 class ExportRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which branch to export, and which types of it; none named means all."""
+    """Which state to export, and which types of it; none named means all."""
 
     branch: str | None = None
     type_names: list[str] = []
+    snapshot: str | None = None
+    tag: str | None = None
+    at: int | None = None
 
 
 class BlobQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -168,6 +187,8 @@ class BlobQuery(msgspec.Struct, forbid_unknown_fields=True):
     property: str
     branch: str | None = None
     snapshot: str | None = None
+    tag: str | None = None
+    at: int | None = None
 
 
 BRANCH_DEFAULT = MAIN

@@ -181,6 +181,13 @@ class GraphBatchDeclarationOutput(msgspec.Struct):
     rejected: int | UnsetType = UNSET
 
 
+class CascadedOutput(msgspec.Struct):
+    """How many stored edges of one type went with their nodes."""
+
+    name: str
+    removed: int
+
+
 class GraphBatchLoadOutput(msgspec.Struct):
     """What a load has done."""
 
@@ -202,6 +209,8 @@ class GraphBatchLoadOutput(msgspec.Struct):
     bytes_written: int | UnsetType = UNSET
     seconds: dict[str, float] | UnsetType = UNSET
     spark_app_id: str | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
+    cascaded: list[CascadedOutput] | UnsetType = UNSET
 
 
 class IngestOutput(GraphBatchLoadOutput, kw_only=True):

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.failpoints import hit
@@ -50,6 +51,8 @@ from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.rules.stored_checks import StoredTable, check_stored_rows, validated_steps
 from omnigraph.write.stage.rewrite_table import TableChange
 
+OPERATION: Final = "schema_apply"
+"""The operation of the commits that change a schema."""
 _log = logging.getLogger(__name__)
 
 
@@ -173,7 +176,7 @@ class SchemaApply:
                 if key in checked
             },
         )
-        draft = CommitDraft.new(self._repository.clock, "schema_apply", actor_id)
+        draft = CommitDraft.new(self._repository.clock, OPERATION, actor_id)
         reads = {key: state.entries[key] for key in checked}
         job = self._job(operation_id, draft, tables, state.head.schema_hash, reads)
         job = replace(job, schema=accepted_schema(planned.desired))

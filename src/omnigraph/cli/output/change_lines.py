@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.cli.output.json_writer import json_text
+from omnigraph.errors import DeniedError
 from omnigraph.texts import on_one_line
 
 if TYPE_CHECKING:
@@ -33,8 +34,11 @@ class ChangeText:
 
     @classmethod
     def of(cls, graph: Graph | RemoteGraph) -> ChangeText:
-        """Take the scalars from the schema of a graph."""
-        catalog = graph.catalog()
+        """Take the scalars from the schema of a graph, where a server shows it."""
+        try:
+            catalog = graph.catalog()
+        except DeniedError:
+            return cls()
         kinds: dict[tuple[str, str], str] = {}
         for node in catalog.node_types.values():
             for prop in node.properties.values():

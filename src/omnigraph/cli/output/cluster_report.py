@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from omnigraph.cli.output.output import Output
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import Diagnostic, has_errors
 from omnigraph.records import to_json
+
+if TYPE_CHECKING:
+    from omnigraph.cluster.commands.frame import Report
 
 
 def end_with_report(
@@ -34,6 +37,17 @@ def end_with_report(
     text = "\n".join([*map(str, diagnostics), *lines])
     Output(as_json=as_json).result(text, shape)
     sys.exit(0 if is_ok else 1)
+
+
+def end_with(config_dir: str, report: Report, *, as_json: bool) -> NoReturn:
+    """Print the report of a command on stored state, and exit."""
+    end_with_report(
+        config_dir=config_dir,
+        diagnostics=report.diagnostics,
+        lines=report.lines,
+        members=report.members,
+        as_json=as_json,
+    )
 
 
 def digests_json(desired: Desired) -> dict[str, str]:

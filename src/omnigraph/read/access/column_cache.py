@@ -1,7 +1,8 @@
 """Columns that stay in memory between queries, by published version of their dataset.
 
 1. A published version never changes, so a cached column of it is valid for ever. A new version
-   starts with nothing; columns of the old one are evicted when memory is needed.
+   starts with nothing. Of one lineage only the `RECENT_VERSIONS_MAX` versions that were used last
+   keep their columns.
 2. A column is cached in up to three forms: its values, their codes for grouping, and a
    `TextLookup` for `property = text`. Values are cached when a query has read all of them anyway.
    Values and look-ups are also read as a whole once a column has been used several times.
@@ -14,20 +15,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.cache import BoundedCache, BoundedCounter
+from omnigraph.cache import RECENT_VERSIONS_MAX, BoundedCache, BoundedCounter
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.rows import Entry
 from omnigraph.read.access.text_lookup import TextLookup
 from omnigraph.read.access.value_codes import Coded, coded
 from omnigraph.read.row_table import NULL, RowIds
+from omnigraph.store.records import DatasetVersion
+
+_V = TypeVar("_V")
 
 MEMORY_MIB: Final = "OMNIGRAPH_READ_COLUMNS_MIB"
 MEMORY_MIB_DEFAULT: Final = 768
@@ -86,6 +90,8 @@ class RowPositions:
             return np.arange(len(row_ids), dtype=np.int64)
         if not self.count:
             return None
+        if len(row_ids) == 1:
+            return self._position(row_ids)
         is_null = row_ids == NULL
         has_null = bool(is_null.any())
         if self._is_dense:
@@ -99,6 +105,22 @@ class RowPositions:
             found = np.where(is_null, NULL, found)
             is_known |= is_null
         return found if bool(is_known.all()) else None
+
+    def _position(self, row_ids: RowIds) -> RowIds | None:
+        """Return where one row is: less work than for many, and the most common case."""
+        if row_ids[0] == NULL:
+            return row_ids
+        found = self.row_ids.searchsorted(row_ids)
+        at = int(found[0])
+        return found if at < self.count and self.row_ids[at] == row_ids[0] else None
+
+
+class _Key(NamedTuple):
+    """What a cached value was made from."""
+
+    at: DatasetVersion
+    form: Literal["rows", "values", "codes", "lookup"]
+    column: str = ""
 
 
 class ColumnCache:
@@ -127,16 +149,16 @@ class ColumnCache:
 
     def row_positions(self, entry: Entry) -> RowPositions | None:
         """Return the row ids of a dataset version if they are cached."""
-        found = self._columns.get(entry.at)
+        found = self._columns.get(_Key(entry.at, "rows"))
         return found if isinstance(found, RowPositions) else None
 
     def column(self, entry: Entry, name: str) -> pa.Array | None:
         """Return a column by ascending row id if it is cached."""
-        return self._columns.get((entry.at, name))
+        return self._columns.get(_Key(entry.at, "values", name))
 
     def codes(self, entry: Entry, name: str) -> Coded | None:
         """Return the codes of a cached column, for grouping; None when it is not cached."""
-        key = (entry.at, name, "codes")
+        key = _Key(entry.at, "codes", name)
         found = self._columns.get(key)
         if isinstance(found, Coded):
             return found
@@ -149,7 +171,7 @@ class ColumnCache:
 
     def text_lookup(self, entry: Entry, name: str) -> TextLookup | None:
         """Return the look-up form of a text column if it is cached."""
-        return self._lookups.get((entry.at, name))
+        return self._lookups.get(_Key(entry.at, "lookup", name))
 
     def is_due(self, entry: Entry, names: Sequence[str]) -> bool:
         """Count a fetch of some columns; return whether to read all of them as a whole now."""
@@ -173,11 +195,24 @@ class ColumnCache:
         if self.row_positions(entry) is None:
             # All queries share it from now on, so it must not change.
             row_ids.setflags(write=False)
-            self._columns.put(version, RowPositions(row_ids), row_ids.nbytes)
+            self._columns.put(_Key(version, "rows"), RowPositions(row_ids), row_ids.nbytes)
         for name, column in columns.items():
             if not pa.types.is_nested(column.type) and self.column(entry, name) is None:
-                self._columns.put((version, name), column, column.nbytes)
+                self._columns.put(_Key(version, "values", name), column, column.nbytes)
+        _keep_recent(self._columns, version)
 
     def keep_lookup(self, entry: Entry, name: str, lookup: TextLookup) -> None:
         """Cache the look-up form of a text column."""
-        self._lookups.put((entry.at, name), lookup, lookup.nbytes)
+        self._lookups.put(_Key(entry.at, "lookup", name), lookup, lookup.nbytes)
+        _keep_recent(self._lookups, entry.at)
+
+
+def _keep_recent(cache: BoundedCache[_V], version: DatasetVersion) -> None:
+    """Drop what was made from versions of the same lineage that are no longer used."""
+
+    def group_of(key: Hashable, _: object) -> DatasetVersion | None:
+        if isinstance(key, _Key) and key.at.lineage == version.lineage:
+            return key.at
+        return None
+
+    cache.keep_recent(RECENT_VERSIONS_MAX, group_of)

@@ -39,11 +39,13 @@ class TextLookup:
     def find(self, text: str) -> RowIds:
         """Return the rows that have this text, ascending."""
         wanted = np.uint64(text_hash(text))
-        first = int(np.searchsorted(self.hashes, wanted, side="left"))
-        last = int(np.searchsorted(self.hashes, wanted, side="right"))
+        first = int(self.hashes.searchsorted(wanted, side="left"))
+        last = first + 1
+        if last < len(self.hashes) and self.hashes[last] == wanted:
+            last = int(self.hashes.searchsorted(wanted, side="right"))
         same = self.texts.slice(first, last - first).to_pylist()
         hits = [first + position for position, found in enumerate(same) if found == text]
-        return np.sort(self.row_ids[hits])
+        return np.sort(self.row_ids[hits]) if len(hits) != 1 else self.row_ids[hits]
 
 
 def build_text_lookup(texts: pa.Array, row_ids: RowIds) -> TextLookup:

@@ -112,9 +112,11 @@ def _cached_rows(context: Context, scan: NodeScan) -> RowIds | None:
         table_key = TableKey.node(scan.type_name)
         found = context.tables.find_text(table_key, *lookup)
         if found is not None:
-            rest = tuple(other for other in predicates if other is not predicate)
-            rows = RowTable(len(found), {scan.variable: Entities(table_key, found)})
             context.profile.note(resident=lookup[0])
+            rest = tuple(other for other in predicates if other is not predicate)
+            if not rest:
+                return found
+            rows = RowTable(len(found), {scan.variable: Entities(table_key, found)})
             return found[true_rows(context, rows, rest)]
     return None
 

@@ -108,6 +108,32 @@ def config_from_environment(environ: Mapping[str, str]) -> EmbeddingConfig:
     )
 
 
+def config_of_profile(
+    *,
+    provider: str,
+    base_url: str | None = None,
+    model: str | None = None,
+    api_key: str | None = None,
+    environ: Mapping[str, str],
+) -> EmbeddingConfig:
+    """Return the configuration of a declared provider; timeouts come from the environment.
+
+    `api_key` is a reference, `${NAME}`, to a variable of the environment.
+    """
+    name = (api_key or "").removeprefix("${").removesuffix("}")
+    chosen = _provider(provider)
+    key = _value(environ, name) if name else ""
+    if _DEFAULTS[chosen].keys and not key:
+        raise EmbeddingKeyMissingError(chosen.value, (name,) if name else _DEFAULTS[chosen].keys)
+    return _resolved(
+        chosen,
+        base_url=(base_url or "").strip(),
+        model=(model or "").strip(),
+        api_key=key,
+        patience=patience_from_environment(environ),
+    )
+
+
 def names_provider(environ: Mapping[str, str]) -> bool:
     """Return whether environment variables choose a provider instead of the default."""
     is_mocked = _value(environ, "OMNIGRAPH_EMBEDDINGS_MOCK").lower() in _TRUE

@@ -3,7 +3,8 @@
 1. A topology is looked up by the physical state of its three datasets, so branches and commits
    that share files share it. The state of a published entry is read once.
 2. Memory is bounded by bytes: the least recently used topologies are evicted first; one that is
-   larger than the bound is returned and not cached. A query holds what it uses.
+   larger than the bound is returned and not cached. Of one lineage of edges only the
+   `RECENT_VERSIONS_MAX` topologies that were used last stay. A query holds what it uses.
 3. Of several threads that need the same topology one builds it and the others wait.
 4. Persisting never fails a query: a topology that cannot be stored is used from memory.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from omnigraph.cache import BoundedCache, SingleFlight
+from omnigraph.cache import RECENT_VERSIONS_MAX, BoundedCache, SingleFlight
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
@@ -59,6 +60,7 @@ class Topologies:
             topology = self._loaded_or_built(snapshot, edge, states, guard)
             self._absent.drop(states.edge.key)
             self._cached.put(states.key, topology, topology.nbytes)
+            self._keep_recent(topology.states.edge.at.lineage)
             return topology
 
     def is_at_hand(self, snapshot: Snapshot, edge: EdgeType) -> bool:
@@ -91,6 +93,13 @@ class Topologies:
     def nbytes(self) -> int:
         """Bytes of the topologies in memory."""
         return self._cached.size
+
+    def _keep_recent(self, lineage: tuple[str, str | None]) -> None:
+        """Drop the topologies of older states of the same edges."""
+        self._cached.keep_recent(
+            RECENT_VERSIONS_MAX,
+            lambda key, topology: key if topology.states.edge.at.lineage == lineage else None,
+        )
 
     def _loaded_or_built(
         self, snapshot: Snapshot, edge: EdgeType, states: TopologyStates, guard: Guard

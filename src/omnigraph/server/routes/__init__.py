@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigraph.server.http.streams import ARROW, NDJSON
 from omnigraph.server.routes import (
     blob,
     branches,
@@ -18,8 +19,9 @@ from omnigraph.server.routes import (
     stored,
     tags,
 )
+from omnigraph.server.routes.answers import READ_FORMS
+from omnigraph.server.routes.load_events import EVENTS
 from omnigraph.server.routes.route import Route
-from omnigraph.server.streams import NDJSON
 from omnigraph.wire import requests as req
 from omnigraph.wire import responses as res
 
@@ -67,6 +69,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         res.ReadOutput,
         request=req.QueryRequest,
         errors=_READ,
+        forms=READ_FORMS,
     ),
     Route(
         "POST",
@@ -130,6 +133,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         request=req.InvokeStoredQueryRequest,
         body_optional=True,
         errors=_WRITE,
+        forms=READ_FORMS,
     ),
     Route(
         "POST",
@@ -182,6 +186,19 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=req.LoadQuery,
         raw_body="application/x-ndjson",
         errors=_WRITE,
+        forms=(EVENTS,),
+    ),
+    Route(
+        "POST",
+        f"{_G}/load/ndjson/with-options",
+        "loadWithOptions",
+        "Load records that are the body, under a condition, on trial, or with other options.",
+        load.load_with_options,
+        res.GraphBatchLoadOutput,
+        query=req.LoadOptionsQuery,
+        raw_body="application/x-ndjson",
+        errors=(*_WRITE, 412),
+        forms=(EVENTS,),
     ),
     Route(
         "POST",
@@ -272,6 +289,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=req.ChangesQuery,
         errors=_CHANGES,
         error=res.ChangeErrorOutput,
+        forms=(ARROW,),
     ),
     Route(
         "POST",
@@ -293,6 +311,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         NDJSON,
         request=req.ExportRequest,
         errors=_READ,
+        forms=(ARROW,),
     ),
     Route(
         "GET",
@@ -302,7 +321,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         blob.get,
         "application/octet-stream",
         query=req.BlobQuery,
-        errors=(400, 403, 404, 412, 416),
+        errors=(400, 403, 404, 412, 413, 416),
     ),
     Route(
         "HEAD",
@@ -351,6 +370,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         res.DiffOutput,
         query=req.DiffQuery,
         errors=_CHANGES,
+        forms=(NDJSON,),
     ),
     Route(
         "GET",
@@ -360,7 +380,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         differences.conflicts,
         res.ConflictsOutput,
         query=req.ConflictsQuery,
-        errors=(400, 403, 404, 409),
+        errors=(400, 403, 404, 409, 413),
+        forms=(NDJSON,),
     ),
     Route(
         "POST",

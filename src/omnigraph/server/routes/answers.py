@@ -13,32 +13,37 @@ from starlette.responses import Response
 
 from omnigraph.graph import QueryResult
 from omnigraph.server.call import JSON
-from omnigraph.server.streams import ARROW
+from omnigraph.server.http.streams import ARROW
 from omnigraph.values import PropType
 
 CSV: Final = "text/csv"
 PARQUET: Final = "application/vnd.apache.parquet"
+READ_FORMS: Final = (ARROW, CSV, PARQUET)
+"""The forms of rows besides JSON."""
+_ANYTHING: Final = frozenset({"", "*/*"})
 ENVELOPE: Final = b"omnigraph"
 """The key of the schema metadata of an Arrow answer that holds the rest of the envelope."""
 
 
 def accepted(accept: str, known: tuple[str, ...], default: str = JSON) -> str:
     """Return the first known media type that a request asks for by name."""
+    if accept in _ANYTHING:
+        return default
     asked = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     return next((kind for kind in asked if kind in known), default)
 
 
 def read_answer(result: QueryResult, accept: str) -> Response:
     """Return the rows in the form that was asked for."""
-    kind = accepted(accept, (JSON, ARROW, CSV, PARQUET))
+    kind = accepted(accept, (JSON, *READ_FORMS))
+    if kind == JSON:
+        return Response(orjson.dumps(read_shape(result)), media_type=JSON)
     headers = {"Omnigraph-Graph-Commit": result.graph_commit_id, "Vary": "Accept"}
     if kind == ARROW:
         return Response(arrow_bytes(result), headers=headers, media_type=ARROW)
     if kind == CSV:
         return Response(csv_bytes(result), headers=headers, media_type=CSV)
-    if kind == PARQUET:
-        return Response(parquet_bytes(result), headers=headers, media_type=PARQUET)
-    return Response(orjson.dumps(read_shape(result)), media_type=JSON)
+    return Response(parquet_bytes(result), headers=headers, media_type=PARQUET)
 
 
 def read_shape(result: QueryResult) -> dict[str, object]:
@@ -60,7 +65,13 @@ def arrow_bytes(result: QueryResult) -> bytes:
         "types": [_type_shape(column.prop_type) for column in result.columns],
         **(result.explanation() if result.estimates else {}),
     }
-    table = result.to_arrow().replace_schema_metadata({ENVELOPE: orjson.dumps(envelope)})
+    return stream_bytes(
+        result.to_arrow().replace_schema_metadata({ENVELOPE: orjson.dumps(envelope)})
+    )
+
+
+def stream_bytes(table: pa.Table) -> bytes:
+    """Return a table as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -13,14 +13,16 @@ from starlette.responses import Response
 from omnigraph.errors import ConflictError, CorruptError, OmnigraphError
 from omnigraph.graph import Blob, BlobRangeError, ByteRange
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import decode_query
 from omnigraph.server.errors import RequestError
-from omnigraph.server.streams import streamed
+from omnigraph.server.http.decode import decode_query
+from omnigraph.server.http.streams import cut, streamed
+from omnigraph.server.http.transport import BLOB_SHARE_MAX
 from omnigraph.wire.http_errors import http_error
 from omnigraph.wire.outcomes import outcome_of
 from omnigraph.wire.requests import BlobQuery
 
 _OCTETS: Final = "application/octet-stream"
+_CHUNK_BYTES: Final = 262_144
 _RANGE: Final = re.compile(r"bytes=(?:(\d{1,20})-(\d{0,20})|-(\d{1,20}))\Z", re.IGNORECASE)
 _OFFSET_MAX: Final = 2**64 - 1
 _TAGS: Final = re.compile(r'\s*(W/)?("[^"]*")\s*(?:,|\Z)')
@@ -84,7 +86,7 @@ async def _find(call: Call) -> tuple[Blob, dict[str, str]]:
         query = decode_query(call.request.scope["query_string"], BlobQuery)
     except RequestError as error:
         raise RequestError(f"invalid Blob selector query parameters: {error.problem}") from error
-    target, branch = await call.read_target(query.branch, query.snapshot)
+    target, branch = await call.read_target(query.branch, query.snapshot, query.tag, query.at)
     call.authorize("read", branch=branch)
     graph = call.served.graph
     try:
@@ -189,8 +191,15 @@ def _unsatisfiable(asked: _Asked, size: int, headers: dict[str, str]) -> Respons
 async def _bytes(
     call: Call, found: Blob, headers: dict[str, str], status: int, part: ByteRange | None
 ) -> Response:
+    memory, size = call.serving.transport.blobs, int(headers["Content-Length"])
+    share = min(size, BLOB_SHARE_MAX)
+    await memory.reserve(share)
     answer = await streamed(
-        call.serving.pool, lambda: found.chunks(part), media_type=_OCTETS, headers=headers
+        call.serving.pool,
+        lambda: cut(found.chunks(part), _CHUNK_BYTES),
+        media_type=_OCTETS,
+        headers=headers,
+        on_end=lambda: memory.release(share),
     )
     answer.status_code = status
     return answer

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 from starlette.responses import Response
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import MergeResult
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import branch_name
+from omnigraph.server.http.decode import branch_name
 from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import BranchCreateRequest, BranchMergeRequest
 
@@ -87,7 +87,8 @@ async def merge(call: Call) -> Response:
 
 def _merge(call: Call, request: BranchMergeRequest, source: str, target: str) -> MergeResult:
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
-        file.writelines(orjson.dumps(row) + b"\n" for row in request.resolutions or ())
+        # The usual library: a number of a request may have more than 64 bits.
+        file.writelines(json.dumps(row).encode() + b"\n" for row in request.resolutions or ())
         file.flush()
         return call.served.graph.branch_merge(
             source,

@@ -21,11 +21,13 @@ from omnigraph.graph import (
     check_page,
 )
 from omnigraph.names import MAIN
-from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import branch_name
+from omnigraph.server.call import JSON, Call, json_answer
 from omnigraph.server.errors import ForbiddenError, RequestError
+from omnigraph.server.http.decode import branch_name
+from omnigraph.server.http.streams import ARROW, NDJSON, chunked
+from omnigraph.server.routes.answers import accepted
+from omnigraph.server.routes.change_rows import feed_bytes
 from omnigraph.server.routes.export import open_stream
-from omnigraph.server.streams import NDJSON, chunked
 from omnigraph.wire.outcomes import outcome_of
 from omnigraph.wire.requests import ChangeBaselineRequest, ChangesQuery, CommitChangesQuery
 
@@ -92,10 +94,16 @@ async def poll(call: Call) -> Response:
         limit=limit,
     )
     graph = call.served.graph
-    page = await call.run(
-        _without_details, lambda: graph.poll_changes(request, branch=branch).to_json()
-    )
-    return json_answer(page)
+    form = accepted(call.request.headers.get("accept", ""), (JSON, ARROW))
+
+    def shown() -> Response:
+        page = graph.poll_changes(request, branch=branch)
+        headers = {"Vary": "Accept"}
+        if form == ARROW:
+            return Response(feed_bytes(page), headers=headers, media_type=ARROW)
+        return json_answer(page.to_json(), headers=headers)
+
+    return await call.run(_without_details, shown)
 
 
 async def baseline(call: Call) -> Response:

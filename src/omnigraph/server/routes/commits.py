@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from omnigraph.graph import ReadTarget
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
+from omnigraph.server.http.decode import branch_name
 from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import BranchQuery, CommitsQuery
 

@@ -18,19 +18,20 @@ from starlette.responses import Response
 from omnigraph.graph import BranchNotFoundError, Graph, ReadTarget, Selection
 from omnigraph.names import MAIN
 from omnigraph.server.call import JSON, Call, json_answer
-from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
+from omnigraph.server.http.decode import branch_name
+from omnigraph.server.http.streams import NDJSON, chunked
 from omnigraph.server.routes.answers import accepted
 from omnigraph.server.routes.branches import BYTES
+from omnigraph.server.routes.export import line_stream
 from omnigraph.server.routes.shapes import commit_shape
-from omnigraph.server.streams import NDJSON, chunked, streamed
 from omnigraph.wire.requests import ConflictsQuery, DiffQuery, RevertRequest
 
 LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 8192
 _LINES: Final = "application/x-ndjson"
 _COMMIT: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\Z")
-_KINDS: Final = ("branch", "tag", "commit", "version")
+_KINDS: Final = ("branch", "tag", "commit", "version", "time")
 
 
 async def diff(call: Call) -> Response:
@@ -46,7 +47,7 @@ async def diff(call: Call) -> Response:
         return graph.changes_between(first, second, selection, engine="local")
 
     if accepted(call.request.headers.get("accept", ""), (JSON, _LINES)) == _LINES:
-        return await streamed(call.serving.pool, lambda: _lines(changes()), media_type=NDJSON)
+        return await line_stream(call, lambda: _lines(changes()), media_type=NDJSON)
     limit = _limit(query.limit)
     page = await call.run(lambda: list(islice(changes(), skip, skip + limit + 1)))
     shape: dict[str, Any] = {"from": _shown(before), "to": _shown(after), "changes": page[:limit]}
@@ -69,7 +70,7 @@ async def conflicts(call: Call) -> Response:
 
     if accepted(call.request.headers.get("accept", ""), (JSON, _LINES)) == _LINES:
         encoded = lambda: chunked(f"{line}\n".encode() for line in lines())  # noqa: E731
-        return await streamed(call.serving.pool, encoded, media_type=NDJSON)
+        return await line_stream(call, encoded, media_type=NDJSON)
     skip, limit = _skipped(query.page_token, source, target), _limit(query.limit)
     found = await call.run(lambda: [orjson.loads(line) for line in lines()])
     shape: dict[str, Any] = {
@@ -92,7 +93,10 @@ async def revert(call: Call) -> Response:
     with call.admitted(BYTES):
         result = await call.run(
             lambda: graph.commit_revert(
-                commit_id, branch=branch, prefer=request.prefer, actor_id=call.actor
+                commit_id,
+                branch=branch,
+                prefer=request.prefer,
+                actor_id=call.actor,
             )
         )
     shape = {"reverted": commit_id, "branch": branch, "commit": commit_shape(result.commit)}
@@ -134,10 +138,12 @@ def _ref(graph: Graph, name: str) -> dict[str, str]:
 
 
 def _of_kind(graph: Graph, kind: str, name: str, ref: str) -> dict[str, str]:
-    if kind == "version" and not (name.isascii() and name.isdigit()):
-        raise RequestError(f"'{name}' is no version")
+    if kind in ("version", "time") and not (name.isascii() and name.isdigit()):
+        raise RequestError(f"'{name}' is no {kind}")
     if kind == "version":
         snapshot = graph.snapshot_at_version(int(name))
+    elif kind == "time":
+        snapshot = graph.snapshot_of(ReadTarget.at(int(name)))
     else:
         make = {"branch": ReadTarget.branch, "tag": ReadTarget.tag, "commit": ReadTarget.commit}
         snapshot = graph.snapshot_of(make[kind](name))

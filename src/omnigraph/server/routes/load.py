@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 from starlette.responses import Response
 
-from omnigraph.graph import BranchNotFoundError, LoadResult
-from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import LOAD_BODY_MAX, branch_name
+from omnigraph.graph import BranchNotFoundError, LoadResult, Report
+from omnigraph.server.call import JSON, Call, json_answer
 from omnigraph.server.errors import RequestError
+from omnigraph.server.http.decode import LOAD_BODY_MAX, branch_name, decode_json
+from omnigraph.server.routes.answers import accepted
+from omnigraph.server.routes.load_events import EVENTS, load_events
 from omnigraph.server.routes.shapes import commit_shape
-from omnigraph.wire.requests import IngestRequest, LoadQuery
+from omnigraph.server.routes.spool import Spool
+from omnigraph.wire.requests import IngestRequest, LoadOptionsQuery, LoadQuery
 
 _NDJSON: Final = "application/x-ndjson"
-_IN_MEMORY_MAX: Final = 4 << 20
 
 
 async def load(call: Call) -> Response:
@@ -33,23 +37,73 @@ async def load(call: Call) -> Response:
 
 async def load_ndjson(call: Call) -> Response:
     """Load records that are the body."""
-    request = call.query(LoadQuery)
+    return await _load_body(call, call.query(LoadQuery), {})
+
+
+async def load_with_options(call: Call) -> Response:
+    """Load records that are the body, with options that an older server would ignore."""
+    request = call.query(LoadOptionsQuery)
+    options = {
+        "expected_head": request.expected_head,
+        "message": request.message,
+        "properties": _properties(request.properties),
+        "embed": request.embed,
+        "on_duplicate": request.on_duplicate,
+        "cascade": request.cascade,
+        "dry_run": request.dry_run,
+    }
+    return await _load_body(call, request, options)
+
+
+def _properties(text: str | None) -> dict[str, str]:
+    """Return what the commit is to keep."""
+    if text is None:
+        return {}
+    return decode_json(text.encode(), dict[str, str], shape_status=400)
+
+
+async def _load_body(
+    call: Call, request: LoadQuery | LoadOptionsQuery, options: Mapping[str, Any]
+) -> Response:
     branch, source = await _branches(call, request.branch, request.from_)
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _NDJSON:
         raise RequestError(f"the content type must be {_NDJSON}", status=415)
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY_MAX) as spool:
-        size = 0
+    with ExitStack() as held:
+        spool = held.enter_context(Spool())
         async for chunk in call.request.stream():
-            size += len(chunk)
-            if spool.tell() + len(chunk) > _IN_MEMORY_MAX:
+            if spool.is_large_with(chunk):
                 await call.run(spool.write, chunk)
             else:
                 spool.write(chunk)
-        spool.seek(0)
-        with call.admitted(size):
-            result = await call.run(lambda: _load(call, spool, branch, source, request.mode))
-    return json_answer(load_shape(result, source))
+        held.enter_context(call.admitted(spool.size))
+        # The load closes them, in its thread: it may outlive the request.
+        close = held.pop_all().close
+
+    def run(report: Report, cancelled: threading.Event) -> dict[str, object]:
+        try:
+            result = _load(
+                call,
+                spool.input(),
+                branch,
+                source,
+                request.mode,
+                engine="auto",
+                progress=report,
+                cancelled=cancelled,
+                **options,
+            )
+        finally:
+            close()
+        return load_shape(result, source)
+
+    if accepted(call.request.headers.get("accept", ""), (JSON, EVENTS)) == EVENTS:
+        return load_events(call, run)
+    return json_answer(await call.run_cancellable(lambda cancelled: run(_silent, cancelled)))
+
+
+def _silent(_: Mapping[str, object]) -> None:
+    """Tell nobody."""
 
 
 async def _branches(call: Call, branch: str | None, source: str | None) -> tuple[str, str | None]:
@@ -71,17 +125,15 @@ def _load(
     branch: str,
     source: str | None,
     mode: str | None,
-    *,
-    reader: str = "strict",
+    **options: Any,
 ) -> LoadResult:
     return call.served.graph.load(
         data,
         mode=mode or "merge",
         branch=branch,
         from_branch=source,
-        reader=reader,
         actor_id=call.actor,
-        engine="local",
+        **{"engine": "local", **options},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,8 +12,9 @@ from starlette.responses import Response
 
 from omnigraph.graph import QueryKindError, QueryResult, QueryTimeoutError, ReadTarget
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import branch_name
 from omnigraph.server.errors import RequestError
+from omnigraph.server.http.decode import branch_name
+from omnigraph.server.pool import timed_at_once, timed_in_thread
 from omnigraph.server.routes.answers import read_answer
 from omnigraph.server.routes.shapes import commit_shape
 from omnigraph.wire.requests import ChangeRequest, QueryRequest, ReadRequest
@@ -40,7 +42,9 @@ class WrongRouteError(QueryKindError):
 async def query(call: Call) -> Response:
     """Run a read query of a text."""
     request = await call.body(QueryRequest)
-    target, branch = await call.read_target(request.branch, request.snapshot, request.tag)
+    target, branch = await call.read_target(
+        request.branch, request.snapshot, request.tag, request.at
+    )
     call.authorize("read", branch=branch)
     options = ReadOptions(
         request.explain,
@@ -90,7 +94,7 @@ async def read(
 ) -> Response:
     """Run a read and answer in the form that the request accepts."""
     chosen = options or ReadOptions()
-    served, clock = call.served, call.serving.clock
+    served = call.served
     accept = call.request.headers.get("accept", "")
 
     def run(cancelled: threading.Event | None, timeout_s: float | None) -> QueryResult:
@@ -110,17 +114,14 @@ async def read(
             raise WrongRouteError(error.name, is_mutation=True) from error
 
     def timed(cancelled: threading.Event) -> tuple[Response, float]:
-        began = clock.monotonic_s()
-        result = run(cancelled, chosen.timeout_s)
-        took = clock.monotonic_s() - began
+        result, took = timed_in_thread(lambda: run(cancelled, chosen.timeout_s))
         return read_answer(result, accept), took if result.row_count <= _FEW_ROWS else 1.0
 
     habits, kind = call.serving.habits, (served.graph_id, text, name)
     if served.is_near and chosen.timeout_s is None and habits.is_short(kind):
-        began = clock.monotonic_s()
         try:
-            found = run(None, INLINE_S)
-            habits.note(kind, clock.monotonic_s() - began)
+            found, took = timed_at_once(lambda: run(None, INLINE_S))
+            habits.note(kind, took)
             return read_answer(found, accept)
         except QueryTimeoutError:
             habits.note(kind, INLINE_S)
@@ -162,7 +163,8 @@ async def change(
     expected_head: str | None,
 ) -> Response:
     """Run a mutation under admission."""
-    size = len(text.encode()) + len(orjson.dumps(params))
+    # The usual library: a number of a request may have more than 64 bits.
+    size = len(text.encode()) + len(json.dumps(params))
     with call.admitted(size):
         try:
             result = await call.run(

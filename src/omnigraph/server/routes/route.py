@@ -20,8 +20,8 @@ class Route:
     """One operation of the API.
 
     `request` is the record of a JSON body, `raw_body` the media type of another one; `response` is
-    the record of a JSON answer, or a media type. `errors` are the statuses beyond those of every
-    protected route.
+    the record of a JSON answer, or a media type. `forms` are the other media types that a request
+    may ask for with `Accept`. `errors` are the statuses beyond those of every protected route.
     """
 
     method: str
@@ -30,6 +30,7 @@ class Route:
     summary: str
     handler: Handler
     response: type | UnionType | str
+    forms: tuple[str, ...] = ()
     request: type | None = None
     query: type | None = None
     raw_body: str | None = None

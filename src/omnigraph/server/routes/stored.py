@@ -12,8 +12,8 @@ from starlette.responses import Response
 from omnigraph.graph import QuerySelectionError, StoredQuery, require_kind
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.decode import BODY_MAX, branch_name, decode_json, read_body
 from omnigraph.server.errors import ForbiddenError, RequestError, StoredQueryNotFoundError
+from omnigraph.server.http.decode import BODY_MAX, branch_name, decode_json, read_body
 from omnigraph.server.routes.query import (
     change,
     checked_params,
@@ -47,7 +47,7 @@ async def invoke_if(call: Call) -> Response:
 
 
 async def _body(call: Call) -> InvokeStoredQueryRequest:
-    data = await read_body(call.request.stream(), call.request.headers, BODY_MAX)
+    data = await read_body(call.request, BODY_MAX)
     if not data.strip() or data.strip() == b"null":
         return InvokeStoredQueryRequest()
     return decode_json(data, InvokeStoredQueryRequest, shape_status=400)

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from omnigraph.errors import CorruptError, OmnigraphError, OutcomeUnknownError
+from omnigraph.errors import ConflictError, CorruptError, OmnigraphError, OutcomeUnknownError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import GraphCommit, Published, Repository
 from omnigraph.manifest.errors import (
@@ -61,6 +61,16 @@ class IncompleteWriteError(CorruptError):
     reached: int
 
 
+class SchemaHeldError(ConflictError):
+    """A handle is held to one schema, and the branch has another one; nothing was changed."""
+
+    code = "OG-SCHEMA-HELD"
+    hint = "try again: the new schema is about to be served, or `omnigraph cluster apply` ends it"
+    template = "schema drift: the branch has the schema {found}, and the handle is held to {held}"
+    held: str
+    found: str
+
+
 class WriteUnsettledError(OutcomeUnknownError):
     """Every table has moved, the publish has failed: recovery publishes it or takes it back.
 
@@ -96,11 +106,13 @@ class Committer:
         *,
         on_commit: Callable[[WriteJob], None] | None = None,
         record: Callable[[GraphCommit], None] | None = None,
+        held_schema: str | None = None,
     ) -> None:
         """Work on one graph.
 
         `on_commit` is called after every write that has become visible, without the lock. `record`
         adds a commit to the derived tables, which may happen later; by default it happens at once.
+        Writes are refused on a schema whose hash is not `held_schema`.
         """
         self._repository = repository
         self._recovery = recovery
@@ -109,13 +121,31 @@ class Committer:
         self._objects = repository.store.objects
         self._on_commit = on_commit
         self._record = record
+        self._held_schema = held_schema
         self._reserved = _Reserved()
+
+    def held_to(self, schema_hash: str) -> Committer:
+        """Return another committer of the graph, for writes on one schema only."""
+        return Committer(
+            self._repository,
+            self._recovery,
+            self._owner_id,
+            on_commit=self._on_commit,
+            record=self._record,
+            held_schema=schema_hash,
+        )
+
+    def require_schema(self, schema_hash: str) -> None:
+        """Raise if writes are held to another schema."""
+        if self._held_schema is not None and schema_hash != self._held_schema:
+            raise SchemaHeldError(self._held_schema, schema_hash)
 
     def commit(self, job: WriteJob) -> Published:
         """Make a prepared write visible, or raise.
 
         A conflict raised before phase A has changed nothing.
         """
+        self.require_schema(job.schema_hash)
         hit("write.post_stage", writer=job.writer)
         branch = job.incarnation.branch
         if self._reserved.lock is not None:

@@ -212,10 +212,9 @@ def plan_export(
 def _tasks_of(
     entity_type: EntityType, handle: DatasetHandle, out: Path, export_format: ExportFormat
 ) -> Iterator[ExportTask]:
-    kind = "edges" if isinstance(entity_type, EdgeType) else "nodes"
     for number, group in enumerate(_groups(handle)):
-        path = out / kind / entity_type.name / f"part-{number:05d}.{export_format}"
-        yield ExportTask(entity_type, handle.at, group, str(path), export_format)
+        path = part_path(out, entity_type, number, export_format)
+        yield ExportTask(entity_type, handle.at, group, path, export_format)
 
 
 def _groups(handle: DatasetHandle) -> list[tuple[int, ...]]:
@@ -229,13 +228,18 @@ def _groups(handle: DatasetHandle) -> list[tuple[int, ...]]:
 
 def begin_export(plan: ExportPlan) -> None:
     """Make the folder and put the schema into it."""
-    if plan.out.exists() and not plan.out.is_dir():
-        raise ExportTargetError(str(plan.out), "a file")
-    found = next(iter(sorted(plan.out.iterdir())), None) if plan.out.exists() else None
-    if found is not None:
-        raise ExportTargetError(str(plan.out), f"`{found.name}` in it")
+    require_empty(plan.out)
     plan.out.mkdir(parents=True, exist_ok=True)
     _write_whole(plan.out / SCHEMA_FILE, plan.schema_source.encode())
+
+
+def require_empty(out: Path) -> None:
+    """Raise unless an export can go to a folder."""
+    if out.exists() and not out.is_dir():
+        raise ExportTargetError(str(out), "a file")
+    found = next(iter(sorted(out.iterdir())), None) if out.exists() else None
+    if found is not None:
+        raise ExportTargetError(str(out), f"`{found.name}` in it")
 
 
 def finish_export(plan: ExportPlan, files: Iterable[ExportedFile], *, engine: str) -> ExportResult:
@@ -266,22 +270,39 @@ def write_part(task: ExportTask, datasets: DatasetStore) -> ExportedFile:
     batches = (
         _stored_rows(task.entity_type, handle, task.fragment_ids) if task.fragment_ids else iter(())
     )
-    target = Path(task.path)
+    return write_file(task.entity_type, batches, path=task.path, export_format=task.format)
+
+
+def part_path(out: Path, entity_type: EntityType, number: int, export_format: ExportFormat) -> str:
+    """Return where a file of a type goes."""
+    kind = "edges" if isinstance(entity_type, EdgeType) else "nodes"
+    return str(out / kind / entity_type.name / f"part-{number:05d}.{export_format}")
+
+
+def write_file(
+    entity_type: EntityType,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    path: str,
+    export_format: ExportFormat,
+) -> ExportedFile:
+    """Write rows of a type to one file, which appears when it is complete."""
+    target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     # Two attempts of one task may run in parallel: each has its own file until it is complete.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        if task.format is ExportFormat.PARQUET:
-            rows = _write_parquet(unfinished, task.entity_type, batches)
-        elif task.format is ExportFormat.CSV:
-            rows = write_csv(unfinished, task.entity_type, batches)
+        if export_format is ExportFormat.PARQUET:
+            rows = _write_parquet(unfinished, entity_type, batches)
+        elif export_format is ExportFormat.CSV:
+            rows = write_csv(unfinished, entity_type, batches)
         else:
-            rows = _write_lines(unfinished, task.entity_type, batches)
+            rows = _write_lines(unfinished, entity_type, batches)
         size = unfinished.stat().st_size
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
-    return ExportedFile(task.entity_type.table_key, task.path, rows, size)
+    return ExportedFile(entity_type.table_key, path, rows, size)
 
 
 def _write_lines(path: Path, entity_type: EntityType, batches: Iterable[pa.RecordBatch]) -> int:
@@ -329,12 +350,21 @@ def stream_lines(
 def stream_batches(
     snapshot: Snapshot, types: Sequence[str] = ()
 ) -> Iterator[tuple[TableKey, Iterator[pa.RecordBatch]]]:
-    """Yield the rows of every type as Arrow, as they are stored: by type key, edges first."""
+    """Yield the rows of every type as Arrow, as they are stored: by type key, edges first.
+
+    A type without rows has one batch, which is empty.
+    """
     for entity_type in exported_types(snapshot, types):
         handle = snapshot.open(entity_type.table_key)
         fragments = tuple(fragment.fragment_id for fragment in handle.fragments())
-        if fragments:
-            yield entity_type.table_key, _stored_rows(entity_type, handle, fragments)
+        rows = _stored_rows(entity_type, handle, fragments) if fragments else iter(())
+        yield entity_type.table_key, _at_least_one(rows, entity_type.arrow_schema)
+
+
+def _at_least_one(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    first = next(batches, None)
+    yield pa.RecordBatch.from_pylist([], schema) if first is None else first
+    yield from batches
 
 
 def _stored_rows(

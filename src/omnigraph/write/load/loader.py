@@ -91,6 +91,7 @@ class Loader:
             self._staging_record() as record,
         ):
             snapshot = self._repository.history.snapshot(target.incarnation)
+            self._committer.require_schema(snapshot.schema.schema_hash)
             if options.expected_head is not None:
                 self._repository.publisher.require(
                     target.incarnation, Requirements(expected_head=options.expected_head)

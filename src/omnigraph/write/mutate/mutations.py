@@ -117,6 +117,7 @@ class Mutations:
         for attempt in attempts(self._committer, clock, branch, operation="mutation"):
             with attempt.lock:
                 snapshot = self._repository.history.snapshot(request.incarnation)
+                self._committer.require_schema(snapshot.schema.schema_hash)
                 _require_unmoved(snapshot.state, decided)
                 Requirements(expected_head=request.expected_head).require(snapshot.state)
                 plan = _plan(queries, query, snapshot)

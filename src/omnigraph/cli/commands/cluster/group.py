@@ -12,9 +12,16 @@ from omnigraph.names import nearest_name
 
 COMMANDS: Final = {
     # name: module in this package, help
+    "apply": ("apply", "Make graphs and catalog what the files declare."),
+    "approve": ("approve", "Allow the deletion of a graph."),
+    "force-unlock": ("force_unlock", "Remove the lock of a command that is gone."),
     "graph": ("graph", "Draw what depends on what."),
+    "import": ("import_", "Make the first ledger from the graphs that are there."),
     "init": ("init", "Write a small cluster to begin with."),
+    "plan": ("plan", "Show what apply would do."),
+    "refresh": ("refresh", "Record what is really there."),
     "schema": ("schema", "Print the JSON Schema of `cluster.yaml`."),
+    "status": ("status", "Show what is applied."),
     "validate": ("validate", "Check the files of a cluster."),
 }
 """Name, module and one-line help of each command; the module's `command` is the click command."""

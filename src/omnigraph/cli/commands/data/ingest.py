@@ -41,4 +41,6 @@ def command(
         actor_id=acting(),
         reader="compatible",
     )
-    out.result(load_text(result), {"uri": graph.uri, **result.to_json(), "actor_id": acting()})
+    out.result(
+        load_text(result), {"uri": graph.uri, **result.to_json(), "actor_id": result.actor_id}
+    )

@@ -51,8 +51,8 @@ def command() -> None:
 def create(uri: str | None, name: str, source: str, as_json: bool) -> None:
     """Cut a branch from the head of another one."""
     graph, out = open_target(uri, as_json=as_json)
-    graph.branch_create_from(source, name, actor_id=acting())
-    shape = {"uri": graph.uri, "from": source, "name": name, "actor_id": acting()}
+    actor = graph.branch_create_from(source, name, actor_id=acting())
+    shape = {"uri": graph.uri, "from": source, "name": name, "actor_id": actor}
     out.result(f"created branch {name} from {source}", shape)
 
 
@@ -198,5 +198,5 @@ def delete(uri: str | None, name: str, as_json: bool) -> None:
     """Delete a branch that no other one was cut from."""
     require_consent("branch delete", resolve_address(uri), as_json=as_json)
     graph, out = open_target(uri, as_json=as_json)
-    graph.branch_delete(name, actor_id=acting())
-    out.result(f"deleted branch {name}", {"uri": graph.uri, "name": name, "actor_id": acting()})
+    actor = graph.branch_delete(name, actor_id=acting())
+    out.result(f"deleted branch {name}", {"uri": graph.uri, "name": name, "actor_id": actor})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.address import graph_address, open_graph
-from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.options.flags import GlobalFlags, ScopedCommand, scope_flags_in
 from omnigraph.cli.output.dag import Commit, draw
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.texts import on_one_line
@@ -23,7 +23,49 @@ if TYPE_CHECKING:
 _LIMIT_DEFAULT = 50
 
 
-@click.command("log", cls=ScopedCommand)
+class LogCommand(ScopedCommand):
+    """`--graph` alone draws, and `--graph ID` picks a graph of a server, as everywhere else."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the id of a graph out of the words first."""
+        scope = ctx.find_root().ensure_object(GlobalFlags).scope
+        names_server = bool({*scope, *scope_flags_in(args)} & {"server", "profile"})
+        rest, found = without_graph_id(args, takes_next=names_server)
+        if found is not None:
+            scope["graph"] = found
+        return super().parse_args(ctx, rest)
+
+
+def without_graph_id(args: list[str], *, takes_next: bool) -> tuple[list[str], str | None]:
+    """Return the words without the id of a graph, and the id.
+
+    `--graph=ID` always has one. The word after `--graph` is one where a server is named: there it
+    cannot be the address of a graph.
+
+    >>> without_graph_id(["--graph", "people", "--graph"], takes_next=True)
+    (['--graph'], 'people')
+    >>> without_graph_id(["--graph", "people.omni"], takes_next=False)
+    (['--graph', 'people.omni'], None)
+    """
+    rest: list[str] = []
+    found: str | None = None
+    words = iter(args)
+    for word in words:
+        if word.startswith("--graph="):
+            found = word.removeprefix("--graph=")
+            continue
+        rest.append(word)
+        if word == "--graph" and takes_next:
+            following = next(words, None)
+            if following is None or following.startswith("-"):
+                rest += [] if following is None else [following]
+            else:
+                rest.pop()
+                found = following
+    return rest, found
+
+
+@click.command("log", cls=LogCommand)
 @graph_address(positional=True)
 @click.option("--branch", help="The history of this branch (default: main; all with --graph).")
 @click.option(
@@ -33,7 +75,12 @@ _LIMIT_DEFAULT = 50
     show_default=True,
     help="Show at most this many commits.",
 )
-@click.option("--graph", "as_graph", is_flag=True, help="Draw how branches part and meet.")
+@click.option(
+    "--graph",
+    "as_graph",
+    is_flag=True,
+    help="Draw how branches part and meet. With --server, `--graph ID` picks the graph.",
+)
 @json_option
 def command(uri: str | None, branch: str | None, limit: int, as_graph: bool, as_json: bool) -> None:
     """Show what happened, newest first, with the names that point at each commit."""

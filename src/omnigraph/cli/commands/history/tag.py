@@ -51,7 +51,7 @@ def list_(uri: str | None, as_json: bool) -> None:
 def delete(uri: str | None, name: str, as_json: bool) -> None:
     """Forget a tag; the commit stays."""
     graph, out = open_target(uri, as_json=as_json)
-    graph.tag_delete(name)
+    graph.tag_delete(name, actor_id=acting())
     out.result(f"deleted tag {name}", {"uri": graph.uri, "name": name})
 
 

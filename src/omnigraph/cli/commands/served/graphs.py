@@ -12,6 +12,7 @@ from omnigraph.cli.address import (
 )
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
+from omnigraph.texts import redacted
 
 
 @click.group("graphs", cls=ScopedGroup)
@@ -31,6 +32,11 @@ def list_(as_json: bool) -> None:
         raise ConflictingAddressError(
             "`graphs list` needs a server scope: give `--server <name|url>` or `--profile <name>`"
         ) from error
+    if scope.kind == "cluster":
+        raise ConflictingAddressError(
+            f"`graphs list` requires a server and {redacted(scope.target)} is a cluster:"
+            " `omnigraph cluster status` shows what is applied there"
+        )
     if scope.kind != "server":
         raise ConflictingAddressError(
             f"`graphs list` requires a server and {scope.target} is none:"

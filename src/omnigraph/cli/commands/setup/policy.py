@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import ConflictingAddressError, ScopeUnavailableError
+from omnigraph.cli.address import ConflictingAddressError, Scope, resolve_cluster
+from omnigraph.cli.commands.served.applied import applied_revision
 from omnigraph.cli.options.flags import ScopedGroup, flags
 from omnigraph.cli.output.streams import say
 
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from omnigraph.policy import Policy
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-class ClusterPolicyError(ScopeUnavailableError):
-    """The policies of a cluster cannot be read yet."""
-
-    hint = "give `--policy FILE`"
 
 
 @click.group("policy", cls=ScopedGroup)
@@ -37,24 +32,62 @@ def _bundle_options(call: Callable[..., None]) -> Callable[..., None]:
         type=click.Choice(["graph", "server"]),
         default="graph",
         show_default=True,
-        help="What the policy is for.",
+        help="What the policy of a file is for; a cluster records it.",
     )
-    return click.option("--policy", "path", type=_FILE, help="The file of the policy.")(kind(call))
+    path = click.option(
+        "--policy", "path", type=_FILE, help="A file, instead of a policy that a cluster applies."
+    )
+    return path(kind(call))
 
 
 def _loaded(path: Path | None, kind: str) -> tuple[Policy, str]:
     """Return the policy and the name of its bundle."""
     from omnigraph.policy import Policy, PolicyKind  # noqa: PLC0415 loads the reader of YAML
 
-    scope = flags()
-    for flag in ("cluster", "profile"):
-        target = scope.get(flag)
-        if target is not None:
-            raise ClusterPolicyError("cluster", target)
     if path is None:
-        raise ConflictingAddressError("policy needs a bundle: give `--policy FILE`")
-    graph_id = scope.get("graph") or "default"
+        return _applied(_cluster())
+    given = flags()
+    for flag in ("cluster", "profile"):
+        if given.get(flag) is not None:
+            raise ConflictingAddressError(
+                f"--policy and --{flag} are mutually exclusive: give one of them"
+            )
+    graph_id = given.get("graph") or "default"
     return Policy.load(path, kind=PolicyKind(kind), graph_id=graph_id), path.stem
+
+
+def _cluster() -> Scope:
+    try:
+        return resolve_cluster()
+    except ConflictingAddressError as error:
+        raise ConflictingAddressError(f"{error.problem}, or `--policy FILE`") from error
+
+
+def _applied(scope: Scope) -> tuple[Policy, str]:
+    """Return the bundle that is bound to the picked graph, else the only one."""
+    from omnigraph.cluster.applied import GraphNotAppliedError  # noqa: PLC0415 a heavy room
+    from omnigraph.policy import Policy, PolicyKind  # noqa: PLC0415
+
+    revision = applied_revision(scope)
+    bundles = revision.policies
+    if scope.graph is not None:
+        if scope.graph not in {*revision.graphs, *revision.quarantined}:
+            raise GraphNotAppliedError(scope.graph, revision.root, tuple(revision.graphs))
+        bundles = tuple(one for one in bundles if f"graph.{scope.graph}" in one.applies_to)
+    if len(bundles) != 1:
+        where = revision.root if scope.graph is None else f"graph '{scope.graph}'"
+        if not bundles:
+            raise ConflictingAddressError(
+                f"no policy is applied for {where}: declare one in cluster.yaml,"
+                " then `omnigraph cluster apply`"
+            )
+        names = ", ".join(one.name for one in bundles)
+        raise ConflictingAddressError(
+            f"{where} has {len(bundles)} policies ({names}): pick one with `--graph <id>`"
+        )
+    [bundle] = bundles
+    kind = PolicyKind.SERVER if bundle.is_of_cluster else PolicyKind.GRAPH
+    return Policy.parse(bundle.text, kind=kind, graph_id=scope.graph or "default"), bundle.name
 
 
 @command.command("validate")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from omnigraph.cli.address import ConflictingAddressError
+from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.flags import ScopedCommand, flags
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -21,7 +21,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="HOST:PORT",
     help="Where to listen; port 0 lets the system choose.",
 )
-@click.option("--policy", type=_FILE, help="The policy of the graph.")
+@click.option(
+    "--require-all-graphs",
+    is_flag=True,
+    help="Do not start if one graph of the cluster cannot be served.",
+)
+@click.option("--policy", type=_FILE, help="The policy of the graph of --store.")
 @click.option("--server-policy", type=_FILE, help="The policy of the server: who may list graphs.")
 @click.option(
     "--queries",
@@ -50,8 +55,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     help="A further name of a server without tokens; repeatable.",
 )
+@external_blob_option
 def command(
     bind: str,
+    require_all_graphs: bool,
     policy: Path | None,
     server_policy: Path | None,
     queries: tuple[Path, ...],
@@ -61,11 +68,13 @@ def command(
     tls_key: Path | None,
     cors_origins: tuple[str, ...],
     allowed_hosts: tuple[str, ...],
+    external_blob_bases: tuple[str, ...],
 ) -> None:
-    """Serve the graph of --store over HTTP, until interrupted.
+    """Serve the graphs of --cluster, or the one of --store, over HTTP, until interrupted.
 
     The address is printed as `OMNIGRAPH_LISTEN_ADDR=HOST:PORT`. Tokens come from the environment.
-    Policies and stored queries are read again when their files change, and on SIGHUP.
+    A new applied revision of the cluster is served as soon as it is there. Policies and stored
+    queries of --store are read again when their files change. SIGHUP looks at once.
     """
     # The web framework is an extra, and loads slowly.
     from omnigraph.server.admission import AdmissionLimits  # noqa: PLC0415
@@ -73,14 +82,21 @@ def command(
     from omnigraph.server.serve import serve  # noqa: PLC0415
     from omnigraph.server.settings import Settings, flag_of  # noqa: PLC0415
 
-    store = flags().get("store")
-    if store is None:
-        raise ConflictingAddressError("serve needs a graph: give `--store URI`")
+    given = flags()
+    store, cluster = given.get("store"), given.get("cluster")
+    if (store is None) == (cluster is None):
+        raise click.UsageError(
+            "serve needs one of --cluster and --store: give `--cluster DIR|URI`,"
+            " or `--store URI` for one graph"
+        )
     log_to_stderr(os.environ)
     serve(
         Settings(
             store=store,
+            cluster=cluster,
             bind=bind,
+            require_all_graphs=require_all_graphs
+            or flag_of(os.environ, "OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
             policy=policy,
             server_policy=server_policy,
             queries=queries,
@@ -90,6 +106,7 @@ def command(
             tls_key=tls_key,
             cors_origins=frozenset(cors_origins),
             allowed_hosts=allowed_hosts,
+            external_blob_bases=external_blob_bases,
             limits=AdmissionLimits.of_environment(os.environ),
             environ=dict(os.environ),
         )

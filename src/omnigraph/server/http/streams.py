@@ -19,23 +19,35 @@ from starlette.types import Receive, Scope, Send
 
 from omnigraph.server.pool import EnginePool
 
-CHUNK_BYTES: Final = 65_536
+CHUNK_BYTES: Final = 131_072
+"""Each chunk is handed from a thread to the event loop, which takes as long as many lines."""
 NDJSON: Final = "application/x-ndjson; charset=utf-8"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 
 
 def chunked(lines: Iterable[bytes], size: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield lines together, in chunks of about `size` bytes."""
+    """Yield lines together, in chunks of at most `size` bytes; a longer line is cut."""
     held: list[bytes] = []
     count = 0
     for line in lines:
+        if count + len(line) > size:
+            if held:
+                yield b"".join(held)
+                held, count = [], 0
+            if len(line) > size:
+                yield from cut((line,), size)
+                continue
         held.append(line)
         count += len(line)
-        if count >= size:
-            yield b"".join(held)
-            held, count = [], 0
     if held:
         yield b"".join(held)
+
+
+def cut(parts: Iterable[bytes], size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Yield parts in chunks of at most `size` bytes."""
+    for part in parts:
+        for start in range(0, len(part), size):
+            yield part[start : start + size]
 
 
 class _Source:
@@ -49,26 +61,33 @@ class _Source:
         self._chunks: Iterator[bytes] | None = None
 
     def next(self) -> bytes | None:
-        """Return the next part, None after the last one."""
+        """Return the next part, None after the last one; then everything is closed."""
         with self._guard:
             if self._is_closed:
                 return None
             if self._chunks is None:
                 self._chunks = self._make()
-            return next(self._chunks, None)
+            part = next(self._chunks, None)
+            if part is None:
+                # Before the end is sent: a client that has read it may ask for the next at once.
+                self._close()
+            return part
 
     def close(self) -> None:
         """Close the iterator, after the part that is being made; a second time does nothing."""
         with self._guard:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            try:
-                close = getattr(self._chunks, "close", None)
-                if close is not None:
-                    close()
-            finally:
-                self._on_end()
+            self._close()
+
+    def _close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            close = getattr(self._chunks, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._on_end()
 
 
 class _Streamed(StreamingResponse):
@@ -126,8 +145,6 @@ async def _parts(pool: EnginePool, source: _Source, first: bytes | None) -> Asyn
         coming.add_done_callback(_looked_at)
         yield part
         part = await coming
-    # Before the end is sent: a client that has read it may ask for the next stream at once.
-    await pool.run(source.close)
 
 
 def _looked_at(done: asyncio.Future[bytes | None]) -> None:

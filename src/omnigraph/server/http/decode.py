@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.requests import ClientDisconnect, Request
 
 from omnigraph.names import MAIN
 from omnigraph.server.errors import BodyTooLargeError, RequestError
@@ -32,23 +32,24 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-async def read_body(
-    chunks: AsyncIterator[bytes],
-    headers: Mapping[str, str],
-    limit: int,
-    resource: str | None = None,
-) -> bytes:
+async def read_body(request: Request, limit: int) -> bytes:
     """Return the whole body, or raise as soon as it is known to be too large."""
-    declared = headers.get("content-length", "")
+    declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
-        raise BodyTooLargeError(limit, resource, int(declared))
+        raise BodyTooLargeError(limit, None, int(declared))
     parts: list[bytes] = []
     size = 0
-    async for chunk in chunks:
-        size += len(chunk)
+    has_more = True
+    while has_more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        has_more = message.get("more_body", False)
+        size += len(part)
         if size > limit:
-            raise BodyTooLargeError(limit, resource, size)
-        parts.append(chunk)
+            raise BodyTooLargeError(limit, None, size)
+        parts.append(part)
     return b"".join(parts)
 
 
@@ -74,24 +75,33 @@ def decode_json(body: bytes, kind: type[T], *, shape_status: int = 422) -> T:
 
 def _require_plain(body: bytes) -> None:
     """Raise when an object has a key twice, or when lists and objects nest too deep."""
-    depth = 0
-    for found in _MARKS.finditer(body):
-        depth += _STEPS.get(found[0], 0)
-        if depth > DEPTH_MAX:
-            raise RequestError(f"the body is not JSON: it nests deeper than {DEPTH_MAX}")
+    # Without so many brackets it cannot be too deep, which is quick to see.
+    if body.count(b"[") + body.count(b"{") > DEPTH_MAX:
+        _require_flat(body)
     try:
-        json.loads(body, object_pairs_hook=_once)
+        _DECODER.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except UnicodeDecodeError as error:
         raise RequestError(f"the body is not UTF-8: {error}") from error
     except ValueError as error:
         raise RequestError(f"the body is not JSON: {error}") from error
 
 
+def _require_flat(body: bytes) -> None:
+    depth = 0
+    for found in _MARKS.finditer(body):
+        depth += _STEPS.get(found[0], 0)
+        if depth > DEPTH_MAX:
+            raise RequestError(f"the body is not JSON: it nests deeper than {DEPTH_MAX}")
+
+
 def _once(pairs: list[tuple[str, Any]]) -> None:
-    if len({key for key, _ in pairs}) != len(pairs):
+    if len(dict(pairs)) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key '{twice}' stands twice in one object")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def decode_query(query: bytes, kind: type[S]) -> S:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from omnigraph.cache import BoundedCache
 from omnigraph.server.errors import RequestError
+
+_PATHS_MAX: Final = 1_024
+_PATHS_BYTES_MAX: Final = 262_144
 
 R = TypeVar("R")
 
@@ -39,6 +43,7 @@ class Router(Generic[R]):
     def __init__(self, routes: Sequence[tuple[str, str, R]]) -> None:
         """Take methods, path templates such as `/graphs/{graph_id}/query`, and routes."""
         self._root: _Node[R] = _Node()
+        self._found: BoundedCache[Found[R]] = BoundedCache(_PATHS_BYTES_MAX, entries_max=_PATHS_MAX)
         for method, template, route in routes:
             node, names = self._root, []
             for part in template.strip("/").split("/"):
@@ -52,6 +57,15 @@ class Router(Generic[R]):
 
     def find(self, method: str, raw_path: bytes) -> Found[R] | list[str]:
         """Return the route of a request, else the methods that the path has: none, if unknown."""
+        known = self._found.get((method, raw_path))
+        if known is not None:
+            return known
+        found = self._find(method, raw_path)
+        if isinstance(found, Found):
+            self._found.put((method, raw_path), found, len(raw_path))
+        return found
+
+    def _find(self, method: str, raw_path: bytes) -> Found[R] | list[str]:
         segments = raw_path.decode("ascii", "replace").removeprefix("/").split("/")
         allowed: set[str] = set()
         for node, values in _ends(self._root, segments, 0):

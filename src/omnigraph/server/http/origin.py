@@ -62,7 +62,7 @@ class Origins:
 
     def headers(self, request: Request) -> list[tuple[bytes, bytes]]:
         """Return the headers that let a page of an allowed origin read the answer."""
-        origin = request.headers.get("origin")
+        origin = request.headers.get("origin") if self.cors else None
         if origin not in self.cors or origin is None:
             return []
         return [

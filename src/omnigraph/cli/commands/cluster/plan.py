@@ -1,0 +1,21 @@
+"""`omnigraph cluster plan`."""
+
+from __future__ import annotations
+
+import click
+
+from omnigraph.cli.options.cluster import config_option
+from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.output.cluster_report import end_with
+from omnigraph.cli.output.output import json_option
+
+
+@click.command("plan", cls=ScopedCommand)
+@config_option
+@json_option
+def command(config_dir: str, as_json: bool) -> None:
+    """Show what `apply` would do; nothing is changed."""
+    from omnigraph.cluster.commands.plan import plan  # noqa: PLC0415 loads Lance
+    from omnigraph.cluster.commands.run import run_declared  # noqa: PLC0415 loads Lance
+
+    end_with(config_dir, run_declared(config_dir, plan), as_json=as_json)

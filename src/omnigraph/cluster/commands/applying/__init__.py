@@ -1,0 +1,1 @@
+"""The steps of `apply`: graphs first, then catalog blobs, then deletions, then the ledger."""

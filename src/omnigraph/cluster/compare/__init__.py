@@ -1,0 +1,1 @@
+"""Declared against applied state: pure functions from frozen values to frozen values."""

@@ -1,0 +1,1 @@
+"""Requests and answers as bytes: connections, headers, paths, bodies, streams."""
