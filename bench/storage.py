@@ -16,8 +16,9 @@ from pathlib import Path
 import lance
 
 from omnigraph import Graph
+from omnigraph.maintenance.background import tail_to_compact
 from omnigraph.manifest import CommitDraft, Repository, Requirements, Updates
-from omnigraph.manifest.compact import compact_manifest, needs_tidying
+from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from support.s3 import S3Server, serve_s3
 
@@ -46,11 +47,15 @@ def publish_one(repository: Repository) -> None:
 
 
 def grow(repository: Repository, commits: int) -> None:
-    """Publish so many commits, compaction as small writes do."""
+    """Publish so many commits, and compact as small writes do."""
     for _ in range(commits):
         publish_one(repository)
-        if needs_tidying(repository.reader, MAIN_INCARNATION):
-            compact_manifest(repository.store.datasets, repository.reader, MAIN_INCARNATION)
+        reader = repository.reader
+        options = tail_to_compact(
+            reader.open(MAIN_INCARNATION, reader.head_version(MAIN_INCARNATION)).fragments()
+        )
+        if options is not None:
+            compact_manifest(repository, MAIN_INCARNATION, options)
 
 
 def median_ms(act: Callable[[int], object], rounds: int = ROUNDS) -> float:

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 PIECE_EDGES: Final = 1 << 24
 """About how many edges a task arranges: some 24 bytes of memory each."""
+_EDGES_PER_ROW: Final = 16
+"""So many edges are numbered or arranged in the time in which one row is read and checked."""
 
 
 class LoadTopologies:
@@ -92,12 +94,11 @@ class LoadTopologies:
             for direction, task in self._arrangements(edge, ends[edge.name], placed, numbers)
         }
         pieces = self._arranged(tasks)
-        rows = self._edge_count(edges)
         self._run.calls(
             "writing topologies",
             put_together,
             [self._together(edge, pieces, numbers) for edge in edges],
-            rows=rows,
+            rows=self._edge_count(edges) // _EDGES_PER_ROW,
         )
 
     # -- which ------------------------------------------------------------------------------------
@@ -131,6 +132,7 @@ class LoadTopologies:
     def _numbers(self, keys: Sequence[str]) -> dict[str, TableNumbers]:
         versions = [self._after.entry(key).at for key in keys]
         rows = sum(self._after.entry(key).row_count for key in keys)
+        rows //= _EDGES_PER_ROW
         found = self._run.calls("numbering rows", number_rows, versions, rows=rows)
         return dict(zip(keys, found, strict=True))
 
@@ -254,7 +256,7 @@ class LoadTopologies:
         self, tasks: Mapping[tuple[str, str], list[ArrangeTask]]
     ) -> dict[tuple[str, str], tuple[PieceFile, ...]]:
         flattened = [task for group in tasks.values() for task in group]
-        rows = sum(group[0].edges.count for group in tasks.values())
+        rows = sum(group[0].edges.count for group in tasks.values()) // _EDGES_PER_ROW
         found = iter(self._run.calls("arranging edges", arrange_piece, flattened, rows=rows))
         return {key: tuple(next(found) for _ in group) for key, group in tasks.items()}
 
