@@ -42,6 +42,7 @@ from omnigraph.manifest.errors import (
     BranchNotFoundError,
     CommitNotFoundError,
     TagNotFoundError,
+    VersionRemovedError,
 )
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
@@ -143,6 +144,7 @@ __all__ = [
     "TableReport",
     "Tag",
     "TagNotFoundError",
+    "VersionRemovedError",
     "check_page",
     "config_of_profile",
     "embed_records",
