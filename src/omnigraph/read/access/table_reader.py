@@ -343,7 +343,7 @@ def _repeated_bytes(column: pa.Array, positions: RowIds) -> int:
     """Return how many bytes the values at some positions take, each as often as it is named."""
     width = _OFFSET_TYPES.get(column.type)
     if width is None or not len(column):
-        return column.nbytes * len(positions) // max(len(column), 1)
+        return int(column.nbytes) * len(positions) // max(len(column), 1)
     offsets = np.frombuffer(column.buffers()[1], width)[column.offset :]
     present = positions[positions >= 0]
     return int((offsets[present + 1] - offsets[present]).sum(dtype=np.int64))

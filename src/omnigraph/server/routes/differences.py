@@ -82,14 +82,14 @@ async def conflicts(call: Call) -> Response:
         encoded = lambda: chunked(f"{line}\n".encode() for line in lines())  # noqa: E731
         return await line_stream(call, encoded, media_type=NDJSON)
     skip, limit = _skipped(query.page_token, source, target), _limit(query.limit)
-    found = await call.run(lambda: [orjson.loads(line) for line in lines()])
+    found, total = await call.run(lambda: _page(lines(), skip, limit))
     shape: dict[str, Any] = {
         "source": source,
         "target": target,
-        "conflicts": found[skip : skip + limit],
-        "total": len(found),
+        "conflicts": found,
+        "total": total,
     }
-    if len(found) > skip + limit:
+    if total > skip + limit:
         shape["next_page_token"] = _token([source, target, skip + limit])
     return json_answer(shape)
 
@@ -215,6 +215,16 @@ def _skipped(token: str | None, *bound: str) -> int:
     if given != list(bound) or type(skip) is not int or not 0 <= skip <= _SKIPPED_MAX:
         raise RequestError("cursor rejected: it belongs to another list")
     return skip
+
+
+def _page(lines: Iterator[str], skip: int, limit: int) -> tuple[list[Any], int]:
+    """Return the rows of one page and how many there are; no more than the page is held."""
+    found, total = [], 0
+    for line in lines:
+        if skip <= total < skip + limit:
+            found.append(orjson.loads(line))
+        total += 1
+    return found, total
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
