@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.policy import Action, Bundle, Policy, PolicyEvaluationError, read_bundle
 from omnigraph.server.access import Gate, Mode
-from omnigraph.server.errors import PolicyFailedError
+from omnigraph.server.errors import ForbiddenError, PolicyFailedError
 from support import policies as oracle
 from support.policed import (
     ACTORS,
@@ -599,6 +599,13 @@ def test_the_engine_refuses_what_a_route_forgets_to_ask(
         assert fresh.ask("act-reader", "DELETE", path).status == 403
     assert fresh.head() == before
     assert "draft" in fresh.graph.branch_list()
+
+
+def test_a_policy_allows_nothing_to_nobody() -> None:
+    """Every route that asks has an actor; one that forgets its token must not be a way in."""
+    for action in ("read", "change", "export"):
+        with pytest.raises(ForbiddenError):
+            Gate(Mode.POLICY, Policy.parse(BUNDLE)).require(None, action, branch="draft")
 
 
 class _Broken(Policy):
