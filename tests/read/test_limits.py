@@ -14,6 +14,7 @@ import pytest
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.query.params import ParamsError
+from omnigraph.read.access.column_cache import USES_MIN
 from omnigraph.read.access.path_chooser import TRAVERSAL_MODE, TraversalSettingError
 from omnigraph.read.limits import (
     Guard,
@@ -98,6 +99,38 @@ def test_an_expansion_beyond_the_memory_bound_is_refused(
     text = "query q() { match { $a: N  $a link{1,20} $b } return { count($b) as n } }"
     with pytest.raises(MemoryLimitError):
         graph.query(text, memory_max=2**20)
+
+
+TEXT_BYTES = 100_000
+REPEATED = """query q() {
+    match { $a: Doc {key: "long"}  $b: Doc } return { $a.text, $b.key }
+}"""
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Graph:
+    schema = "node Doc { key: String @key  text: String? }"
+    graph = Graph.init(tmp_path / "documents", schema, durability="process")
+    rows = [{"key": "long", "text": "x" * TEXT_BYTES}, *({"key": str(n)} for n in range(99))]
+    lines = (json.dumps({"type": "Doc", "data": row}).encode() for row in rows)
+    graph.load(b"\n".join(lines), mode="append")
+    return graph
+
+
+def test_a_text_that_stands_in_every_row_counts_as_often(documents: Graph) -> None:
+    for _ in range(2 * USES_MIN):
+        # After some uses the column is in memory, and read in another way.
+        with pytest.raises(MemoryLimitError) as refused:
+            documents.query(REPEATED, memory_max=TEXT_BYTES * 50)
+        assert refused.value.needed >= TEXT_BYTES * 99
+        assert documents.query(REPEATED, memory_max=TEXT_BYTES * 102).row_count == 100
+
+
+def test_rows_without_a_text_cost_nothing(documents: Graph) -> None:
+    text = (
+        "query q() { match { $a: Doc  $b: Doc } return { $b.text } order { $b.key asc } limit 9 }"
+    )
+    assert documents.query(text, memory_max=TEXT_BYTES * 20).row_count == 9
 
 
 def test_more_rows_than_allowed_are_no_answer(graph: Graph) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.policy import Action, Bundle, Policy, PolicyEvaluationError, read_bundle
 from omnigraph.server.access import Gate, Mode
-from omnigraph.server.errors import PolicyFailedError
+from omnigraph.server.errors import ForbiddenError, PolicyFailedError
 from support import policies as oracle
 from support.policed import (
     ACTORS,
@@ -278,6 +278,43 @@ def test_what_is_no_bearer_token_lets_nobody_in(
 def test_a_token_in_the_query_string_is_none(server: Policed) -> None:
     path = f"/graphs/people/schema?token={token('act-owner')}&access_token={token('act-owner')}"
     assert server.send("GET", path).status == 401
+
+
+def test_a_revert_brings_nothing_of_a_branch_that_may_not_be_read(fresh: Policed) -> None:
+    """Undoing a deletion inserts what was deleted, so it would be a way to read it."""
+    remove = "query remove($name: String) { delete Person where name = $name }"
+    deleted = fresh.graph.mutate(remove, params={"name": "of release"}, branch="release").commit
+    assert deleted is not None
+    commit_id = deleted.graph_commit_id
+    path, body = f"/commits/{commit_id}/revert", {"branch": "draft"}
+    refused = fresh.ask("act-drafter", "POST", path, body)
+    unknown = fresh.ask("act-drafter", "POST", f"/commits/{'0' * 26}/revert", body)
+    assert refused.status == unknown.status == 404
+    assert refused.body.replace(commit_id.encode(), b"0" * 26) == unknown.body
+    shown = fresh.ask("act-drafter", "POST", "/query", {"query": READ, "branch": "draft"}).json
+    assert {"p.name": "of release"} not in shown["rows"]
+    assert fresh.ask("act-owner", "POST", path, body).status == 200
+
+
+def test_a_commit_of_its_own_branch_is_reverted_without_a_right_to_read(fresh: Policed) -> None:
+    fresh.policy.write_text(
+        "version: 1\n"
+        "groups: {drafters: [act-drafter]}\n"
+        "rules: [{id: w, allow: {actors: {group: drafters}, actions: [change]}}]\n"
+    )
+    assert fresh.reloader.refresh()
+    made = fresh.ask("act-drafter", "POST", "/mutate", {**MUTATION, "branch": "draft"}).json
+    path = f"/commits/{made['commit']['graph_commit_id']}/revert"
+    assert fresh.ask("act-drafter", "POST", path, {"branch": "draft"}).status == 200
+    assert fresh.ask("act-drafter", "POST", path, {"branch": "release"}).status == 404
+
+
+def test_the_number_of_a_version_says_nothing_to_those_who_may_not_read_main(
+    server: Policed,
+) -> None:
+    path = "/diff?from=draft&to=version:9999"
+    assert server.ask("act-drafter", "GET", path).status == 403
+    assert server.ask("act-owner", "GET", path).status == 404
 
 
 # -- names of branches ----------------------------------------------------------------------------
@@ -562,6 +599,13 @@ def test_the_engine_refuses_what_a_route_forgets_to_ask(
         assert fresh.ask("act-reader", "DELETE", path).status == 403
     assert fresh.head() == before
     assert "draft" in fresh.graph.branch_list()
+
+
+def test_a_policy_allows_nothing_to_nobody() -> None:
+    """Every route that asks has an actor; one that forgets its token must not be a way in."""
+    for action in ("read", "change", "export"):
+        with pytest.raises(ForbiddenError):
+            Gate(Mode.POLICY, Policy.parse(BUNDLE)).require(None, action, branch="draft")
 
 
 class _Broken(Policy):

@@ -21,6 +21,7 @@ from omnigraph.server.call import Serving
 from omnigraph.server.graphs import Graphs, ServedGraph
 from omnigraph.server.http.origin import Origins
 from omnigraph.server.http.transport import Transport
+from omnigraph.server.limits import QueryLimits
 from omnigraph.server.pool import EnginePool
 from omnigraph.server.shared import LocalSlot
 from omnigraph.server.tokens import LiveTokens, Tokens, TokenSource
@@ -120,6 +121,7 @@ class Setup:
     queries: Path | None = None
     cors: frozenset[str] = frozenset()
     external_blob_bases: tuple[str, ...] = ()
+    query_limits: QueryLimits = field(default_factory=QueryLimits)
 
 
 class TestServer:
@@ -155,6 +157,7 @@ class TestServer:
                 pool=self.pool,
                 requires_bearer=mode is not Mode.OPEN,
                 transport=self.transport,
+                query_limits=setup.query_limits,
             ),
             origins=Origins(setup.cors, is_open=mode is Mode.OPEN),
         )

@@ -42,6 +42,7 @@ from omnigraph.manifest.errors import (
     BranchNotFoundError,
     CommitNotFoundError,
     TagNotFoundError,
+    VersionRemovedError,
 )
 from omnigraph.merge.conflicts import ReadSetConflictError
 from omnigraph.merge.merger import MergeResult
@@ -149,6 +150,7 @@ __all__ = [
     "TableReport",
     "Tag",
     "TagNotFoundError",
+    "VersionRemovedError",
     "check_page",
     "config_of_profile",
     "embed_records",

@@ -120,6 +120,10 @@ class Guard:
         """Raise when `needed` bytes are too much to hold."""
         self.claim(operator, rows=rows, cells=max(1, needed // (BYTES_PER_CELL * max(rows, 1))))
 
+    def fits(self, needed: int) -> bool:
+        """Whether so many bytes are certainly not too much to hold."""
+        return self._limits.memory_max is None or needed <= self._limits.memory_max
+
     def expect(self, rows: int) -> None:
         """Raise when an expansion would make too many rows."""
         self.claim("an expansion", rows=rows, cells=_CELLS_PER_STEP)

@@ -85,8 +85,9 @@ class Gate:
         self, actor: str | None, action: str, branch: str | None, target_branch: str | None
     ) -> tuple[bool, str | None, str]:
         if self._policy is None or actor is None:
-            allowed = self.mode is not Mode.OPEN and action == "read"
-            return allowed, None, f"default-deny: no policy allows action '{action}'"
+            has_none = self._policy is None and self.mode is not Mode.OPEN
+            message = f"default-deny: no policy allows action '{action}'"
+            return has_none and action == "read", None, message
         try:
             found = self._policy.decide(actor, action, branch, target_branch)
         except PolicyEvaluationError as error:

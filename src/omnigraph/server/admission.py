@@ -8,7 +8,6 @@ releases when its holder dies; the counts of a worker that died are dropped by i
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import Final, Protocol
 import orjson
 
 from omnigraph.server.errors import TooManyRequestsError
+from omnigraph.server.limits import number_of
 
 IN_FLIGHT_MAX_DEFAULT: Final = 16
 BYTES_MAX_DEFAULT: Final = 4_294_967_296
@@ -28,7 +28,6 @@ _BYTES: Final = "OMNIGRAPH_PER_ACTOR_BYTES_MAX"
 ANONYMOUS: Final = "anonymous"
 RETRY_AFTER_S: Final = 60
 
-_log = logging.getLogger(__name__)
 _Counts = dict[str, tuple[int, int]]
 
 
@@ -43,8 +42,8 @@ class AdmissionLimits:
     def of_environment(cls, environ: Mapping[str, str]) -> AdmissionLimits:
         """Read the limits; a malformed number is warned about and replaced by the default."""
         return cls(
-            _number(environ, _IN_FLIGHT, IN_FLIGHT_MAX_DEFAULT),
-            _number(environ, _BYTES, BYTES_MAX_DEFAULT),
+            number_of(environ, _IN_FLIGHT, IN_FLIGHT_MAX_DEFAULT),
+            number_of(environ, _BYTES, BYTES_MAX_DEFAULT),
         )
 
     def require(self, actor: str, count: int, size: int, more: int) -> None:
@@ -53,16 +52,6 @@ class AdmissionLimits:
             raise TooManyRequestsError(actor, f"{count} writes are in flight")
         if size + more > self.bytes_max:
             raise TooManyRequestsError(actor, f"{size} bytes are in flight")
-
-
-def _number(environ: Mapping[str, str], name: str, default: int) -> int:
-    text = environ.get(name, "").strip()
-    if not text:
-        return default
-    if not text.isascii() or not text.isdigit():
-        _log.warning("%s is not a number: %s is used", name, default)
-        return default
-    return int(text)
 
 
 class Admission(Protocol):

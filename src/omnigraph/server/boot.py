@@ -125,6 +125,7 @@ def boot_reloading(settings: Settings, shared: Shared | None = None) -> tuple[Ap
         admission=shared.admission(settings.limits),
         pool=EnginePool(),
         requires_bearer=checked.mode is not Mode.OPEN,
+        query_limits=settings.query_limits,
     )
     reloader = _reloader(serving, checked, shared)
     app = App(serving, origins=origins_of(settings, checked.mode), metrics=shared.metrics())

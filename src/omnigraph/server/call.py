@@ -33,6 +33,7 @@ from omnigraph.server.http.decode import (
     require_json,
 )
 from omnigraph.server.http.transport import Transport
+from omnigraph.server.limits import QueryLimits
 from omnigraph.server.pool import EnginePool, Habits
 from omnigraph.server.tokens import LiveTokens
 
@@ -59,6 +60,7 @@ class Serving:
     refused_revision: int | None = None
     """The newest revision of the cluster, if it cannot be served."""
     transport: Transport = field(default_factory=Transport)
+    query_limits: QueryLimits = field(default_factory=QueryLimits)
 
 
 class Call:
@@ -90,7 +92,10 @@ class Call:
     async def body(self, kind: type[T], *, limit: int = BODY_MAX, shape_status: int = 422) -> T:
         """Return the body as a record."""
         require_json(self.request.headers.get("content-type"))
-        data = await read_body(self.request, limit)
+        return await self.decoded(await read_body(self.request, limit), kind, shape_status)
+
+    async def decoded(self, data: bytes, kind: type[T], shape_status: int) -> T:
+        """Return JSON as a record."""
         if len(data) <= _DECODED_AT_ONCE_MAX:
             return decode_json(data, kind, shape_status=shape_status)
         return await self.run(lambda: decode_json(data, kind, shape_status=shape_status))

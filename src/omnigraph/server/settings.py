@@ -10,6 +10,7 @@ from typing import Final
 
 from omnigraph.server.admission import AdmissionLimits
 from omnigraph.server.errors import BootRefusedError
+from omnigraph.server.limits import QueryLimits
 
 BIND_DEFAULT: Final = "127.0.0.1:8080"
 
@@ -33,6 +34,7 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
     external_blob_bases: tuple[str, ...] = ()
     limits: AdmissionLimits = field(default_factory=AdmissionLimits)
+    query_limits: QueryLimits = field(default_factory=QueryLimits)
     environ: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -31,6 +31,14 @@ TAKE_SHARE_MAX: Final = 8
 LOOKUP_MAX: Final = 10_000
 """The largest number of ids in one `in` filter; for more, the id column is read."""
 
+_OFFSET_TYPES: Final = {
+    pa.utf8(): np.int32,
+    pa.binary(): np.int32,
+    pa.large_utf8(): np.int64,
+    pa.large_binary(): np.int64,
+}
+"""Types whose values are cut out of one buffer, by the width of the offsets into it."""
+
 
 @dataclass(eq=False)
 class _Held:
@@ -112,6 +120,7 @@ class TableReader:
         present = wanted[1:] if has_null else wanted
         values = self._distinct(table_key, present, columns)
         positions = inverse - 1 if has_null else inverse
+        self._claim_repeated(values.values(), positions)
         picks = pa.array(positions, mask=positions < 0) if has_null else pa.array(positions)
         return {name: column.take(picks) for name, column in values.items()}
 
@@ -127,9 +136,23 @@ class TableReader:
         positions = cached_rows.positions(row_ids)
         if positions is None:
             return None
+        present = {name: column for name, column in found.items() if column is not None}
+        self._claim_repeated(present.values(), positions)
         is_null = positions == NULL
         picks = pa.array(positions, mask=is_null) if is_null.any() else pa.array(positions)
-        return {name: column.take(picks) for name, column in found.items() if column is not None}
+        return {name: column.take(picks) for name, column in present.items()}
+
+    def _claim_repeated(self, columns: Iterable[pa.Array], positions: RowIds) -> None:
+        """Raise when values at positions that repeat take too much memory.
+
+        Each row of a result has its own copy: a long text that stands in every row is many times
+        what is stored.
+        """
+        rows, given = len(positions), tuple(columns)
+        if self.guard.fits(rows * sum(column.nbytes for column in given)):
+            return
+        needed = sum(_repeated_bytes(column, positions) for column in given)
+        self.guard.claim_bytes("reading repeated values", rows=rows, needed=needed)
 
     def prefetch(self, table_key: str, row_ids: RowIds, columns: Sequence[str]) -> None:
         """Read columns of rows at once and hold them, so that fetching them costs no I/O."""
@@ -314,6 +337,16 @@ def _picked(column: pa.Array, positions: RowIds) -> pa.Array:
         at = int(positions[0])
         return pa.concat_arrays([column.slice(at, 1), column.slice(0, 0)])
     return column.take(pa.array(positions))
+
+
+def _repeated_bytes(column: pa.Array, positions: RowIds) -> int:
+    """Return how many bytes the values at some positions take, each as often as it is named."""
+    width = _OFFSET_TYPES.get(column.type)
+    if width is None or not len(column):
+        return int(column.nbytes) * len(positions) // max(len(column), 1)
+    offsets = np.frombuffer(column.buffers()[1], width)[column.offset :]
+    present = positions[positions >= 0]
+    return int((offsets[present + 1] - offsets[present]).sum(dtype=np.int64))
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -95,10 +95,13 @@ def _require_flat(body: bytes) -> None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
-    if len(dict(pairs)) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key '{twice}' stands twice in one object")
+    if len(dict(pairs)) == len(pairs):
+        return
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"the key '{key}' stands twice in one object")
+        seen.add(key)
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_once)

@@ -44,7 +44,7 @@ class Origins:
         origin = request.headers.get("origin")
         if not self.is_open or origin is None or request.method not in _CHANGING:
             return
-        if origin not in self.cors and urlsplit(origin).netloc != host:
+        if origin not in self.cors and _host_of(origin) != host:
             raise ForbiddenError(f"the origin '{origin}' may not change anything here")
 
     def preflight(self, request: Request, methods: Sequence[str]) -> Response | None:
@@ -75,6 +75,14 @@ class Origins:
 def loopback_hosts(allowed: Sequence[str]) -> frozenset[str]:
     """Return the names of a server that listens to this machine only."""
     return frozenset({*_LOOPBACK, *(name.lower() for name in allowed)})
+
+
+def _host_of(origin: str) -> str | None:
+    """Return the host and the port of an origin; none of what is no address."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

@@ -15,10 +15,17 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
-from omnigraph.graph import BranchNotFoundError, Graph, ReadTarget, Selection
+from omnigraph.graph import (
+    BranchNotFoundError,
+    CommitNotFoundError,
+    Graph,
+    ReadTarget,
+    Selection,
+    VersionRemovedError,
+)
 from omnigraph.names import MAIN
 from omnigraph.server.call import JSON, Call, json_answer
-from omnigraph.server.errors import RequestError
+from omnigraph.server.errors import ForbiddenError, RequestError
 from omnigraph.server.http.decode import branch_name
 from omnigraph.server.http.streams import NDJSON, chunked
 from omnigraph.server.routes.answers import accepted
@@ -30,6 +37,9 @@ from omnigraph.wire.requests import ConflictsQuery, DiffQuery, RevertRequest
 LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 8192
 _LINES: Final = "application/x-ndjson"
+_DIGITS_MAX: Final = 18
+"""A number of so many digits fits into 64 bits."""
+_SKIPPED_MAX: Final = 10**_DIGITS_MAX
 _COMMIT: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\Z")
 _KINDS: Final = ("branch", "tag", "commit", "version", "time")
 
@@ -72,14 +82,14 @@ async def conflicts(call: Call) -> Response:
         encoded = lambda: chunked(f"{line}\n".encode() for line in lines())  # noqa: E731
         return await line_stream(call, encoded, media_type=NDJSON)
     skip, limit = _skipped(query.page_token, source, target), _limit(query.limit)
-    found = await call.run(lambda: [orjson.loads(line) for line in lines()])
+    found, total = await call.run(lambda: _page(lines(), skip, limit))
     shape: dict[str, Any] = {
         "source": source,
         "target": target,
-        "conflicts": found[skip : skip + limit],
-        "total": len(found),
+        "conflicts": found,
+        "total": total,
     }
-    if len(found) > skip + limit:
+    if total > skip + limit:
         shape["next_page_token"] = _token([source, target, skip + limit])
     return json_answer(shape)
 
@@ -90,6 +100,7 @@ async def revert(call: Call) -> Response:
     branch = branch_name(request.branch)
     call.authorize("change", branch=branch)
     graph, commit_id = call.served.graph, call.params["commit_id"]
+    await _require_readable_commit(call, commit_id, branch)
     with call.admitted(BYTES):
         result = await call.run(
             lambda: graph.commit_revert(
@@ -103,6 +114,22 @@ async def revert(call: Call) -> Response:
     return json_answer(shape)
 
 
+async def _require_readable_commit(call: Call, commit_id: str, branch: str) -> None:
+    """Raise unless the actor may read what reverting a commit brings to a branch.
+
+    Undoing a deletion inserts the rows that were deleted. A commit of another branch that may not
+    be read is as good as none.
+    """
+    commit = await call.run(call.served.graph.get_commit, commit_id)
+    landed_on = commit.graph_branch or MAIN
+    if landed_on == branch:
+        return
+    try:
+        call.authorize("read", branch=landed_on)
+    except ForbiddenError as error:
+        raise CommitNotFoundError(commit_id) from error
+
+
 # -- refs -----------------------------------------------------------------------------------------
 
 
@@ -112,6 +139,10 @@ async def _readable(call: Call, name: str) -> dict[str, str]:
         found = await call.run(_ref, call.served.graph, name)
     except BranchNotFoundError as error:
         call.authorize("read", branch=error.branch)
+        raise
+    except VersionRemovedError:
+        # The error names the newest version of `main`.
+        call.authorize("read", branch=MAIN)
         raise
     call.authorize("read", branch=found["branch"])
     return found
@@ -138,16 +169,21 @@ def _ref(graph: Graph, name: str) -> dict[str, str]:
 
 
 def _of_kind(graph: Graph, kind: str, name: str, ref: str) -> dict[str, str]:
-    if kind in ("version", "time") and not (name.isascii() and name.isdigit()):
-        raise RequestError(f"'{name}' is no {kind}")
     if kind == "version":
-        snapshot = graph.snapshot_at_version(int(name))
+        snapshot = graph.snapshot_at_version(_number(name, kind))
     elif kind == "time":
-        snapshot = graph.snapshot_of(ReadTarget.at(int(name)))
+        snapshot = graph.snapshot_of(ReadTarget.at(_number(name, kind)))
     else:
         make = {"branch": ReadTarget.branch, "tag": ReadTarget.tag, "commit": ReadTarget.commit}
         snapshot = graph.snapshot_of(make[kind](name))
     return {"ref": ref, "graph_commit_id": snapshot.commit_id, "branch": str(snapshot.branch)}
+
+
+def _number(name: str, kind: str) -> int:
+    """Return the number of a version or a time, which storage keeps in 64 bits."""
+    if not (name.isascii() and name.isdigit()) or len(name) > _DIGITS_MAX:
+        raise RequestError(f"'{name}' is no {kind}")
+    return int(name)
 
 
 def _shown(found: dict[str, str]) -> dict[str, str]:
@@ -176,9 +212,19 @@ def _skipped(token: str | None, *bound: str) -> int:
         *given, skip = orjson.loads(base64.urlsafe_b64decode(token))
     except (ValueError, TypeError) as error:
         raise RequestError("cursor rejected: it is no page token") from error
-    if given != list(bound) or not isinstance(skip, int) or skip < 0:
+    if given != list(bound) or type(skip) is not int or not 0 <= skip <= _SKIPPED_MAX:
         raise RequestError("cursor rejected: it belongs to another list")
     return skip
+
+
+def _page(lines: Iterator[str], skip: int, limit: int) -> tuple[list[Any], int]:
+    """Return the rows of one page and how many there are; no more than the page is held."""
+    found, total = [], 0
+    for line in lines:
+        if skip <= total < skip + limit:
+            found.append(orjson.loads(line))
+        total += 1
+    return found, total
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:

@@ -46,12 +46,7 @@ async def query(call: Call) -> Response:
         request.branch, request.snapshot, request.tag, request.at
     )
     call.authorize("read", branch=branch)
-    options = ReadOptions(
-        request.explain,
-        request.profile,
-        None if request.timeout_ms is None else request.timeout_ms / 1000,
-        request.max_rows,
-    )
+    options = ReadOptions(request.explain, request.profile, request.timeout_ms, request.max_rows)
     params = checked_params(request.params)
     return await read(call, request.query, request.name, params, target, options=options)
 
@@ -63,9 +58,19 @@ async def legacy_read(call: Call) -> Response:
     call.authorize("read", branch=branch)
     params = checked_params(request.params)
     text, name = request.query_source, request.query_name
+    limits = call.serving.query_limits
 
     def run(cancelled: threading.Event) -> bytes:
-        result = call.served.graph.query(text, name, params, target=target, cancelled=cancelled)
+        result = call.served.graph.query(
+            text,
+            name,
+            params,
+            target=target,
+            timeout_s=limits.timeout_ms / 1000,
+            rows_max=limits.rows_max,
+            memory_max=limits.memory_max,
+            cancelled=cancelled,
+        )
         shape = result.envelope()
         order = ("query_name", "target", "row_count", "columns", "rows")
         return orjson.dumps({key: shape[key] for key in order if shape[key] != [] or key == "rows"})
@@ -75,11 +80,11 @@ async def legacy_read(call: Call) -> Response:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a read is to be answered, and its limits."""
+    """How a read is to be answered, and the limits that its request asks for."""
 
     explain: bool = False
     profile: bool = False
-    timeout_s: float | None = None
+    timeout_ms: int | None = None
     rows_max: int | None = None
 
 
@@ -94,10 +99,11 @@ async def read(
 ) -> Response:
     """Run a read and answer in the form that the request accepts."""
     chosen = options or ReadOptions()
+    limits = call.serving.query_limits.lowered(chosen.timeout_ms, chosen.rows_max)
     served = call.served
     accept = call.request.headers.get("accept", "")
 
-    def run(cancelled: threading.Event | None, timeout_s: float | None) -> QueryResult:
+    def run(cancelled: threading.Event | None, timeout_s: float) -> QueryResult:
         try:
             return served.graph.query(
                 text,
@@ -107,18 +113,19 @@ async def read(
                 explain=chosen.explain,
                 profile=chosen.profile,
                 timeout_s=timeout_s,
-                rows_max=chosen.rows_max,
+                rows_max=limits.rows_max,
+                memory_max=limits.memory_max,
                 cancelled=cancelled,
             )
         except QueryKindError as error:
             raise WrongRouteError(error.name, is_mutation=True) from error
 
     def timed(cancelled: threading.Event) -> tuple[Response, float]:
-        result, took = timed_in_thread(lambda: run(cancelled, chosen.timeout_s))
+        result, took = timed_in_thread(lambda: run(cancelled, limits.timeout_ms / 1000))
         return read_answer(result, accept), took if result.row_count <= _FEW_ROWS else 1.0
 
     habits, kind = call.serving.habits, (served.graph_id, text, name)
-    if served.is_near and chosen.timeout_s is None and habits.is_short(kind):
+    if served.is_near and chosen.timeout_ms is None and habits.is_short(kind):
         try:
             found, took = timed_at_once(lambda: run(None, INLINE_S))
             habits.note(kind, took)

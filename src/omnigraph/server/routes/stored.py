@@ -13,7 +13,7 @@ from omnigraph.graph import QuerySelectionError, StoredQuery, require_kind
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.errors import ForbiddenError, RequestError, StoredQueryNotFoundError
-from omnigraph.server.http.decode import BODY_MAX, branch_name, decode_json, read_body
+from omnigraph.server.http.decode import BODY_MAX, branch_name, read_body
 from omnigraph.server.routes.query import (
     change,
     checked_params,
@@ -50,7 +50,7 @@ async def _body(call: Call) -> InvokeStoredQueryRequest:
     data = await read_body(call.request, BODY_MAX)
     if not data.strip() or data.strip() == b"null":
         return InvokeStoredQueryRequest()
-    return decode_json(data, InvokeStoredQueryRequest, shape_status=400)
+    return await call.decoded(data, InvokeStoredQueryRequest, 400)
 
 
 async def _invoke(

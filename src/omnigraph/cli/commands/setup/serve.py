@@ -78,6 +78,7 @@ def command(
     """
     # The web framework is an extra, and loads slowly.
     from omnigraph.server.admission import AdmissionLimits  # noqa: PLC0415
+    from omnigraph.server.limits import QueryLimits  # noqa: PLC0415
     from omnigraph.server.logs import log_to_stderr  # noqa: PLC0415
     from omnigraph.server.serve import serve  # noqa: PLC0415
     from omnigraph.server.settings import Settings, flag_of  # noqa: PLC0415
@@ -108,6 +109,7 @@ def command(
             allowed_hosts=allowed_hosts,
             external_blob_bases=external_blob_bases,
             limits=AdmissionLimits.of_environment(os.environ),
+            query_limits=QueryLimits.of_environment(os.environ),
             environ=dict(os.environ),
         )
     )
