@@ -194,7 +194,7 @@ def test_stored_queries_are_checked_against_the_live_schema(
     done = omnigraph("queries", "validate", "--cluster", "lab", "--json")
     assert (done.code, json.loads(done.out)) == (0, {"ok": True, "breakages": [], "warnings": []})
     with Graph.open(cluster.graph_uri("people")) as graph:
-        graph.apply_schema("node Person { name: String @key }\n")
+        graph.schema.apply("node Person { name: String @key }\n", by_cluster=True)
     done = omnigraph("queries", "validate", "--cluster", "lab", "--graph", "people", "--json")
     found = json.loads(done.out)
     assert done.code == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from omnigraph.cluster.digests import content_digest
@@ -28,6 +29,15 @@ class OtherBranchesError(ConflictError):
 
     def _message(self) -> str:
         return f"the graph has branches besides main: {', '.join(self.branches)}"
+
+
+class LinkedRootError(ConflictError):
+    """The root of a graph is a symbolic link, which no command follows to delete; it stays."""
+
+    code = "OG-CLUSTER-LINK"
+    hint = "delete the data by hand, then the link, and run `omnigraph cluster apply` again"
+    template = "{uri} is a symbolic link; nothing was deleted"
+    uri: str
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ class EngineGraphs:
     def create(self, graph_id: str, source: str, *, actor: str | None) -> int:
         """Make a graph; return its manifest version."""
         uri = self._root.graph_uri(graph_id)
-        with Graph.init(uri, source, actor_id=actor) as graph:
+        with Graph.init(uri, source, actor_id=actor, by_cluster=True) as graph:
             return graph.snapshot().manifest_version
 
     def migrate(
@@ -156,7 +166,8 @@ class EngineGraphs:
             if others:
                 raise OtherBranchesError(others)
             begin(graph.snapshot().manifest_version)
-            return graph.schema.apply(source, actor_id=actor).graph_manifest_version
+            applied = graph.schema.apply(source, actor_id=actor, by_cluster=True)
+            return applied.graph_manifest_version
 
     def is_exporting(self, graph_id: str) -> bool:
         """Whether this process is exporting the graph."""
@@ -164,6 +175,10 @@ class EngineGraphs:
 
     def delete(self, graph_id: str) -> None:
         """Remove everything at the root of a graph, also what an earlier try has left."""
+        uri = self._root.graph_uri(graph_id)
+        if self._root.root.is_local and Path(uri).is_symlink():
+            # What it points to may be another graph, or belong to another cluster.
+            raise LinkedRootError(uri)
         self._root.objects.delete_prefix(graph_path(graph_id))
 
     def _open(self, graph_id: str, mode: OpenMode) -> Graph:

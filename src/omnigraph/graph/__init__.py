@@ -7,7 +7,7 @@ from omnigraph.changes.selection import Selection
 from omnigraph.engine import Report
 from omnigraph.graph.branches import GraphBranches
 from omnigraph.graph.changes import GraphChanges, GraphDiff
-from omnigraph.graph.cluster_guard import require_outside_cluster
+from omnigraph.graph.cluster_guard import InsideClusterError
 from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.maintenance import GraphMaintenance
@@ -111,6 +111,7 @@ __all__ = [
     "GraphSchema",
     "GraphTags",
     "Health",
+    "InsideClusterError",
     "InvalidActorError",
     "InvalidTextError",
     "LoadResult",
@@ -153,7 +154,6 @@ __all__ = [
     "load_queries",
     "register_queries",
     "require_kind",
-    "require_outside_cluster",
     "require_queries_hold",
     "scrub_graph",
 ]

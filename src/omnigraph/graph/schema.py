@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.schema_hold import find_schema
 from omnigraph.graph.session import Part
 from omnigraph.manifest.rows import AcceptedSchema
@@ -59,15 +60,23 @@ class GraphSchema(Part):
         *,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
+        by_cluster: bool = False,
     ) -> SchemaApplied:
         """Make a desired schema the accepted one of `main`, with what it means for stored rows.
 
         `allow_data_loss` makes drops hard: what they remove is purged from older snapshots too.
+        A graph of a cluster gets its schema by `omnigraph cluster apply`, which alone says
+        `by_cluster`: the ledger of the cluster does not know of any other change.
         """
         self._session.require_writable("schema apply")
         actor_id = self._session.authorize(
             Action.SCHEMA_APPLY, target_branch=MAIN, actor_id=actor_id
         )
+        if not by_cluster:
+            settings = self._session.repository.store.settings
+            require_outside_cluster(
+                "schema apply", settings.root.uri, storage_options=settings.storage_options
+            )
         work = SchemaApply(
             self._session.repository, self._session.recovery, self._session.committer
         )

@@ -45,6 +45,8 @@ class MoveContext:
     actor: str | None
     base: str | None
     """The identity of the ledger that the run began with."""
+    require_sole: Callable[[], None]
+    """Raises if another command has begun since."""
 
 
 @dataclass
@@ -152,6 +154,7 @@ class Moves:
         version: int | None = None,
         approval_id: str | None = None,
     ) -> Intent:
+        self.context.require_sole()
         work, desired = self.context.work, self.context.desired
         schema = desired.resources.get(schema_address(graph_id))
         intent = Intent(
