@@ -336,6 +336,7 @@ def test_a_deletion_does_not_follow_a_link(on_disk: Scene, tmp_path: Path) -> No
     root.unlink()
     assert "graph_delete_failed" in codes(report)
     assert any("symbolic link" in found.message for found in report.diagnostics)
+    assert read_intents(folder.work().root).records == {}
     assert sorted(elsewhere.rglob("*")) == kept
 
 

@@ -24,19 +24,18 @@ class OtherBranchesError(ConflictError):
     """A schema change needs a graph with no branch but `main`; nothing was changed."""
 
     code = "OG-CLUSTER-BRANCHES"
-    hint = "merge or delete these branches, then run `omnigraph cluster apply` again"
     branches: tuple[str, ...]
 
     def _message(self) -> str:
-        return f"the graph has branches besides main: {', '.join(self.branches)}"
+        names = ", ".join(self.branches)
+        return f"the graph has branches besides main: {names}; merge or delete them, then apply"
 
 
 class LinkedRootError(ConflictError):
     """The root of a graph is a symbolic link, which no command follows to delete; it stays."""
 
     code = "OG-CLUSTER-LINK"
-    hint = "delete the data by hand, then the link, and run `omnigraph cluster apply` again"
-    template = "{uri} is a symbolic link; nothing was deleted"
+    template = "{uri} is a symbolic link; nothing was deleted: delete its data and the link by hand"
     uri: str
 
 
