@@ -37,7 +37,7 @@ from omnigraph.cluster.commands.frame import open_workplace
 from omnigraph.cluster.stored.intents import write_intent
 from omnigraph.cluster.stored.json_objects import encode
 from omnigraph.cluster.stored.lock import Lock
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, apply_schema_by_cluster
 from support.cases import Case, check_case, load_cases
 from support.clusters import an_intent
 from support.terminal import Terminal
@@ -101,7 +101,7 @@ class Stage:
     def _migrate(self, graph_id: str, name: str) -> None:
         with Graph.open(f"graphs/{graph_id}.omni") as graph:
             # As someone would who works around the cluster.
-            graph.schema.apply(Path(name).read_text(encoding="utf-8"), by_cluster=True)
+            apply_schema_by_cluster(graph.schema, Path(name).read_text(encoding="utf-8"))
 
     def _branch(self, graph_id: str, name: str) -> None:
         with Graph.open(f"graphs/{graph_id}.omni") as graph:

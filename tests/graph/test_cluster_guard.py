@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, apply_schema_by_cluster
 from omnigraph.graph.cluster_guard import LEDGER, InsideClusterError
 
 SCHEMA = "node Person { name: String @key }\n"
@@ -31,7 +31,7 @@ def test_the_schema_of_a_graph_in_a_cluster_is_not_applied_directly(graph_uri: s
                 refused(NEXT)
             assert "omnigraph cluster apply" in str(told.value.hint)
         assert graph.schema.source() == SCHEMA
-        graph.schema.apply(NEXT, by_cluster=True)
+        apply_schema_by_cluster(graph.schema, NEXT)
         assert graph.schema.source() == NEXT
 
 

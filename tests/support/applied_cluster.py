@@ -23,7 +23,7 @@ from omnigraph.cluster.stored.ledger import (
     write_ledger,
 )
 from omnigraph.cluster.stored.root import StorageRoot, open_root
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, apply_schema_by_cluster
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class AppliedCluster:
                 Graph.init(uri, graph.schema, durability="process", by_cluster=True).close()
             elif before.schema != graph.schema:
                 with Graph.open(self.graph_uri(graph_id), durability="process") as found:
-                    found.schema.apply(graph.schema, by_cluster=True)
+                    apply_schema_by_cluster(found.schema, graph.schema)
 
     def record(self, parts: Parts) -> int:
         """Write blobs, then the ledger."""

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 from omnigraph.cluster.digests import content_digest
 from omnigraph.cluster.stored.root import StorageRoot, graph_path
 from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError
-from omnigraph.graph import Graph, OpenMode, is_exporting
+from omnigraph.graph import Graph, OpenMode, apply_schema_by_cluster, is_exporting
 from omnigraph.schema import MigrationPlan
 
 RootState: TypeAlias = Literal["absent", "unfinished", "open", "broken"]
@@ -165,7 +165,7 @@ class EngineGraphs:
             if others:
                 raise OtherBranchesError(others)
             begin(graph.snapshot().manifest_version)
-            applied = graph.schema.apply(source, actor_id=actor, by_cluster=True)
+            applied = apply_schema_by_cluster(graph.schema, source, actor_id=actor)
             return applied.graph_manifest_version
 
     def is_exporting(self, graph_id: str) -> bool:

@@ -60,23 +60,26 @@ class GraphSchema(Part):
         *,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
-        by_cluster: bool = False,
     ) -> SchemaApplied:
         """Make a desired schema the accepted one of `main`, with what it means for stored rows.
 
         `allow_data_loss` makes drops hard: what they remove is purged from older snapshots too.
-        A graph of a cluster gets its schema by `omnigraph cluster apply`, which alone says
-        `by_cluster`: the ledger of the cluster does not know of any other change.
+        A graph of a cluster is refused: it gets its schema by `omnigraph cluster apply`, and the
+        ledger of the cluster would not know of another change.
         """
         self._session.require_writable("schema apply")
         actor_id = self._session.authorize(
             Action.SCHEMA_APPLY, target_branch=MAIN, actor_id=actor_id
         )
-        if not by_cluster:
-            settings = self._session.repository.store.settings
-            require_outside_cluster(
-                "schema apply", settings.root.uri, storage_options=settings.storage_options
-            )
+        settings = self._session.repository.store.settings
+        require_outside_cluster(
+            "schema apply", settings.root.uri, storage_options=settings.storage_options
+        )
+        return self._apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+
+    def _apply(
+        self, desired: str | SourceText, *, allow_data_loss: bool, actor_id: str | None
+    ) -> SchemaApplied:
         work = SchemaApply(
             self._session.repository, self._session.recovery, self._session.committer
         )
@@ -95,3 +98,11 @@ class GraphSchema(Part):
         return lint_queries(
             queries, self._session.catalog(), schema_source=source, query_path=query_path
         )
+
+
+def apply_schema_by_cluster(
+    schema: GraphSchema, desired: str, *, actor_id: str | None = None
+) -> SchemaApplied:
+    """Make a schema the accepted one of a graph of a cluster; for `omnigraph cluster apply`."""
+    schema._session.require_writable("schema apply")
+    return schema._apply(desired, allow_data_loss=False, actor_id=actor_id)
