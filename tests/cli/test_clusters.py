@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, apply_schema_by_cluster
 from support.applied_cluster import AppliedCluster, Bundle, GraphParts, Parts
 from support.pages import DOCS
 from support.s3 import S3Server
@@ -194,7 +194,7 @@ def test_stored_queries_are_checked_against_the_live_schema(
     done = omnigraph("queries", "validate", "--cluster", "lab", "--json")
     assert (done.code, json.loads(done.out)) == (0, {"ok": True, "breakages": [], "warnings": []})
     with Graph.open(cluster.graph_uri("people")) as graph:
-        graph.apply_schema("node Person { name: String @key }\n")
+        apply_schema_by_cluster(graph.schema, "node Person { name: String @key }\n")
     done = omnigraph("queries", "validate", "--cluster", "lab", "--graph", "people", "--json")
     found = json.loads(done.out)
     assert done.code == 1

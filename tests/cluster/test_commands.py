@@ -99,6 +99,20 @@ def test_what_init_writes_is_valid(omnigraph: Terminal) -> None:
     )
 
 
+def test_what_init_writes_can_be_applied(omnigraph: Terminal) -> None:
+    assert omnigraph("cluster", "init").code == 0
+    assert omnigraph("cluster", "apply").code == 1  # There is no ledger yet.
+    assert (
+        omnigraph("cluster", "import", "--json").json["state_observations"]["state_revision"] == 1
+    )
+    planned = omnigraph("cluster", "plan", "--json").json
+    assert {each["operation"] for each in planned["changes"]} == {"create"}
+    applied = omnigraph("cluster", "apply", "--json").json
+    assert (applied["ok"], applied["converged"], applied["applied_count"]) == (True, True, 7)
+    assert Path("data/graphs/papers.omni").is_dir()
+    assert omnigraph("cluster", "plan", "--json").json["changes"] == []
+
+
 def test_init_writes_into_the_current_folder_and_keeps_what_is_there(omnigraph: Terminal) -> None:
     Path("README.md").write_text("mine", encoding="utf-8")
     assert omnigraph("cluster", "init", "--json").json["files"] == [*EXAMPLE_FILES, SCHEMA_FILE]

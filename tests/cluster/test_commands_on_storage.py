@@ -37,7 +37,7 @@ from omnigraph.cluster.commands.frame import open_workplace
 from omnigraph.cluster.stored.intents import write_intent
 from omnigraph.cluster.stored.json_objects import encode
 from omnigraph.cluster.stored.lock import Lock
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, apply_schema_by_cluster
 from support.cases import Case, check_case, load_cases
 from support.clusters import an_intent
 from support.terminal import Terminal
@@ -100,7 +100,8 @@ class Stage:
 
     def _migrate(self, graph_id: str, name: str) -> None:
         with Graph.open(f"graphs/{graph_id}.omni") as graph:
-            graph.schema.apply(Path(name).read_text(encoding="utf-8"))
+            # As someone would who works around the cluster.
+            apply_schema_by_cluster(graph.schema, Path(name).read_text(encoding="utf-8"))
 
     def _branch(self, graph_id: str, name: str) -> None:
         with Graph.open(f"graphs/{graph_id}.omni") as graph:
@@ -121,7 +122,8 @@ class Stage:
         Path(name).mkdir(parents=True, exist_ok=True)
 
     def _make(self, graph_id: str, name: str) -> None:
-        Graph.init(f"graphs/{graph_id}.omni", Path(name).read_text(encoding="utf-8")).close()
+        schema = Path(name).read_text(encoding="utf-8")
+        Graph.init(f"graphs/{graph_id}.omni", schema, by_cluster=True).close()
 
     def _tamper(self, name: str) -> None:
         for path in Path(name).rglob("*.*"):

@@ -6,9 +6,10 @@ ledger says only what is so. A dead run leaves its lock, which an operator remov
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,80 @@ def test_a_schema_whose_file_changes_during_the_run_is_not_applied(on_disk: Scen
     check_truthful(folder)
     changed(folder)
     check_converged(folder)
+
+
+# -- two commands at once -------------------------------------------------------------------------
+
+
+def test_a_run_whose_lock_was_removed_deletes_nothing(on_disk: Scene) -> None:
+    """It may have slept, and the graph of this id may be another one by now."""
+    folder = on_disk.restored()
+    failpoints.arm("cluster_apply.after_payloads", folder.unlock)
+    report = folder.apply()
+    failpoints.disarm()
+    assert "state_lock_lost" in codes(report)
+    assert changes_of(report)["graph.c"] == "delete blocked graph_delete_failed"
+    assert folder.work().graphs.look("c").is_open
+    assert succeeded(folder.apply()).members["converged"]
+
+
+@pytest.mark.parametrize(
+    "point", ["cluster_apply.before_graph_create", "cluster_apply.after_payloads"]
+)
+def test_a_run_that_another_one_has_overtaken_deletes_nothing(on_disk: Scene, point: str) -> None:
+    folder = on_disk.restored()
+
+    def overtake() -> None:
+        failpoints.disarm()
+        folder.unlock()
+        succeeded(folder.refresh())
+        ran.append(point)
+
+    ran: list[str] = []
+    failpoints.arm(point, overtake)
+    report = folder.apply()
+    assert ran == [point]
+    assert {"state_lock_lost", "state_cas_mismatch"} & set(codes(report))
+    assert folder.work().graphs.look("c").is_open
+    assert not report.members["state_written"]
+    check_truthful(folder)
+    assert succeeded(folder.apply()).members["converged"]
+
+
+def test_without_a_lock_the_ledger_tells_that_another_run_has_been_there(on_disk: Scene) -> None:
+    folder = on_disk.restored()
+    desired = replace(folder.desired(), is_locked=False)
+
+    def overtake() -> None:
+        failpoints.disarm()
+        succeeded(folder.refresh())
+
+    failpoints.arm("cluster_apply.after_payloads", overtake)
+    report = apply(desired, folder.work(), actor="ann")
+    assert codes(report).count("state_cas_mismatch") >= 1
+    assert folder.work().graphs.look("c").is_open
+
+
+def test_a_deletion_does_not_follow_a_link(on_disk: Scene, tmp_path: Path) -> None:
+    folder = on_disk.restored()
+    root, elsewhere = folder.path / "graphs/c.omni", tmp_path / "elsewhere"
+    root.rename(elsewhere)
+    root.symlink_to(elsewhere, target_is_directory=True)
+    kept = sorted(elsewhere.rglob("*"))
+    report = folder.apply()
+    root.unlink()
+    assert "graph_delete_failed" in codes(report)
+    assert any("symbolic link" in found.message for found in report.diagnostics)
+    assert read_intents(folder.work().root).records == {}
+    assert sorted(elsewhere.rglob("*")) == kept
+
+
+def test_a_deletion_spares_graphs_whose_id_begins_alike(on_disk: Scene) -> None:
+    folder = on_disk.restored()
+    for name in ("c.omni2", "c.omni-old", "c"):
+        shutil.copytree(folder.path / "graphs/c.omni", folder.path / "graphs" / name)
+    succeeded(folder.apply())
+    found = {path.name for path in (folder.path / "graphs").iterdir()}
+    for name in ("c.omni2", "c.omni-old", "c"):
+        shutil.rmtree(folder.path / "graphs" / name)
+    assert found == {"a.omni", "b.omni", "c", "c.omni-old", "c.omni2"}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnigraph.server.revisions.agreement import (
+    AGREE_MAX_S,
+    AgreementTimer,
     LocalAgreement,
     SharedAgreement,
     forget_proposal,
 )
+from support.clocks import ManualClock
 
 
 def test_one_process_agrees_with_itself() -> None:
@@ -68,3 +71,19 @@ def test_a_revision_that_comes_back_is_seen(tmp_path: Path) -> None:
         one.propose(key)
         two.propose(key)
         assert (one.in_force(), two.in_force()) == (key, key)
+
+
+def test_a_revision_that_waits_is_overdue_once() -> None:
+    clock = ManualClock()
+    timer = AgreementTimer(clock)
+    for proposed in ("b", "c"):
+        assert not timer.is_overdue(proposed=proposed, in_force="a")
+        clock.advance(AGREE_MAX_S - 1)
+        assert not timer.is_overdue(proposed=proposed, in_force="a")
+        clock.advance(1)
+        assert timer.is_overdue(proposed=proposed, in_force="a")
+        clock.advance(AGREE_MAX_S)
+        assert not timer.is_overdue(proposed=proposed, in_force="a")
+    assert not timer.is_overdue(proposed="c", in_force="c")
+    clock.advance(AGREE_MAX_S)
+    assert not timer.is_overdue(proposed="c", in_force="c")

@@ -84,6 +84,19 @@ def test_the_schema_is_changed_by_the_cluster_alone(cluster: AppliedCluster) -> 
     assert "cluster" in answer.json()["error"]
 
 
+def test_a_server_of_one_graph_leaves_the_schema_to_the_cluster_too(
+    cluster: AppliedCluster,
+) -> None:
+    cluster.apply(BOTH)
+    server = ClusterServer(cluster)
+    server.app = boot(Settings(store=cluster.graph_uri("people"), unauthenticated=True))
+    answer = server.send(
+        "POST", "/graphs/people/schema/apply", {"schema_source": "node X { n: String @key }"}
+    )
+    assert answer.status_code == 409, answer.text
+    assert "belongs to the cluster" in answer.json()["error"]
+
+
 def test_graphs_are_listed_where_the_policy_of_the_cluster_allows_it(
     cluster: AppliedCluster,
 ) -> None:

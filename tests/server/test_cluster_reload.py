@@ -13,7 +13,9 @@ from omnigraph.cluster.diagnostics import error
 from omnigraph.graph import Graph
 from omnigraph.server.call import Serving
 from omnigraph.server.revisions import follow
+from omnigraph.server.revisions.agreement import AGREE_MAX_S, SharedAgreement
 from support.applied_cluster import AppliedCluster, Bundle, GraphParts, Parts
+from support.clocks import ManualClock
 from support.cluster_server import (
     ADA,
     ADD,
@@ -331,3 +333,25 @@ def test_a_ledger_whose_command_is_not_finished_is_waited_for(
     assert server.refresh()
     assert server.ready() == {"status": "ready", "graphs": 1, "revision": 3, "quarantined": 1}
     assert server.get("/graphs/papers/schema").status_code == 404
+
+
+def test_the_log_says_that_workers_do_not_agree(
+    cluster: AppliedCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.apply(Parts(graphs={"papers": PAPERS}))
+    server = ClusterServer(cluster)
+    graphs = serving_of(server).graphs
+    assert graphs.revision is not None
+    (tmp_path / "shared").mkdir()
+    one, two = (SharedAgreement(tmp_path / "shared", worker) for worker in ("1", "2"))
+    two.propose(graphs.revision.key)
+    clock = ManualClock()
+    assert isinstance(server.reloader, follow.Follower)
+    follower = follow.Follower(serving_of(server), server.reloader._source, one, clock)
+    cluster.apply(BOTH)
+    assert follower.refresh()
+    for _ in range(3):
+        follower.refresh()
+        clock.advance(AGREE_MAX_S)
+    assert caplog.text.count("this worker could serve revision 2") == 1
+    assert server.ready()["revision"] == 1

@@ -23,7 +23,7 @@ from omnigraph.cluster.stored.ledger import (
     write_ledger,
 )
 from omnigraph.cluster.stored.root import StorageRoot, open_root
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, apply_schema_by_cluster
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,11 @@ class AppliedCluster:
         for graph_id, graph in parts.graphs.items():
             before = self.parts.graphs.get(graph_id)
             if before is None:
-                Graph.init(self.graph_uri(graph_id), graph.schema, durability="process").close()
+                uri = self.graph_uri(graph_id)
+                Graph.init(uri, graph.schema, durability="process", by_cluster=True).close()
             elif before.schema != graph.schema:
                 with Graph.open(self.graph_uri(graph_id), durability="process") as found:
-                    found.apply_schema(graph.schema)
+                    apply_schema_by_cluster(found.schema, graph.schema)
 
     def record(self, parts: Parts) -> int:
         """Write blobs, then the ledger."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from omnigraph.cluster.digests import content_digest
 from omnigraph.cluster.stored.root import StorageRoot, graph_path
 from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError
-from omnigraph.graph import Graph, OpenMode, is_exporting
+from omnigraph.graph import Graph, OpenMode, apply_schema_by_cluster, is_exporting
 from omnigraph.schema import MigrationPlan
 
 RootState: TypeAlias = Literal["absent", "unfinished", "open", "broken"]
@@ -23,11 +24,19 @@ class OtherBranchesError(ConflictError):
     """A schema change needs a graph with no branch but `main`; nothing was changed."""
 
     code = "OG-CLUSTER-BRANCHES"
-    hint = "merge or delete these branches, then run `omnigraph cluster apply` again"
     branches: tuple[str, ...]
 
     def _message(self) -> str:
-        return f"the graph has branches besides main: {', '.join(self.branches)}"
+        names = ", ".join(self.branches)
+        return f"the graph has branches besides main: {names}; merge or delete them, then apply"
+
+
+class LinkedRootError(ConflictError):
+    """The root of a graph is a symbolic link, which no command follows to delete; it stays."""
+
+    code = "OG-CLUSTER-LINK"
+    template = "{uri} is a symbolic link; nothing was deleted: delete its data and the link by hand"
+    uri: str
 
 
 @dataclass(frozen=True)
@@ -140,7 +149,7 @@ class EngineGraphs:
     def create(self, graph_id: str, source: str, *, actor: str | None) -> int:
         """Make a graph; return its manifest version."""
         uri = self._root.graph_uri(graph_id)
-        with Graph.init(uri, source, actor_id=actor) as graph:
+        with Graph.init(uri, source, actor_id=actor, by_cluster=True) as graph:
             return graph.snapshot().manifest_version
 
     def migrate(
@@ -156,7 +165,8 @@ class EngineGraphs:
             if others:
                 raise OtherBranchesError(others)
             begin(graph.snapshot().manifest_version)
-            return graph.schema.apply(source, actor_id=actor).graph_manifest_version
+            applied = apply_schema_by_cluster(graph.schema, source, actor_id=actor)
+            return applied.graph_manifest_version
 
     def is_exporting(self, graph_id: str) -> bool:
         """Whether this process is exporting the graph."""
@@ -164,6 +174,10 @@ class EngineGraphs:
 
     def delete(self, graph_id: str) -> None:
         """Remove everything at the root of a graph, also what an earlier try has left."""
+        uri = self._root.graph_uri(graph_id)
+        if self._root.root.is_local and Path(uri).is_symlink():
+            # What it points to may be another graph, or belong to another cluster.
+            raise LinkedRootError(uri)
         self._root.objects.delete_prefix(graph_path(graph_id))
 
     def _open(self, graph_id: str, mode: OpenMode) -> Graph:

@@ -81,7 +81,11 @@ For a deletion `recorded` means that neither storage nor the ledger has the grap
 
 _MESSAGES: Final[dict[str, str]] = {
     _FORWARD: "the operation had succeeded; it is recorded now",
-    _PENDING: "what the operation did cannot be told; nothing about the graph is changed",
+    _PENDING: (
+        "what the operation did cannot be told; nothing about the graph is changed until it has"
+        " the recorded or the declared schema, or somebody deletes the intent in"
+        " __cluster/recoveries"
+    ),
     _INCOMPLETE: "the graph was not made in full and does not open: remove its root by hand",
     "graph_delete_incomplete": "the deletion was not finished; it is tried again",
 }

@@ -7,13 +7,13 @@ from omnigraph.changes.selection import Selection
 from omnigraph.engine import Report
 from omnigraph.graph.branches import GraphBranches
 from omnigraph.graph.changes import GraphChanges, GraphDiff
-from omnigraph.graph.cluster_guard import require_outside_cluster
+from omnigraph.graph.cluster_guard import InsideClusterError
 from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.running_exports import is_exporting
-from omnigraph.graph.schema import GraphSchema
+from omnigraph.graph.schema import GraphSchema, apply_schema_by_cluster
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.graph.standalone import (
     embed_records,
@@ -116,6 +116,7 @@ __all__ = [
     "GraphSchema",
     "GraphTags",
     "Health",
+    "InsideClusterError",
     "InvalidActorError",
     "InvalidTextError",
     "LoadCounts",
@@ -151,6 +152,7 @@ __all__ = [
     "Tag",
     "TagNotFoundError",
     "VersionRemovedError",
+    "apply_schema_by_cluster",
     "check_page",
     "config_of_profile",
     "embed_records",
@@ -161,7 +163,6 @@ __all__ = [
     "load_queries",
     "register_queries",
     "require_kind",
-    "require_outside_cluster",
     "require_queries_hold",
     "scrub_graph",
 ]

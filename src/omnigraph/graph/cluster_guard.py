@@ -1,4 +1,4 @@
-"""Graphs that a cluster has declared are made and migrated by the cluster alone.
+"""Graphs at the place of a cluster's graphs are made and migrated by the cluster alone.
 
 A cluster keeps its graphs at `<root>/graphs/<id>.omni`, and its ledger at
 `<root>/__cluster/state.json`. For a root of any other shape storage is not read.
@@ -7,6 +7,7 @@ A cluster keeps its graphs at `<root>/graphs/<id>.omni`, and its ledger at
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from omnigraph.errors import ConflictError
@@ -29,12 +30,15 @@ class InsideClusterError(ConflictError):
     root: str
 
 
-def require_outside_cluster(operation: str, uri: str) -> None:
-    """Refuse an operation on a graph that a cluster has declared."""
+def require_outside_cluster(
+    operation: str, uri: str, *, storage_options: Mapping[str, str] | None = None
+) -> None:
+    """Refuse an operation on a graph whose root is a place of a cluster."""
     graph_root = parse_root(uri)
     declared = _DECLARED.fullmatch(graph_root.uri)
     if declared is None:
         return
     root = declared["root"]
-    if exists(open_objects(StoreSettings(parse_root(root))), LEDGER):
+    settings = StoreSettings(parse_root(root), dict(storage_options or {}))
+    if exists(open_objects(settings), LEDGER):
         raise InsideClusterError(operation, graph_root.uri, root)

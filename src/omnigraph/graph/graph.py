@@ -22,6 +22,7 @@ from omnigraph.engine import (
     engine_named,
 )
 from omnigraph.graph.authorize import write_gate
+from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.flat_names import FlatNames
 from omnigraph.graph.loads import load_target, load_with
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
@@ -114,17 +115,21 @@ class Graph(FlatNames):
         clock: Clock | None = None,
         auto_optimize: bool = True,
         checksums: bool = True,
+        by_cluster: bool = False,
     ) -> Self:
         """Make a new graph with this schema; the root must not hold one.
 
         `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
         compaction after small writes to calls of `optimize`; `checksums=False` writes files without
         the checksums that `scrub` compares. `policy` and `actor_id` are as in `open`; the actor is
-        also that of the first commit.
+        also that of the first commit. Among the graphs of a cluster only `omnigraph cluster apply`
+        makes one, and says `by_cluster`.
         """
         gate = write_gate(policy, actor_id)
         one_of(DURABILITIES, durability, "durability")
         clock = clock or SystemClock()
+        if not by_cluster:
+            require_outside_cluster("init", str(uri), storage_options=storage_options)
         compiled = compile_schema(schema, domain=clock.ulid())
         store = connect(
             str(uri), storage_options=storage_options, durability=durability, checksums=checksums

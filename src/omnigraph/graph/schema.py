@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.schema_hold import find_schema
 from omnigraph.graph.session import Part
 from omnigraph.manifest.rows import AcceptedSchema
@@ -63,11 +64,22 @@ class GraphSchema(Part):
         """Make a desired schema the accepted one of `main`, with what it means for stored rows.
 
         `allow_data_loss` makes drops hard: what they remove is purged from older snapshots too.
+        A graph of a cluster is refused: it gets its schema by `omnigraph cluster apply`, and the
+        ledger of the cluster would not know of another change.
         """
         self._session.require_writable("schema apply")
         actor_id = self._session.authorize(
             Action.SCHEMA_APPLY, target_branch=MAIN, actor_id=actor_id
         )
+        settings = self._session.repository.store.settings
+        require_outside_cluster(
+            "schema apply", settings.root.uri, storage_options=settings.storage_options
+        )
+        return self._apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+
+    def _apply(
+        self, desired: str | SourceText, *, allow_data_loss: bool, actor_id: str | None
+    ) -> SchemaApplied:
         work = SchemaApply(
             self._session.repository, self._session.recovery, self._session.committer
         )
@@ -86,3 +98,11 @@ class GraphSchema(Part):
         return lint_queries(
             queries, self._session.catalog(), schema_source=source, query_path=query_path
         )
+
+
+def apply_schema_by_cluster(
+    schema: GraphSchema, desired: str, *, actor_id: str | None = None
+) -> SchemaApplied:
+    """Make a schema the accepted one of a graph of a cluster; for `omnigraph cluster apply`."""
+    schema._session.require_writable("schema apply")
+    return schema._apply(desired, allow_data_loss=False, actor_id=actor_id)

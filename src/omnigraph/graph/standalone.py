@@ -9,7 +9,6 @@ from pathlib import Path
 import orjson
 
 from omnigraph.clock import SystemClock
-from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.scrub import scrub
 from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
@@ -36,8 +35,7 @@ from omnigraph.syntax.grammar import decode_source
 
 
 def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph:
-    """Make a new graph with the schema in a file, outside of any cluster."""
-    require_outside_cluster("init", uri)
+    """Make a new graph with the schema in a file."""
     schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
     return Graph.init(uri, schema, force=force)
 

@@ -17,9 +17,10 @@ run tells the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from omnigraph.cluster.addresses import Address
 from omnigraph.cluster.commands.applying.failures import warnings_of, with_failures
 from omnigraph.cluster.commands.applying.moves import MoveContext, Moves
 from omnigraph.cluster.commands.applying.next_ledger import Carried, is_converged, next_ledger
@@ -28,14 +29,14 @@ from omnigraph.cluster.commands.frame import Frame, Report, Workplace
 from omnigraph.cluster.commands.lines import change_lines
 from omnigraph.cluster.commands.plan import desired_revision, shapes_of
 from omnigraph.cluster.commands.settle import retire, settle
-from omnigraph.cluster.compare.classify import classify
+from omnigraph.cluster.compare.classify import classify, with_used_providers
 from omnigraph.cluster.compare.composites import composite_problems
 from omnigraph.cluster.compare.consent import Consent, consent_for
 from omnigraph.cluster.compare.diff import Change, diff
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.stored.approvals import read_approvals
 from omnigraph.cluster.stored.json_objects import moment
-from omnigraph.cluster.stored.ledger import Ledger, StoredLedger, write_ledger
+from omnigraph.cluster.stored.ledger import Entry, Ledger, StoredLedger, write_ledger
 from omnigraph.cluster.sweep import Swept
 from omnigraph.failpoints import hit
 from omnigraph.records import JsonObject, to_json
@@ -70,6 +71,7 @@ class _Apply:
         self.changes: tuple[Change, ...] = ()
         self.is_compared = False
         self.is_written = False
+        self._applied: Mapping[Address, Entry] = {}
         self._desired = desired
         self._work = work
         self._actor = actor
@@ -101,17 +103,21 @@ class _Apply:
             config_digest=self._desired.config_digest,
         )
         self.frame.diagnostics += (*approvals.diagnostics, *consent.diagnostics)
-        self.changes = classify(
+        self._applied = swept.ledger.entries
+        classified = classify(
             found,
             policy_targets=self._desired.policy_targets,
             pending_graphs=swept.pending,
             approved_graphs=consent.by_graph,
         )
+        self.changes = with_used_providers(classified, self._applied)
         self.is_compared = True
         return consent
 
     def _moved_graphs(self, stored: StoredLedger) -> Moves:
-        context = MoveContext(self._work, self._desired, self._actor, stored.identity)
+        context = MoveContext(
+            self._work, self._desired, self._actor, stored.identity, self.frame.require_sole
+        )
         moves = Moves(context, self.frame.diagnostics)
         moves.create_graphs(self.changes)
         moves.apply_schemas(self.changes)
@@ -145,9 +151,10 @@ class _Apply:
         retire(self.frame, (*swept.retired, *moves.finished))
 
     def _block(self, moves: Moves) -> None:
-        self.changes = with_failures(
+        blocked = with_failures(
             self.changes, moves.failures, policy_targets=self._desired.policy_targets
         )
+        self.changes = with_used_providers(blocked, self._applied)
 
 
 def _lines(changes: Sequence[Change], members: JsonObject) -> tuple[str, ...]:

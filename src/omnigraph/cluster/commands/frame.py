@@ -11,8 +11,22 @@ from omnigraph.cluster.diagnostics import DiagnosedError, Diagnostic, error, has
 from omnigraph.cluster.graphs import EngineGraphs, Graphs
 from omnigraph.cluster.stored.intents import Intent, read_intents
 from omnigraph.cluster.stored.json_objects import age_s
-from omnigraph.cluster.stored.ledger import EMPTY, LEDGER_PATH, StoredLedger, read_ledger
-from omnigraph.cluster.stored.lock import LOCK_PATH, Lock, Operation, acquire, read_lock, release
+from omnigraph.cluster.stored.ledger import (
+    EMPTY,
+    LEDGER_PATH,
+    StoredLedger,
+    read_ledger,
+    require_identity,
+)
+from omnigraph.cluster.stored.lock import (
+    LOCK_PATH,
+    Lock,
+    Operation,
+    acquire,
+    read_lock,
+    release,
+    require_held,
+)
 from omnigraph.cluster.stored.root import StorageRoot, open_root
 from omnigraph.records import OPTIONAL, JsonObject, to_json
 
@@ -114,6 +128,16 @@ class Frame:
                 )
             )
         return stored
+
+    def require_sole(self) -> None:
+        """Make sure that no other command has begun since: the lock and the ledger are as before.
+
+        A command whose lock was removed may have slept for days, and a graph with the id that it
+        is about to delete may be another one by now.
+        """
+        if self._own is not None:
+            require_held(self.work.root, self._own)
+        require_identity(self.work.root, self.stored.identity)
 
     def refuse(self, problems: Sequence[Diagnostic]) -> None:
         """End the work if something is wrong."""

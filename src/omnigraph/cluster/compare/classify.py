@@ -12,6 +12,7 @@ from typing import Final
 
 from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.cluster.compare.diff import Change, Disposition, Operation
+from omnigraph.cluster.stored.ledger import Entry
 
 RECOVERY_PENDING: Final = "cluster_recovery_pending"
 APPROVAL_REQUIRED: Final = "approval_required"
@@ -139,6 +140,28 @@ def classify(
         )
 
     return tuple(_classified(change, situation(change.address)) for change in changes)
+
+
+def with_used_providers(
+    changes: Sequence[Change], applied: Mapping[Address, Entry]
+) -> tuple[Change, ...]:
+    """Return the changes with deletions of providers blocked that an applied graph still needs.
+
+    The deletion of such a graph waits, and without its provider no server could serve the cluster.
+    """
+    used = {
+        applied[change.address].embedding_provider
+        for change in changes
+        if change.address.kind is Kind.GRAPH and change.operation == "delete" and change.is_blocked
+    }
+    return tuple(
+        replace(change, disposition="blocked", reason=NOT_APPLIED)
+        if change.address.kind is Kind.EMBEDDING_PROVIDER
+        and change.operation == "delete"
+        and change.resource in used
+        else change
+        for change in changes
+    )
 
 
 def _classified(change: Change, at: Situation) -> Change:

@@ -26,7 +26,7 @@ def check_header(config: ClusterConfig) -> list[Diagnostic]:
         message = f"unknown backend {quoted(str(config.state_backend))}; write `{BACKEND}`"
         found.append(error("unsupported_state_backend", "state.backend", message))
     if config.state_lock is False:
-        message = "commands take no lock: two that run at once can overwrite each other's state"
+        message = "commands take no lock: two that run at once can change the same graph"
         found.append(warning("state_lock_disabled", "state.lock", message))
     return found
 

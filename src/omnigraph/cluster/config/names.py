@@ -36,7 +36,24 @@ def check_names(what: str, names: Iterable[str], path: str) -> list[Diagnostic]:
 
 def check_graph_ids(graph_ids: Iterable[str]) -> list[Diagnostic]:
     """Return what is wrong with ids of graphs; a server has to be able to serve each of them."""
-    return [found for graph_id in graph_ids for found in _check_graph_id(graph_id)]
+    ids = tuple(graph_ids)
+    wrong = [found for graph_id in ids for found in _check_graph_id(graph_id)]
+    return [*wrong, *_check_case(ids)]
+
+
+def _check_case(graph_ids: Iterable[str]) -> list[Diagnostic]:
+    """Return ids that would share a folder on a disk that ignores the case of letters."""
+    first: dict[str, str] = {}
+    found = []
+    for graph_id in graph_ids:
+        other = first.setdefault(graph_id.lower(), graph_id)
+        if other != graph_id:
+            message = (
+                f"{quoted(graph_id)} cannot be the id of a graph: it differs from {quoted(other)}"
+                " in the case of letters alone, and some disks would keep both in one folder"
+            )
+            found.append(error("invalid_resource_id", below("graphs", graph_id), message))
+    return found
 
 
 def _check_graph_id(graph_id: str) -> list[Diagnostic]:

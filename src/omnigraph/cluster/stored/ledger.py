@@ -248,6 +248,14 @@ def _replace(root: StorageRoot, data: bytes, base: str | None) -> None:
     root.objects.put_if_match(LEDGER_PATH, data, tag=found.tag)
 
 
+def require_identity(root: StorageRoot, base: str | None) -> None:
+    """Make sure that the ledger is still the one that was read."""
+    data = _read(root)
+    found = None if data is None else identity_of(data)
+    if found != base:
+        raise _mismatch(base, found)
+
+
 def _mismatch(base: str | None, found: str | None) -> DiagnosedError:
     was = "no ledger" if base is None else base
     now = "another one" if found is None else found

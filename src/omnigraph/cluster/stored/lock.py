@@ -1,8 +1,9 @@
 """The lock of a cluster: one object, created by whoever changes or compares the ledger.
 
 It has no expiry and nobody looks whether its process lives: an operator who knows that its holder
-is gone removes it by `force-unlock`. It keeps commands from working for nothing; that they cannot
-overwrite each other's ledger is ensured by the conditional write of the ledger alone.
+is gone removes it by `force-unlock`. Commands cannot overwrite each other's ledger without it
+either, because the ledger is written conditionally; but a graph has no such condition, so `apply`
+looks whether the lock and the ledger are still its own before each change of a graph.
 """
 
 from __future__ import annotations
@@ -82,6 +83,17 @@ def release(root: StorageRoot, lock: Lock) -> None:
         root.objects.delete(LOCK_PATH)
     except OmnigraphError as problem:
         raise _failed(problem) from problem
+
+
+def require_held(root: StorageRoot, lock: Lock) -> None:
+    """Make sure that nobody has taken the lock away."""
+    found = read_lock(root)
+    if found is None or found.lock_id != lock.lock_id:
+        message = (
+            "the lock was removed while this command was running, and another command may work"
+            " now; no further graph is changed: run the command again when the other has ended"
+        )
+        raise DiagnosedError(error("state_lock_lost", LOCK_PATH, message))
 
 
 def remove(root: StorageRoot, lock_id: str) -> Lock:

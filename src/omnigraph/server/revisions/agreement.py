@@ -18,6 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+from omnigraph.clock import Clock
+
+AGREE_MAX_S: Final = 30.0
+"""After how long it is worth a warning that not all workers propose the same revision."""
 _IN_FORCE: Final = "revision-in-force"
 _PROPOSED: Final = "revision-proposed-"
 _LOCK: Final = "revisions.lock"
@@ -78,6 +82,27 @@ class SharedAgreement:
             known = stamp, Path(self._path).read_text()
             self._known = known
         return known[1]
+
+
+class AgreementTimer:
+    """Tells once for each revision that the other workers do not become ready for it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._awaited: str | None = None
+        self._since_s = 0.0
+        self._is_told = False
+
+    def is_overdue(self, *, proposed: str, in_force: str) -> bool:
+        """Whether a proposal has waited for `AGREE_MAX_S`; true one time only."""
+        now_s = self._clock.monotonic_s()
+        awaited = None if proposed == in_force else proposed
+        if awaited != self._awaited:
+            self._awaited, self._since_s, self._is_told = awaited, now_s, False
+        is_late = awaited is not None and now_s - self._since_s >= AGREE_MAX_S
+        is_overdue = is_late and not self._is_told
+        self._is_told |= is_overdue
+        return is_overdue
 
 
 def forget_proposal(folder: Path, worker: str) -> None:

@@ -25,7 +25,7 @@ from omnigraph.cluster.stored.root import StorageRoot
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Serving
 from omnigraph.server.graphs import Graphs
-from omnigraph.server.revisions.agreement import Agreement
+from omnigraph.server.revisions.agreement import AGREE_MAX_S, Agreement, AgreementTimer
 from omnigraph.server.revisions.prepare import Rules, check_revision, open_revision
 from omnigraph.server.shared import Shared
 
@@ -77,6 +77,7 @@ class Follower:
         self._tried_at = self._clock.monotonic_s()
         self._retry_s = RETRY_MIN_S
         self._refusal = ""
+        self._timer = AgreementTimer(self._clock)
         self._reading = threading.Lock()
         self._switching = threading.Lock()
         self._key = _key_of(serving.graphs)
@@ -118,6 +119,7 @@ class Follower:
         """Read the ledger if it has changed; return whether another revision was proposed."""
         with self._reading:
             self.switch()
+            self._warn_of_disagreement()
             try:
                 tag = ledger_tag(self._source.root)
             except OmnigraphError as problem:
@@ -135,6 +137,19 @@ class Follower:
                 return False
             self._seen = tag
             return self._propose(revision)
+
+    def _warn_of_disagreement(self) -> None:
+        """Log that a revision waits for other workers, which may never be able to open it."""
+        proposed, graphs = next(reversed(self._proposed.items()))
+        is_overdue = self._timer.is_overdue(proposed=proposed, in_force=self._key)
+        if is_overdue and graphs.revision is not None:
+            _log.warning(
+                "this worker could serve revision %d of the cluster for %d s, but not all workers"
+                " can; what is served stays: the log of another worker says why, a restart of the"
+                " server starts all of them with the same revision",
+                graphs.revision.number,
+                AGREE_MAX_S,
+            )
 
     def _is_retry_due(self) -> bool:
         """Whether something was not served that may be served by now."""

@@ -19,7 +19,7 @@ class ActorRequiredError(InvalidInputError):
 
     code = "OG-ACTOR-REQUIRED"
     hint = "give `--as ACTOR`, or set `operator.actor` in the operator's configuration"
-    template = "an approval needs an actor: give `--as`, or set `operator.actor`"
+    template = "an approval needs an actor"
 
 
 @click.command("approve", cls=ScopedCommand)

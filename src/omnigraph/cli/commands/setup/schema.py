@@ -9,10 +9,8 @@ import click
 from omnigraph.cli.address import (
     acting,
     graph_address,
-    is_served,
     open_graph,
     open_target,
-    resolve_address,
 )
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
@@ -66,10 +64,6 @@ def apply(
     as_json: bool,
 ) -> None:
     """Make another schema the accepted one, with what it means for stored rows."""
-    from omnigraph.graph import require_outside_cluster  # noqa: PLC0415 loads Lance
-
-    if not is_served(uri):
-        require_outside_cluster("schema apply", resolve_address(uri))
     graph, out = open_target(uri, as_json=as_json)
     with graph:
         result = graph.apply_schema_file(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
-from omnigraph.cluster.compare.classify import NOT_APPLIED
+from omnigraph.cluster.compare.classify import APPROVAL_REQUIRED, NOT_APPLIED
 from omnigraph.cluster.compare.diff import Change
 from omnigraph.cluster.diagnostics import Diagnostic, warning
 
@@ -36,11 +36,17 @@ def warnings_of(changes: Sequence[Change], failures: Mapping[Address, str]) -> l
             if change.disposition == "deferred"
             else "apply_dependency_blocked",
             change.resource,
-            f"{change.operation} is not carried out: {change.reason}",
+            f"{change.operation} is not carried out: {change.reason}{_remedy(change)}",
         )
         for change in changes
         if change.disposition in ("deferred", "blocked") and change.address not in failures
     ]
+
+
+def _remedy(change: Change) -> str:
+    if change.reason != APPROVAL_REQUIRED or change.address.graph_id is None:
+        return ""
+    return f"; `omnigraph cluster approve {graph_address(change.address.graph_id)}` allows it"
 
 
 def _blocked(change: Change, reason: str) -> Change:

@@ -17,6 +17,7 @@ from omnigraph.cluster.compare.diff import Change
 from omnigraph.cluster.desired import Desired, Resource
 from omnigraph.cluster.diagnostics import DiagnosedError, Diagnostic, error, warning
 from omnigraph.cluster.digests import content_digest
+from omnigraph.cluster.graphs import LinkedRootError
 from omnigraph.cluster.stored.approvals import Approval
 from omnigraph.cluster.stored.intents import VERSION, Intent, IntentKind, write_intent
 from omnigraph.cluster.stored.json_objects import moment
@@ -45,6 +46,8 @@ class MoveContext:
     actor: str | None
     base: str | None
     """The identity of the ledger that the run began with."""
+    require_sole: Callable[[], None]
+    """Raises if another command has begun since."""
 
 
 @dataclass
@@ -137,7 +140,11 @@ class Moves:
             raise DiagnosedError(error("graph_delete_export_in_progress", path, message))
         intent = self._begin(graph_id, "graph_delete", approval_id=approvals[0].approval_id)
         hit("cluster_apply.before_graph_delete")
-        self.context.work.graphs.delete(graph_id)
+        try:
+            self.context.work.graphs.delete(graph_id)
+        except LinkedRootError:
+            self._withdraw(intent)
+            raise
         hit("cluster_apply.after_graph_delete")
         self.deleted[graph_id] = approvals
         self.finished.append(intent.path)
@@ -152,6 +159,7 @@ class Moves:
         version: int | None = None,
         approval_id: str | None = None,
     ) -> Intent:
+        self.context.require_sole()
         work, desired = self.context.work, self.context.desired
         schema = desired.resources.get(schema_address(graph_id))
         intent = Intent(
