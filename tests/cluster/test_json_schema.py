@@ -43,6 +43,8 @@ MISSHAPEN = [
     case
     for case in JUDGED
     if any(f"ERROR {code}" in case.sections["output"] for code in SHAPE_CODES)
+    # A JSON Schema cannot compare two keys with each other.
+    and case.name != "ids that differ in the case of letters alone"
 ]
 
 

@@ -13,7 +13,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.running_exports import is_exporting
-from omnigraph.graph.schema import GraphSchema, apply_schema_by_cluster
+from omnigraph.graph.schema import GraphSchema, accepted_schema, apply_schema_by_cluster
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.graph.standalone import (
     embed_records,
@@ -152,6 +152,7 @@ __all__ = [
     "Tag",
     "TagNotFoundError",
     "VersionRemovedError",
+    "accepted_schema",
     "apply_schema_by_cluster",
     "check_page",
     "config_of_profile",

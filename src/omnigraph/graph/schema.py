@@ -24,17 +24,6 @@ class GraphSchema(Part):
         """Return the accepted schema text of the bound branch."""
         return self._session.snapshot().schema.source
 
-    def accepted(self, digest: str | None = None) -> AcceptedSchema:
-        """Return the accepted schema: its text, its hash, its compiled form.
-
-        With a `digest`, the SHA-256 of a text, the newest schema that had this text, if there was
-        one, else the present one.
-        """
-        snapshot = self._session.snapshot()
-        history = self._session.repository.history
-        found = None if digest is None else find_schema(snapshot, history, digest)
-        return found or snapshot.schema
-
     def catalog(self) -> Catalog:
         """Return what the accepted schema of the bound branch declares."""
         return self._session.catalog()
@@ -98,6 +87,18 @@ class GraphSchema(Part):
         return lint_queries(
             queries, self._session.catalog(), schema_source=source, query_path=query_path
         )
+
+
+def accepted_schema(schema: GraphSchema, digest: str | None = None) -> AcceptedSchema:
+    """Return the accepted schema of a graph: its text, its hash, its compiled form.
+
+    With a `digest`, the SHA-256 of a text, the newest schema that had this text, if there was one,
+    else the present one.
+    """
+    snapshot = schema._session.snapshot()
+    history = schema._session.repository.history
+    found = None if digest is None else find_schema(snapshot, history, digest)
+    return found or snapshot.schema
 
 
 def apply_schema_by_cluster(

@@ -29,7 +29,7 @@ from omnigraph.cluster.commands.frame import Frame, Report, Workplace
 from omnigraph.cluster.commands.lines import change_lines
 from omnigraph.cluster.commands.plan import desired_revision, shapes_of
 from omnigraph.cluster.commands.settle import retire, settle
-from omnigraph.cluster.compare.classify import classify, with_used_providers
+from omnigraph.cluster.compare.classify import classify, with_used_parts
 from omnigraph.cluster.compare.composites import composite_problems
 from omnigraph.cluster.compare.consent import Consent, consent_for
 from omnigraph.cluster.compare.diff import Change, diff
@@ -110,7 +110,7 @@ class _Apply:
             pending_graphs=swept.pending,
             approved_graphs=consent.by_graph,
         )
-        self.changes = with_used_providers(classified, self._applied)
+        self.changes = with_used_parts(classified, self._applied)
         self.is_compared = True
         return consent
 
@@ -154,7 +154,7 @@ class _Apply:
         blocked = with_failures(
             self.changes, moves.failures, policy_targets=self._desired.policy_targets
         )
-        self.changes = with_used_providers(blocked, self._applied)
+        self.changes = with_used_parts(blocked, self._applied)
 
 
 def _lines(changes: Sequence[Change], members: JsonObject) -> tuple[str, ...]:

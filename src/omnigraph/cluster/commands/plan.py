@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from omnigraph.cluster.addresses import Kind
 from omnigraph.cluster.commands.frame import Frame, Report, Workplace
 from omnigraph.cluster.commands.lines import change_lines
-from omnigraph.cluster.compare.classify import classify, with_used_providers
+from omnigraph.cluster.compare.classify import classify, with_used_parts
 from omnigraph.cluster.compare.consent import REASON, Consent, consent_for, is_gated
 from omnigraph.cluster.compare.diff import Change, diff, shape_of
 from omnigraph.cluster.desired import Desired
@@ -79,7 +79,7 @@ def _planned(desired: Desired, frame: Frame) -> _Planned:
     changes = classify(
         changes, policy_targets=desired.policy_targets, approved_graphs=consent.by_graph
     )
-    changes = with_used_providers(changes, ledger.entries)
+    changes = with_used_parts(changes, ledger.entries)
     return _Planned(tuple(_previewed(change, desired, frame) for change in changes), consent)
 
 

@@ -142,23 +142,36 @@ def classify(
     return tuple(_classified(change, situation(change.address)) for change in changes)
 
 
-def with_used_providers(
-    changes: Sequence[Change], applied: Mapping[Address, Entry]
-) -> tuple[Change, ...]:
-    """Return the changes with deletions of providers blocked that an applied graph still needs.
-
-    The deletion of such a graph waits, and without its provider no server could serve the cluster.
-    """
-    used = {
-        applied[change.address].embedding_provider
+def waiting_graphs(changes: Sequence[Change]) -> frozenset[Address]:
+    """Return the graphs that are no longer declared, and not deleted yet."""
+    return frozenset(
+        change.address
         for change in changes
         if change.address.kind is Kind.GRAPH and change.operation == "delete" and change.is_blocked
-    }
+    )
+
+
+def with_used_parts(
+    changes: Sequence[Change], applied: Mapping[Address, Entry]
+) -> tuple[Change, ...]:
+    """Return the changes with deletions blocked of what a graph needs until it is deleted.
+
+    Without its provider no server could serve the cluster; without its policy every token could
+    read the graph.
+    """
+    waiting = waiting_graphs(changes)
+    providers = {applied[graph].embedding_provider for graph in waiting}
+    targets = {str(graph) for graph in waiting}
+
+    def is_used(change: Change) -> bool:
+        if change.address.kind is Kind.EMBEDDING_PROVIDER:
+            return change.resource in providers
+        is_policy = change.address.kind is Kind.POLICY
+        return is_policy and not targets.isdisjoint(applied[change.address].applies_to or ())
+
     return tuple(
         replace(change, disposition="blocked", reason=NOT_APPLIED)
-        if change.address.kind is Kind.EMBEDDING_PROVIDER
-        and change.operation == "delete"
-        and change.resource in used
+        if change.operation == "delete" and is_used(change)
         else change
         for change in changes
     )

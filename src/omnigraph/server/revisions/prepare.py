@@ -26,6 +26,7 @@ from omnigraph.graph import (
     EmbeddingConfig,
     Graph,
     Registry,
+    accepted_schema,
     config_of_profile,
     register_queries,
     require_queries_hold,
@@ -194,7 +195,7 @@ def _opened(
         if known is not None and kept is not None and known.is_of(applied.digest, mode):
             return known
         opened = kept or _open(checked)
-        schema = opened.graph.schema.accepted(applied.schema_digest)
+        schema = accepted_schema(opened.graph.schema, applied.schema_digest)
     with _or_quarantine(graph_id, "query_typecheck_error"):
         require_queries_hold(checked.queries, schema.source)
     with _or_quarantine(graph_id, "invalid_external_blob_base"):

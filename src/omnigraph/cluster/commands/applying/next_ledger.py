@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
-from omnigraph.cluster.compare.classify import RECOVERY_PENDING
+from omnigraph.cluster.compare.classify import RECOVERY_PENDING, waiting_graphs
 from omnigraph.cluster.compare.composites import Composer, applied_bases
 from omnigraph.cluster.compare.diff import Change, diff
 from omnigraph.cluster.desired import Desired
@@ -47,7 +47,9 @@ def next_ledger(ledger: Ledger, desired: Desired, done: Carried) -> Ledger:
         if change.operation == "delete":
             resources.pop(change.resource, None)
         else:
-            resources[change.resource] = _entry(change.address, desired)
+            recorded = resources.get(change.resource)
+            entry = _entry(change.address, desired)
+            resources[change.resource] = _still_bound(entry, recorded, done.changes)
     _compose_graphs(resources, desired, done.changes)
     after = ledger.with_resources(resources, config_digest=ledger.config_digest)
     observed = {found.address: found for found in done.observed.values()}
@@ -83,6 +85,15 @@ def _entry(address: Address, desired: Desired) -> Entry:
     if address.kind is Kind.EMBEDDING_PROVIDER:
         return replace(entry, embedding_profile=desired.providers[address.name])
     return entry
+
+
+def _still_bound(entry: Entry, recorded: Entry | None, changes: Sequence[Change]) -> Entry:
+    """Return an entry that keeps the bindings to graphs that are not deleted yet."""
+    if recorded is None or not recorded.applies_to or entry.applies_to is None:
+        return entry
+    waiting = {str(address) for address in waiting_graphs(changes)}
+    kept = waiting.intersection(recorded.applies_to)
+    return replace(entry, applies_to=tuple(sorted({*entry.applies_to, *kept})))
 
 
 def _compose_graphs(
