@@ -202,7 +202,7 @@ def test_a_graph_that_a_cluster_has_declared_is_left_to_the_cluster(
     (tmp_path / "lab" / "__cluster" / "state.json").touch()
     root = str(tmp_path / "lab" / "graphs" / "papers.omni")
     if words != ("init",):
-        Graph.init(root, SCHEMA, durability="process").close()
+        Graph.init(root, SCHEMA, durability="process", by_cluster=True).close()
     result = omnigraph(*words, root, "--schema", "s.pg")
     assert (result.code, result.out) == (1, "")
     assert f"belongs to the cluster at {tmp_path / 'lab'}" in result.err

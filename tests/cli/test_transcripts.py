@@ -149,5 +149,6 @@ def test_every_command_has_a_transcript() -> None:
     lines = [line for case in CASES for line in case.sections["script"].splitlines()]
     missing = COMMANDS.keys() - {line.split()[0] for line in lines}
     # The story of the demo is told by tests/e2e, a doctor finds what the machine has. What needs
-    # a server is in test_served and tests/server, what needs a policy in test_policy_commands.
-    assert missing == {"alias", "demo", "doctor", "policy", "queries", "serve"}
+    # a server is in test_served and tests/server, what needs a policy in test_policy_commands,
+    # what needs Spark in tests/spark.
+    assert missing == {"alias", "demo", "doctor", "policy", "queries", "serve", "sql"}

@@ -225,7 +225,7 @@ def test_a_graph_on_an_object_store_gets_its_topology(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with serve_s3() as server:
-        place = Place(f"s3://{server.bucket}/bulk/graph", server.options)
+        place = Place(f"s3://{server.bucket}/bulk/topology", server.options)
         with place.init(SCHEMA) as graph:
             inline_load(graph, ALL, mode=APPEND, tuning=IN_TASKS)
             check(graph, "K", "At")

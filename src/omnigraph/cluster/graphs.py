@@ -24,6 +24,7 @@ class OtherBranchesError(ConflictError):
     """A schema change needs a graph with no branch but `main`; nothing was changed."""
 
     code = "OG-CLUSTER-BRANCHES"
+    hint = "`omnigraph branch list URI` shows them"
     branches: tuple[str, ...]
 
     def _message(self) -> str:
@@ -35,6 +36,7 @@ class LinkedRootError(ConflictError):
     """The root of a graph is a symbolic link, which no command follows to delete; it stays."""
 
     code = "OG-CLUSTER-LINK"
+    hint = "`ls -l` shows where the link leads"
     template = "{uri} is a symbolic link; nothing was deleted: delete its data and the link by hand"
     uri: str
 
