@@ -20,20 +20,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bench.data import SIZES
 from bench.spark_load import SCHEMA, write_inputs
 from omnigraph.graph import Graph
 from omnigraph.spark import get_spark
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 COLUMNS = ("src", "dst")
 _PARTS = 8

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 RECENT_VERSIONS_MAX: Final = 2
 """Of one lineage of a dataset, how many versions have derived values in memory. A graph that is
-written all the time would fill every cache with versions that nobody reads again."""
+written all the time would fill every cache with versions that are not read again."""
 
 _Value = TypeVar("_Value")
 

@@ -75,7 +75,7 @@ class Desired:
     """The declared state of a cluster.
 
     With errors among the diagnostics only `config_dir`, `resources` and `dependencies` as far as
-    they could be told are meant for output; nothing may be applied from it.
+    they are known are meant for output; nothing may be applied from it.
     """
 
     config_dir: str

@@ -83,7 +83,7 @@ class Graphs(Protocol):
     """What commands do with graphs."""
 
     def look(self, graph_id: str) -> Look:
-        """Say what lies at the root of a graph; changes nothing."""
+        """Return what lies at the root of a graph; changes nothing."""
         ...
 
     def preview(self, graph_id: str, source: str) -> MigrationPlan:
@@ -125,7 +125,7 @@ class EngineGraphs:
         self._root = root
 
     def look(self, graph_id: str) -> Look:
-        """Say what lies at the root of a graph; changes nothing."""
+        """Return what lies at the root of a graph; changes nothing."""
         try:
             with self._open(graph_id, OpenMode.READ_ONLY) as graph:
                 return Look("open", graph.snapshot().manifest_version, graph.schema.source())

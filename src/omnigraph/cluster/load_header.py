@@ -22,7 +22,7 @@ from omnigraph.texts import on_one_line
 class Header:
     """Where a cluster is stored, and whether commands lock it.
 
-    `storage` is none if an error among the diagnostics keeps it from being told.
+    `storage` is none if an error among the diagnostics keeps it from being known.
     """
 
     storage: str | None

@@ -7,7 +7,7 @@ retired intent is deleted only after that.
 | finding | meaning |
 |---|---|
 | `absent` | there is no graph, or one that was never finished |
-| `present` | there is something (told apart only for a deletion) |
+| `present` | there is something (distinguished only for a deletion) |
 | `recorded` | the schema is the recorded one, or the one from before the operation |
 | `intended` | the schema is the one that the operation wanted |
 | `other` | the graph opens and has another schema |
@@ -192,12 +192,12 @@ def _decided(swept: Swept, case: _Case, clock: Clock) -> Swept:
 def _findings(case: _Case) -> list[Diagnostic]:
     row, path = case.row, str(graph_address(case.graph_id))
     said = f"{case.intent.kind} {case.intent.operation_id}: "
-    told = f" ({case.look.message})" if case.look.message and row.verdict == "wait" else ""
+    detail = f" ({case.look.message})" if case.look.message and row.verdict == "wait" else ""
     found = []
     if row.warning is not None:
-        found.append(warning(row.warning, path, f"{said}{_MESSAGES[row.warning]}{told}"))
+        found.append(warning(row.warning, path, f"{said}{_MESSAGES[row.warning]}{detail}"))
     if row.error is not None:
-        found.append(error(row.error, path, f"{said}{_MESSAGES[row.error]}{told}"))
+        found.append(error(row.error, path, f"{said}{_MESSAGES[row.error]}{detail}"))
     return found
 
 

@@ -38,7 +38,7 @@ class OpenedGraph:
 
 
 def _close(graph: Graph) -> None:
-    """Close a graph in a thread: closing waits for maintenance, and whoever let go must not."""
+    """Close a graph in a thread: closing waits for maintenance, and the last request must not."""
     threading.Thread(target=graph.close, name="omnigraph-close", daemon=True).start()
 
 

@@ -1,7 +1,7 @@
 """What one query of a client may cost.
 
 A request may ask for less than the limits of the server, and never for more. Without them a few
-queries that do not end would take all threads, and nobody else would be answered.
+queries that do not end would take all threads, and no other request would be answered.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
    looks the head up; then one task reads all of its rows, because Spark plans a view once and every
    task of it would look up a head of its own.
 2. Names are the prefix and the name of the type. Spark does not tell letter cases apart, so types
-   that differ in nothing else are told apart by their kind, or refused.
+   that differ in nothing else are distinguished by their kind, or refused.
 3. Which views were made is remembered in the settings of the session, so that `detach` removes
    those and no others, and a new `attach` under the same prefix leaves none of the old ones.
 """

@@ -1,4 +1,4 @@
-"""What Spark tells about a failure, as one sentence.
+"""What Spark says about a failure, as one sentence.
 
 Spark turns an exception of a Python worker into text inside of the text of another one. The
 sentence of the first of ours in it is what a caller wants to read.

@@ -26,7 +26,7 @@ _BAR: Final = 24
 
 
 class Progress:
-    """Shows stages on a stream and tells them to a caller; silent when there is neither."""
+    """Shows stages on a stream and reports them to a caller; silent when there is neither."""
 
     def __init__(self, stream: TextIO | None = None, report: Report | None = None) -> None:
         self._stream = stream

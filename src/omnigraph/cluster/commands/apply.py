@@ -12,7 +12,7 @@
 10. Delete the intents that it makes superfluous, and note in approvals that they are used.
 
 A run that dies anywhere leaves a ledger that says only what is so, and intents from which the next
-run tells the rest.
+run finds out the rest.
 """
 
 from __future__ import annotations

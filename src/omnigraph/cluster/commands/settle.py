@@ -58,6 +58,6 @@ def _mark_used(work: Workplace, ledger: Ledger) -> list[Diagnostic]:
         try:
             write_approval(work.root, used)
         except DiagnosedError as problem:
-            told = problem.diagnostic
-            found.append(warning(told.code, told.path, told.message))
+            cause = problem.diagnostic
+            found.append(warning(cause.code, cause.path, cause.message))
     return found

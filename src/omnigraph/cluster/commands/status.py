@@ -73,8 +73,8 @@ def state_lines(ledger: Ledger) -> tuple[str, ...]:
     lines = []
     for name in names:
         found = ledger.resource_statuses.get(name)
-        told = "applied" if found is None else ", ".join((found.status, *found.conditions))
-        lines.append(f"  {name} [{told}]")
+        state = "applied" if found is None else ", ".join((found.status, *found.conditions))
+        lines.append(f"  {name} [{state}]")
     return tuple(lines or ["  no resources"])
 
 

@@ -64,7 +64,7 @@ class Files:
     def list_queries(self, path: str) -> list[str] | None:
         """Return the visible `.gq` files of a folder, sorted; none if it is no folder.
 
-        Editors keep hidden files, such as `.#papers.gq`, beside the ones that they edit.
+        Editors keep hidden files, such as `.#papers.gq`, next to the ones that they edit.
         """
         folder = self.locate(path)
         try:

@@ -21,7 +21,7 @@ from omnigraph.syntax import Phase
 
 @dataclass(frozen=True)
 class LoadedGraph:
-    """What could be told of a graph."""
+    """What is known of a graph."""
 
     schema: Content | None
     schema_text: str | None
@@ -39,7 +39,7 @@ class GraphLoader:
         self._sources = Sources()
 
     def load(self, graph_id: str, config: GraphConfig) -> tuple[LoadedGraph, list[Diagnostic]]:
-        """Return what could be told of a graph, and what is wrong with it."""
+        """Return what is known of a graph, and what is wrong with it."""
         path = below("graphs", graph_id)
         found: list[Diagnostic] = []
         content, schema = self._schema(config.schema, f"{path}.schema", found)

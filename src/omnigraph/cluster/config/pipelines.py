@@ -17,7 +17,7 @@ from omnigraph.texts import on_one_line
 
 @dataclass(frozen=True)
 class LoadedPipeline:
-    """The file of a pipeline and the graph that it writes to, as far as they could be told."""
+    """The file of a pipeline and the graph that it writes to, as far as they are known."""
 
     content: Content | None
     graph: Address | None
@@ -26,7 +26,7 @@ class LoadedPipeline:
 def load_pipeline(
     name: str, config: PipelineConfig, files: Files, graph_ids: Collection[str]
 ) -> tuple[LoadedPipeline, list[Diagnostic]]:
-    """Return what could be told of a pipeline, and what is wrong with it."""
+    """Return what is known of a pipeline, and what is wrong with it."""
     path = f"{below('pipelines', name)}.file"
     unreadable: list[Diagnostic] = []
     content = files.read_declared(

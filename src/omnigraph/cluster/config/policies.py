@@ -40,7 +40,7 @@ class PolicyLoader:
         """Target to the name of its bundle."""
 
     def load(self, name: str, config: PolicyConfig) -> tuple[LoadedPolicy, list[Diagnostic]]:
-        """Return what could be told of a bundle, and what is wrong with it."""
+        """Return what is known of a bundle, and what is wrong with it."""
         path = below("policies", name)
         found: list[Diagnostic] = []
         targets = self._targets(config.applies_to, f"{path}.applies_to", found)

@@ -46,7 +46,7 @@ class Found(Generic[_R]):
     records: dict[str, _R]
     diagnostics: tuple[Diagnostic, ...] = ()
     is_complete: bool = True
-    """Whether the folder could be listed; if not, there may be records that nobody knows of."""
+    """Whether the folder could be listed; if not, there may be unknown records."""
 
 
 def read_folder(root: StorageRoot, form: FolderForm[_R]) -> Found[_R]:

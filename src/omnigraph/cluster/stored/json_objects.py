@@ -30,7 +30,7 @@ class OtherVersionError(ValueError):
 def decode(data: bytes, form: type[_T], *, version_member: str, version: int) -> _T:
     """Read an object whose members are all known.
 
-    Another version is told before other members are looked at: a later one may have more of them.
+    Another version is reported before other members are read: a later one may have more of them.
     """
     try:
         value = read_json(data.decode())

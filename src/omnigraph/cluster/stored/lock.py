@@ -1,9 +1,9 @@
-"""The lock of a cluster: one object, created by whoever changes or compares the ledger.
+"""The lock of a cluster: one object, created by every command that changes or compares the ledger.
 
-It has no expiry and nobody looks whether its process lives: an operator who knows that its holder
-is gone removes it by `force-unlock`. Commands cannot overwrite each other's ledger without it
-either, because the ledger is written conditionally; but a graph has no such condition, so `apply`
-looks whether the lock and the ledger are still its own before each change of a graph.
+It has no expiry, and no command checks whether its process lives: an operator who knows that its
+holder is gone removes it by `force-unlock`. Commands cannot overwrite each other's ledger without
+it either, because the ledger is written conditionally; but a graph has no such condition, so
+`apply` looks whether the lock and the ledger are still its own before each change of a graph.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Lock:
 
 
 def read_lock(root: StorageRoot) -> Lock | None:
-    """Read the lock; none if nobody holds it."""
+    """Read the lock; none if it is free."""
     try:
         data = root.objects.get(LOCK_PATH).data
     except ObjectNotFoundError:
@@ -86,7 +86,7 @@ def release(root: StorageRoot, lock: Lock) -> None:
 
 
 def require_held(root: StorageRoot, lock: Lock) -> None:
-    """Make sure that nobody has taken the lock away."""
+    """Raise if the lock was removed."""
     found = read_lock(root)
     if found is None or found.lock_id != lock.lock_id:
         message = (
@@ -97,7 +97,7 @@ def require_held(root: StorageRoot, lock: Lock) -> None:
 
 
 def remove(root: StorageRoot, lock_id: str) -> Lock:
-    """Remove the lock that has an id, whoever holds it."""
+    """Remove the lock that has an id, of any holder."""
     found = read_lock(root)
     if found is None:
         raise DiagnosedError(error("state_lock_missing", LOCK_PATH, "no command holds the lock"))

@@ -67,7 +67,7 @@ class Connection(HttpToolsProtocol):
     _count = 0
     """Bytes of headers, or of the body since the deadline was put off."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrower than asyncio says, as uvicorn has it
         """Take a connection, unless there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections_max:

@@ -75,7 +75,7 @@ class TransportMemory:
             self._held -= size
             waiting = list(self._waiting.items())
         for released, loop in waiting:
-            # A loop that is closed has nobody who waits.
+            # Nothing waits on a closed loop.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(released.set)
 

@@ -31,7 +31,7 @@ class Agreement(Protocol):
     """What the workers of a server agree on."""
 
     def propose(self, key: str) -> None:
-        """Say that this worker is ready to serve a revision."""
+        """Record that this worker is ready to serve a revision."""
         ...
 
     def in_force(self) -> str | None:
@@ -65,7 +65,7 @@ class SharedAgreement:
         self._known: tuple[tuple[int, int], str] | None = None
 
     def propose(self, key: str) -> None:
-        """Say that this worker is ready; the last of all workers puts the revision into force."""
+        """Record that this worker is ready; the last of all puts the revision into force."""
         with _locked(self._folder):
             _write(self._folder / f"{_PROPOSED}{self._worker}", key)
             _count(self._folder)

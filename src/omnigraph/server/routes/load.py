@@ -103,7 +103,7 @@ async def _load_body(
 
 
 def _silent(_: Mapping[str, object]) -> None:
-    """Tell nobody."""
+    """Drop the progress."""
 
 
 async def _branches(call: Call, branch: str | None, source: str | None) -> tuple[str, str | None]:

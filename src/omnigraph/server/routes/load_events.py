@@ -1,6 +1,6 @@
-"""A load that tells what it does: server-sent events, the last one `result` or `error`.
+"""A load that reports its progress: server-sent events, the last one `result` or `error`.
 
-The load runs whether or not its events are read; they are few, and those that nobody takes are
+The load runs whether or not its events are read; they are few, and those that are not read are
 dropped. A client that goes away cancels a job of Spark; what this process does is finished.
 """
 
@@ -28,7 +28,7 @@ Load = Callable[[Report, threading.Event], Mapping[str, Any]]
 
 
 class LoadEvents(StreamingResponse):
-    """The events of one load; when the answer ends early, the load is told so."""
+    """The events of one load; when the answer ends early, the load is cancelled."""
 
     def __init__(self, events: AsyncIterator[bytes], cancelled: threading.Event) -> None:
         super().__init__(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
@@ -71,12 +71,12 @@ async def _events(
     began = call.serving.clock.monotonic_s()
     yield _event("progress", {"stage": "load", "seconds": 0.0})
     while not work.done():
-        told = asyncio.ensure_future(queue.get())
-        await asyncio.wait((work, told), timeout=_TICK_S, return_when=asyncio.FIRST_COMPLETED)
-        if told.done():
-            yield _event(*told.result())
+        waiting = asyncio.ensure_future(queue.get())
+        await asyncio.wait((work, waiting), timeout=_TICK_S, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            yield _event(*waiting.result())
             continue
-        told.cancel()
+        waiting.cancel()
         if not work.done():
             seconds = round(call.serving.clock.monotonic_s() - began, 3)
             yield _event("progress", {"stage": "load", "seconds": seconds})

@@ -32,7 +32,7 @@ _COUNTED: Final = {
 @config_option
 @json_option
 def command(config_dir: str, as_json: bool) -> None:
-    """Check everything that `cluster.yaml` and the files beside it declare; nothing is changed."""
+    """Check what `cluster.yaml` and the files that it names declare; nothing is changed."""
     from omnigraph.cluster.load_desired import (  # noqa: PLC0415 loads the languages
         default_deny_warnings,
         load_desired,
