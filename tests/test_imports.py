@@ -41,3 +41,40 @@ def test_importing_costs_little_on_top_of_pyarrow() -> None:
     )
     costs = [float(fresh(script)) for _ in range(5)]
     assert min(costs) <= 0.15
+
+
+def test_opening_a_graph_does_not_load_pandas() -> None:
+    """pyarrow looks for pandas when Lance imports its datasets: half a second per process."""
+    script = (
+        "import sys, omnigraph.store.lance.store; assert 'lance' in sys.modules; "
+        "print('pandas' in sys.modules)"
+    )
+    assert fresh(script).strip() == "False"
+
+
+def test_pyarrow_knows_pandas_that_is_imported_after_lance() -> None:
+    """Without a second look NaN of a Series would stay NaN instead of null."""
+    pytest.importorskip("pandas")
+    script = (
+        "import omnigraph.store.lance.store, pandas, pyarrow; "
+        "print(pyarrow.array(pandas.Series([1.0, None])).null_count, pandas.__spec__.name)"
+    )
+    assert fresh(script).split() == ["1", "pandas"]
+
+
+def test_another_thread_may_import_pandas_meanwhile() -> None:
+    pytest.importorskip("pandas")
+    script = (
+        "import threading\n"
+        "from omnigraph.store.late_pandas import without_pandas\n"
+        "found = []\n"
+        "def other():\n"
+        "    import pandas\n"
+        "    found.append(pandas.__name__)\n"
+        "with without_pandas():\n"
+        "    thread = threading.Thread(target=other)\n"
+        "    thread.start()\n"
+        "    thread.join()\n"
+        "print(found)\n"
+    )
+    assert fresh(script).strip() == "['pandas']"
