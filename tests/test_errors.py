@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from string import Formatter
+from traceback import format_exception
 
 import pytest
 
 import omnigraph
+from omnigraph import SourceError, compile_schema
 from omnigraph.errors import InvalidInputError, OmnigraphError
+from omnigraph.hints import COMMAND_ONLY, in_python
+from omnigraph.manifest.errors import TagExistsError
 from omnigraph.read.access.blobs import BlobSelector
 from omnigraph.schema.migration.cost import Price
 from omnigraph.schema.migration.steps import UnsupportedChange
@@ -177,3 +182,40 @@ def test_braces_in_a_fact_are_only_text_and_facts_are_safe_to_show() -> None:
 
 def test_a_class_without_a_template_takes_its_message() -> None:
     assert InvalidInputError("{as} it is").args == ("{as} it is",)
+
+
+HINTED = [kind for kind in DECLARED if isinstance(kind.hint, str)]
+PROGRAMS_ONLY = ("omnigraph.cli", "omnigraph.server", "omnigraph.cluster", "omnigraph.pipelines")
+
+
+@pytest.mark.parametrize("kind", HINTED, ids=lambda kind: kind.__name__)
+def test_a_hint_speaks_python_in_a_traceback(kind: type[OmnigraphError]) -> None:
+    if kind.__module__.startswith(PROGRAMS_ONLY):
+        pytest.skip("raised by the command line, a server or a file of theirs")
+    text = in_python(str(kind.hint))
+    commands = re.findall(r"`omnigraph (\w+)", text)
+    assert [first for first in commands if first not in COMMAND_ONLY] == []
+    assert "`--" not in text
+
+
+def test_a_traceback_shows_the_caret_and_the_hint() -> None:
+    with pytest.raises(SourceError) as caught:
+        compile_schema("node Person { name: Strng }", domain="people")
+    text = "".join(format_exception(caught.value))
+    assert "1 | node Person { name: Strng }" in text
+    assert "^^^^^" in text
+    assert "did you mean" in text
+
+
+def test_notes_of_others_are_kept_and_follow_a_pickle() -> None:
+    error = TagExistsError("v1")
+    error.add_note("while publishing")
+    copy = pickle.loads(pickle.dumps(error))
+    assert copy.__notes__ == [
+        "hint: choose another name, or forget it: `graph.tags.delete(name)`",
+        "while publishing",
+    ]
+
+
+def test_an_error_without_a_hint_has_no_notes() -> None:
+    assert OmnigraphError("plain").__notes__ == []

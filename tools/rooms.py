@@ -20,13 +20,14 @@ class Room:
 
 
 _GROUND = (
-    *("texts", "errors", "names", "values", "clock", "cache"),
+    *("texts", "hints", "errors", "names", "values", "clock", "cache"),
     *("failpoints", "records", "strict_yaml"),
 )
 
 ROOMS: tuple[Room, ...] = (
     Room(1, "texts", "text from outside, as it may be shown and kept", ()),
-    Room(1, "errors", "the error tree", ("texts",)),
+    Room(1, "hints", "what a hint of the command line is called in Python", ()),
+    Room(1, "errors", "the error tree", ("texts", "hints")),
     Room(1, "clock", "the only source of time, ids, waiting and chance", ()),
     Room(1, "cache", "bounded memory for derived values, each computed by one thread", ()),
     Room(1, "failpoints", "named points at which a test makes a write fail or die", ("errors",)),

@@ -34,6 +34,7 @@ from functools import cache
 from inspect import Parameter, Signature, signature
 from typing import Any, ClassVar, dataclass_transform
 
+from omnigraph.hints import in_python
 from omnigraph.texts import shown
 
 
@@ -115,6 +116,21 @@ class OmnigraphError(Exception):
     @property
     def details(self) -> dict[str, object] | None:
         """Facts for programs in addition to the message, where one sentence is not enough."""
+        return None
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # an attribute of the base class
+        """What a traceback prints below the message: where it is, and what to do next."""
+        hint = f"hint: {in_python(self.hint)}" if self.hint else None
+        added: list[str] = vars(self).get("_added_notes", [])
+        return [note for note in (self._excerpt(), hint, *added) if note]
+
+    def add_note(self, note: str) -> None:
+        """Add a line to what a traceback prints."""
+        vars(self).setdefault("_added_notes", []).append(note)
+
+    def _excerpt(self) -> str | None:
+        """Return the lines of a source text that the error is about; a leaf that has them does."""
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -59,12 +59,15 @@ class Diagnostic:
 
     def render(self) -> str:
         """Return the headline, the source line with a caret below it, and the hint."""
+        return f"{self.headline} [{self.code}]\n{self.excerpt()}"
+
+    def excerpt(self) -> str:
+        """Return the source line with a caret below it, and the hint."""
         at = self.position
         line, start, end = self.source.excerpt(self.span)
         gutter = " " * len(str(at.line))
         marks = " " * start + "^" * max(end - start, 1)
         parts = [
-            f"{self.headline} [{self.code}]",
             f"{gutter}--> {self.source.name}:{at.line}:{at.column}",
             f"{gutter} |",
             f"{at.line} | {line}",
@@ -92,6 +95,9 @@ class SourceError(InvalidInputError):
     def render(self) -> str:
         """Return all problems with their source lines, ready to print."""
         return "\n\n".join(d.render() for d in self.diagnostics)
+
+    def _excerpt(self) -> str:
+        return "\n\n".join(d.excerpt() for d in self.diagnostics)
 
     def named(self, source: SourceText) -> SourceError:
         """Return the same problems in a text that the caller knows by another name."""

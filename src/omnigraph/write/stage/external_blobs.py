@@ -37,10 +37,7 @@ class BlobSourceDeniedError(InvalidInputError):
     """A row that is to be copied names an object that may not be read; nothing was written."""
 
     code = "OG-BLOB-DENIED"
-    hint = (
-        "name the places that may be read: `external_blob_bases=[...]` in Python,"
-        " `--external-blob-base` on the command line"
-    )
+    hint = "name the places that may be read: `--external-blob-base`"
     template = (
         "{count} external blobs lie outside of the places that may be read, such as {uri}:"
         " their bytes cannot be copied"

@@ -1,0 +1,81 @@
+"""The same hint for two readers: on the command line in its words, in Python in Python's.
+
+Hints are written once, in the words of the command line. What a traceback shows has the calls of
+Python in their place.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+CALLS: Final[dict[str, str]] = {
+    "blob stat": "graph.blob(selector)",
+    "branch conflicts": "graph.branches.conflicts(source, target)",
+    "branch list": "graph.branches.list()",
+    "branch merge": "graph.branches.merge(source, target)",
+    "changes baseline": "graph.changes.baseline(...)",
+    "cleanup": "graph.maintenance.cleanup(keep=...)",
+    "commit list": "graph.commits.list()",
+    "doctor": "graph.maintenance.examine()",
+    "export": "graph.export(...)",
+    "init": "Graph.init(uri, schema)",
+    "load": "graph.load(data, mode='merge')",
+    "load --help": "help(Graph.load)",
+    "log": "graph.commits.list()",
+    "recovery list": "graph.recovery.list()",
+    "recovery quarantine": "graph.recovery.quarantine(operation_id)",
+    "recovery status": "graph.recovery.status()",
+    "repair": "graph.maintenance.repair()",
+    "repair --force --confirm": "graph.maintenance.repair(force=True, confirm=True)",
+    "schema plan": "graph.schema.plan(text)",
+    "schema show": "graph.schema.source",
+    "snapshot": "graph.snapshot()",
+    "tag delete": "graph.tags.delete(name)",
+    "tag list": "graph.tags.list()",
+}
+"""What does in Python what a command does; of several that fit, the longest."""
+
+COMMAND_ONLY: Final = ("cluster", "pipeline", "login", "serve")
+"""First words of commands that have no call in Python: a hint names them as they are."""
+
+ARGUMENTS: Final[dict[str, str]] = {
+    "--as": "actor_id=",
+    "--data": "data",
+    "--engine": "engine=",
+    "--external-blob-base": "external_blob_bases=[...]",
+    "--force": "force=True",
+    "--on-error": "on_error=",
+    "--start": "start=",
+}
+"""What an option of a command is called in Python."""
+
+_QUOTED: Final = re.compile(r"`(?P<text>[^`]+)`")
+
+
+def in_python(hint: str) -> str:
+    """Return a hint with Python's calls in place of commands and options.
+
+    >>> in_python("try again; `omnigraph recovery status` shows who is writing")
+    'try again; `graph.recovery.status()` shows who is writing'
+    >>> in_python("`--engine local` runs in this process")
+    "`engine='local'` runs in this process"
+    """
+    return _QUOTED.sub(lambda found: f"`{_call(found['text'])}`", hint)
+
+
+def _call(text: str) -> str:
+    program, _, rest = text.partition(" ")
+    if program == "omnigraph":
+        return _of_command(rest.split()) or text
+    name = ARGUMENTS.get(program)
+    if name is None:
+        return text
+    return f"{name}{rest.lower()!r}" if rest and name.endswith("=") else name
+
+
+def _of_command(words: list[str]) -> str | None:
+    for count in range(len(words), 0, -1):
+        if call := CALLS.get(" ".join(words[:count])):
+            return call
+    return None
