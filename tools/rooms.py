@@ -21,7 +21,7 @@ class Room:
 
 _GROUND = (
     *("texts", "hints", "errors", "names", "values", "clock", "cache"),
-    *("failpoints", "records", "strict_yaml"),
+    *("failpoints", "records", "strict_yaml", "display"),
 )
 
 ROOMS: tuple[Room, ...] = (
@@ -33,6 +33,7 @@ ROOMS: tuple[Room, ...] = (
     Room(1, "failpoints", "named points at which a test makes a write fail or die", ("errors",)),
     Room(1, "records", "stored JSON as dataclasses, by their annotations", ()),
     Room(1, "strict_yaml", "YAML of which nothing is guessed", ("texts",)),
+    Room(1, "display", "how results look at a prompt and in a notebook", ("texts",)),
     Room(1, "names", "checked names and ids", ("texts", "errors")),
     Room(1, "values", "property types and their Arrow form", ("texts", "errors")),
     Room(2, "syntax", "source text, spans, diagnostics, the parser library", _GROUND),

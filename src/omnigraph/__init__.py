@@ -1,9 +1,9 @@
 """A versioned property-graph database for people who work in Python and Spark.
 
 ```python
-from omnigraph import Graph
+import omnigraph
 
-with Graph.init("brain.omni", "node Person { name: String @key }") as graph:
+with omnigraph.init("brain.omni", "node Person { name: String @key }") as graph:
     graph.branches.create("draft")
 ```
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from omnigraph.client import AsyncGraph, connect
     from omnigraph.errors import OmnigraphError
     from omnigraph.graph import Graph
+
+    __version__: str
+    init = Graph.init
+    open = Graph.open  # noqa: A001 the name that people expect
     from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Snapshot
     from omnigraph.policy import Policy
     from omnigraph.query import compile_text
@@ -33,9 +37,12 @@ __all__ = [
     "ReadTarget",
     "Snapshot",
     "SourceError",
+    "__version__",
     "compile_schema",
     "compile_text",
     "connect",
+    "init",
+    "open",
     "plan_schema",
 ]
 
@@ -57,7 +64,13 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name on first use."""
+    """Load a public name on first use; `init` and `open` are those of `Graph`."""
+    if name in ("init", "open"):
+        made: object = getattr(import_module("omnigraph.graph").Graph, name)
+        return made
+    if name == "__version__":
+        installed: object = import_module("importlib.metadata").version("omnigraph")
+        return installed
     if name not in _HOMES:
         raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
     value: object = getattr(import_module(_HOMES[name]), name)

@@ -49,6 +49,9 @@ _SUGGESTION_CANDIDATES_MAX: Final = 5_000
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
+_ULID: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+
+
 class UnknownChoiceError(InvalidInputError):
     """A setting has none of its values."""
 
@@ -329,6 +332,15 @@ def check_commit_texts(
         if not key.strip():
             raise InvalidTextError("the property name", key, "is empty")
         _check_text(f"the value of property {key!r}", value, MESSAGE_LENGTH_MAX, has_lines=True)
+
+
+def is_ulid(text: str) -> bool:
+    """Whether a text has the form of an id that this system makes, such as that of a commit.
+
+    >>> is_ulid("01JC0000000000000000000000"), is_ulid("main")
+    (True, False)
+    """
+    return _ULID.fullmatch(text) is not None
 
 
 def check_id(what: str, text: str | None) -> None:

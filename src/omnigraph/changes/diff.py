@@ -21,6 +21,7 @@ from omnigraph.changes.table_changes import (
     differing_fragments,
     table_changes,
 )
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import ConflictError, NotFoundError
 from omnigraph.manifest import Entry, Snapshot
 from omnigraph.manifest.snapshot import open_entry
@@ -227,14 +228,19 @@ def _changes_of(pair: TypePair, before: Snapshot, after: Snapshot) -> TypeChange
     return TypeChanges(pair, old, new, rows)
 
 
-@dataclass(frozen=True)
-class Difference:
+@dataclass(frozen=True, repr=False)
+class Difference(Displayed):
     """The net difference of two snapshots, as ids."""
 
     from_manifest_version: int
     to_manifest_version: int
     graph_branch: str | None
     changes: tuple[dict[str, object], ...]
+
+    def _display(self) -> Display:
+        rows = [(change["op"], change["type_name"], change["id"]) for change in self.changes]
+        between = f"versions {self.from_manifest_version} and {self.to_manifest_version}"
+        return Display(f"{len(rows)} changes between {between}", ("op", "type", "id"), rows)
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON form."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -39,12 +40,12 @@ from omnigraph.graph import (
     SourceText,
     Tag,
 )
-from omnigraph.names import MAIN
+from omnigraph.names import MAIN, is_ulid
 from omnigraph.schema import compile_schema
 from omnigraph.syntax.grammar import decode_source
 
 Json = dict[str, Any]
-Target = ReadTarget | Snapshot | RemoteSnapshot | None
+Target = ReadTarget | Snapshot | RemoteSnapshot | str | datetime | None
 NDJSON: Final = "application/x-ndjson"
 PAGE_CHANGES_DEFAULT: Final = 1000
 _LINES: Final = {"Accept": NDJSON}
@@ -69,6 +70,11 @@ def ref(target: Target, *kinds: Literal["branch", "commit", "tag", "time"]) -> J
         return {"branch": target.branch}
     if isinstance(target, Snapshot):
         raise NeedsStorageError("a snapshot of a local graph", "name a branch or a commit")
+    if isinstance(target, datetime):
+        target = ReadTarget.at(target)
+    elif isinstance(target, str):
+        # A server is not asked what a name means: a name is a branch, an id a commit.
+        target = ReadTarget.commit(target) if is_ulid(target) else ReadTarget.branch(target)
     if target.kind not in kinds:
         allowed = " or ".join(kinds)
         raise NeedsStorageError(f"a target by {target.kind}", f"here it reads by {allowed}")

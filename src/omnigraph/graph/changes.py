@@ -18,7 +18,7 @@ from omnigraph.changes.feed import Feed, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
 from omnigraph.engine import DiffRequest, bulk_engine, engine_named
 from omnigraph.graph.session import Part
-from omnigraph.manifest import ReadTarget, Snapshot
+from omnigraph.manifest import AnyTarget, Snapshot
 from omnigraph.write.export.exporter import stream_lines
 
 
@@ -49,8 +49,8 @@ class GraphChanges(Part):
 
     def difference(
         self,
-        before: ReadTarget | Snapshot,
-        after: ReadTarget | Snapshot,
+        before: AnyTarget,
+        after: AnyTarget,
         selection: Selection | None = None,
     ) -> Difference:
         """Return the net difference of two states of the graph, on whatever branches they are."""
@@ -59,8 +59,8 @@ class GraphChanges(Part):
 
     def diff(
         self,
-        before: ReadTarget | Snapshot,
-        after: ReadTarget | Snapshot,
+        before: AnyTarget,
+        after: AnyTarget,
         selection: Selection | None = None,
     ) -> GraphDiff:
         """Return what differs between two states: as rows, or as a frame of Spark."""
@@ -70,8 +70,8 @@ class GraphChanges(Part):
 
     def between(
         self,
-        before: ReadTarget | Snapshot,
-        after: ReadTarget | Snapshot,
+        before: AnyTarget,
+        after: AnyTarget,
         selection: Selection | None = None,
         *,
         engine: str = "auto",

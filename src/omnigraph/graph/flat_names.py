@@ -16,7 +16,7 @@ from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.schema import GraphSchema
-from omnigraph.graph.session import Session
+from omnigraph.graph.session import Part, Session
 from omnigraph.graph.tags import GraphTags
 
 _P = ParamSpec("_P")
@@ -36,11 +36,11 @@ def _flat(
     return call
 
 
-class FlatNames:
+class FlatNames(Part):
     """The parts of one open graph, and a flat name for each of their methods."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        super().__init__(session)
         self.branches = GraphBranches(session)
         self.commits = GraphCommits(session)
         self.tags = GraphTags(session)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from omnigraph.changes.selection import KINDS
 from omnigraph.clock import Clock, SystemClock
+from omnigraph.display import Display
 from omnigraph.engine import (
     EngineChoice,
     FrameRequest,
@@ -21,6 +22,7 @@ from omnigraph.engine import (
     choose,
     engine_named,
 )
+from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.flat_names import FlatNames
@@ -29,7 +31,14 @@ from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.running_exports import exporting, tracked
 from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.graph.session import start_session
-from omnigraph.manifest import OpenMode, ReadTarget, Snapshot, init_repository, open_read_only
+from omnigraph.manifest import (
+    AnyTarget,
+    OpenMode,
+    ReadTarget,
+    Snapshot,
+    init_repository,
+    open_read_only,
+)
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.repository import (
     assemble,
@@ -66,7 +75,8 @@ from omnigraph.store.blob_bases import blob_bases
 from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
-from omnigraph.syntax import SourceText
+from omnigraph.syntax.given import GivenSource, given_source
+from omnigraph.texts import shown
 from omnigraph.write.commit.terms import CommitTerms
 from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedRequest, EmbedResult, StoredEmbedding
@@ -84,6 +94,14 @@ from omnigraph.write.load.options import LoadOptions, OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
 from omnigraph.write.stage.delta import WriteMode
+
+
+class TwoTargetsError(InvalidInputError):
+    """A read was given both a branch and another target."""
+
+    code = "OG-TWO-TARGETS"
+    hint = "give one of them"
+    template = "`branch` and `target` both say what to read"
 
 
 class Graph(FlatNames):
@@ -105,7 +123,7 @@ class Graph(FlatNames):
     def init(
         cls,
         uri: str | os.PathLike[str],
-        schema: str | SourceText,
+        schema: GivenSource,
         *,
         actor_id: str | None = None,
         policy: Policy | str | os.PathLike[str] | None = None,
@@ -117,7 +135,7 @@ class Graph(FlatNames):
         checksums: bool = True,
         by_cluster: bool = False,
     ) -> Self:
-        """Make a new graph with this schema; the root must not hold one.
+        """Make a new graph with this schema, a text or a file; the root must not hold one.
 
         `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
         compaction after small writes to calls of `optimize`; `checksums=False` writes files without
@@ -130,7 +148,8 @@ class Graph(FlatNames):
         clock = clock or SystemClock()
         if not by_cluster:
             require_outside_cluster("init", str(uri), storage_options=storage_options)
-        compiled = compile_schema(schema, domain=clock.ulid())
+        text = given_source(schema, suffix=".pg", letter="S")
+        compiled = compile_schema(text, domain=clock.ulid())
         store = connect(
             str(uri), storage_options=storage_options, durability=durability, checksums=checksums
         )
@@ -237,9 +256,12 @@ class Graph(FlatNames):
     def close(self) -> None:
         """Release the graph, after the compaction that many small writes have left to do.
 
-        Nothing is lost without it: every write was finished by its call.
+        Nothing is lost without it: every write was finished by its call. A closed graph answers
+        nothing more; closing it again does nothing.
         """
-        self._session.background.close()
+        if not self._opened.closed.is_set():
+            self._opened.background.close()
+            self._opened.closed.set()
 
     def __enter__(self) -> Self:
         return self
@@ -274,18 +296,30 @@ class Graph(FlatNames):
     @property
     def uri(self) -> str:
         """The root of the graph."""
-        return self._session.repository.root
+        return self._opened.repository.root
 
     @property
     def branch(self) -> str:
         """The branch that this handle is bound to."""
-        return str(self._session.binding.get().branch)
+        return str(self._opened.binding.get().branch)
+
+    def __repr__(self) -> str:
+        state = " closed" if self._opened.closed.is_set() else ""
+        return f"<Graph {shown(self.uri)} branch={self.branch}{state}>"
+
+    def _repr_html_(self) -> str:
+        if self._opened.closed.is_set():
+            return Display(repr(self)).html()
+        snapshot = self.snapshot()
+        rows = [(str(key), entry.row_count) for key, entry in snapshot.entries.items()]
+        title = f"graph {self.uri} on branch {self.branch} at commit {snapshot.commit_id}"
+        return Display(title, ("type", "rows"), rows).html()
 
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot of the bound branch."""
         return self._session.snapshot()
 
-    def snapshot_of(self, target: ReadTarget | Snapshot) -> Snapshot:
+    def snapshot_of(self, target: AnyTarget) -> Snapshot:
         """Return the snapshot of a branch, a commit, a tag or a moment.
 
         A snapshot that this handle has returned stands for itself.
@@ -324,7 +358,8 @@ class Graph(FlatNames):
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         *,
-        target: ReadTarget | Snapshot | None = None,
+        target: AnyTarget | None = None,
+        branch: str | None = None,
         explain: bool = False,
         profile: bool = False,
         timeout_s: float | None = None,
@@ -334,11 +369,18 @@ class Graph(FlatNames):
     ) -> QueryResult:
         """Run a read on one snapshot; `name` picks one of several queries in the text.
 
-        `target` is a branch, commit, tag or moment, or a snapshot such as that of
-        `snapshot_at_version`; by default the head of the bound branch.
+        `target` is a `ReadTarget`, a moment, a snapshot such as that of `snapshot_at_version`, or
+        a text: the name of a branch, else of a tag, else the id of a commit. `branch` is short for
+        `ReadTarget.branch`. By default the head of the bound branch is read.
         `explain` returns the plan instead of rows, `profile` adds what each step cost. A read that
         exceeds a limit is an error; it never returns a part of the rows.
         """
+        if branch is not None:
+            if target is not None:
+                raise TwoTargetsError
+            target = ReadTarget.branch(branch)
+        if target is not None:
+            target = self._session.target_of(target)
         snapshot = self._session.snapshot_of(target)
         return self._session.reader.run(
             snapshot,
@@ -360,7 +402,7 @@ class Graph(FlatNames):
         *,
         format: str = ExportFormat.JSONL,  # noqa: A002 - the usual name
         types: Sequence[str] = (),
-        target: ReadTarget | Snapshot | None = None,
+        target: AnyTarget | None = None,
         engine: str = EngineChoice.AUTO,
         spark: object | None = None,
         progress: bool = False,
@@ -384,14 +426,14 @@ class Graph(FlatNames):
             )
 
     def export_lines(
-        self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
+        self, *, types: Sequence[str] = (), target: AnyTarget | None = None
     ) -> Iterator[bytes]:
         """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
         snapshot = self._session.snapshot_of(target)
         return tracked(self.uri, stream_lines(snapshot, types))
 
     def export_batches(
-        self, *, types: Sequence[str] = (), target: ReadTarget | Snapshot | None = None
+        self, *, types: Sequence[str] = (), target: AnyTarget | None = None
     ) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
         """Yield the rows of one snapshot as Arrow, type by type, as they are stored.
 
@@ -407,7 +449,7 @@ class Graph(FlatNames):
         entity_id: str,
         property: str,  # noqa: A002 - what the schema calls it
         *,
-        target: ReadTarget | Snapshot | None = None,
+        target: AnyTarget | None = None,
     ) -> Blob:
         """Return one Blob value of a node or an edge: what it is, and its bytes in parts.
 
@@ -425,7 +467,7 @@ class Graph(FlatNames):
         *,
         columns: Sequence[str] | None = None,
         where: str | None = None,
-        target: ReadTarget | Snapshot | None = None,
+        target: AnyTarget | None = None,
     ) -> Any:
         """Return the rows of one type as a Spark DataFrame of one snapshot.
 

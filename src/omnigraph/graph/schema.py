@@ -13,7 +13,7 @@ from omnigraph.policy import Action
 from omnigraph.query import LintReport, SchemaSource, lint_queries
 from omnigraph.schema import Catalog, PlannedSchema, plan_schema, read_ir
 from omnigraph.syntax import SourceText
-from omnigraph.syntax.grammar import decode_source
+from omnigraph.syntax.given import GivenSource, given_source
 from omnigraph.write.schema_apply import SchemaApplied, SchemaApply
 
 
@@ -28,11 +28,14 @@ class GraphSchema(Part):
         """Return what the accepted schema of the bound branch declares."""
         return self._session.catalog()
 
-    def plan(self, desired: str | SourceText, *, allow_data_loss: bool = False) -> PlannedSchema:
-        """Plan the way from the accepted schema to a desired one; touches no data."""
+    def plan(self, desired: GivenSource, *, allow_data_loss: bool = False) -> PlannedSchema:
+        """Plan the way from the accepted schema to a desired one, a text or a file.
+
+        Touches no data.
+        """
         snapshot = self._session.snapshot()
         return plan_schema(
-            desired,
+            given_source(desired, suffix=".pg", letter="S"),
             accepted=read_ir(snapshot.schema.ir),
             allow_data_loss=allow_data_loss,
             row_counts={key: entry.row_count for key, entry in snapshot.entries.items()},
@@ -40,17 +43,18 @@ class GraphSchema(Part):
 
     def plan_file(self, path: Path, *, allow_data_loss: bool = False) -> PlannedSchema:
         """Plan the way to the schema in a file."""
-        desired = decode_source(path.read_bytes(), str(path), "S")
-        return self.plan(desired, allow_data_loss=allow_data_loss)
+        return self.plan(path, allow_data_loss=allow_data_loss)
 
     def apply(
         self,
-        desired: str | SourceText,
+        desired: GivenSource,
         *,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
     ) -> SchemaApplied:
         """Make a desired schema the accepted one of `main`, with what it means for stored rows.
+
+        `desired` is its text, or a file.
 
         `allow_data_loss` makes drops hard: what they remove is purged from older snapshots too.
         A graph of a cluster is refused: it gets its schema by `omnigraph cluster apply`, and the
@@ -64,7 +68,8 @@ class GraphSchema(Part):
         require_outside_cluster(
             "schema apply", settings.root.uri, storage_options=settings.storage_options
         )
-        return self._apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+        text = given_source(desired, suffix=".pg", letter="S")
+        return self._apply(text, allow_data_loss=allow_data_loss, actor_id=actor_id)
 
     def _apply(
         self, desired: str | SourceText, *, allow_data_loss: bool, actor_id: str | None
@@ -78,8 +83,7 @@ class GraphSchema(Part):
         self, path: Path, *, allow_data_loss: bool = False, actor_id: str | None = None
     ) -> SchemaApplied:
         """Make the schema in a file the accepted one."""
-        desired = decode_source(path.read_bytes(), str(path), "S")
-        return self.apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+        return self.apply(path, allow_data_loss=allow_data_loss, actor_id=actor_id)
 
     def lint(self, queries: bytes, *, query_path: str) -> LintReport:
         """Check the queries of one file against the accepted schema."""

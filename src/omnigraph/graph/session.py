@@ -9,17 +9,25 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import UNGATED, WriteGate
 from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
-from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Repository, Snapshot
-from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest import (
+    AnyTarget,
+    GraphCommit,
+    OpenMode,
+    ReadTarget,
+    Repository,
+    Snapshot,
+)
+from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.state import ManifestState
-from omnigraph.names import BranchName, choice
+from omnigraph.names import MAIN, BranchName, choice, is_ulid
 from omnigraph.policy import Action
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
@@ -53,6 +61,15 @@ class ForeignSnapshotError(InvalidInputError):
     hint = "take the snapshot from this handle, or name it by a `ReadTarget`"
     template = "the snapshot of manifest version {manifest_version} was taken from another handle"
     manifest_version: int
+
+
+class GraphClosedError(InvalidInputError):
+    """A graph was used after it had been closed."""
+
+    code = "OG-GRAPH-CLOSED"
+    hint = "open it again: `Graph.open(uri)`; a `with` block closes the graph at its end"
+    template = "the graph {root} is closed"
+    root: str
 
 
 class Binding:
@@ -94,6 +111,8 @@ class Session:
     hold: SchemaHold | None = None
     terms: CommitTerms | None = None
     """What commits of loads and merges through this handle depend on."""
+    closed: threading.Event = field(default_factory=threading.Event)
+    """Set once the graph is closed; shared by all handles of one open graph."""
 
     @property
     def is_writable(self) -> bool:
@@ -138,10 +157,27 @@ class Session:
         """Return the newest snapshot of a branch, by default of the bound one."""
         return self._held(self.repository.history.snapshot(self.incarnation_of(branch)))
 
-    def snapshot_of(self, target: ReadTarget | Snapshot | None) -> Snapshot:
+    def target_of(self, target: AnyTarget) -> ReadTarget | Snapshot:
+        """Return what a target means: a text is a branch, else a tag, else a commit."""
+        if isinstance(target, datetime):
+            return ReadTarget.at(target)
+        return self._named(target) if isinstance(target, str) else target
+
+    def _named(self, name: str) -> ReadTarget:
+        branch = ReadTarget.branch(name)
+        if name == MAIN:
+            return branch
+        if name in self.repository.reader.latest(MAIN_INCARNATION).tags:
+            live = self.repository.branches.incarnations()
+            is_branch = name in {str(incarnation.branch) for incarnation in live}
+            return branch if is_branch else ReadTarget.tag(name)
+        return ReadTarget.commit(name) if is_ulid(name) else branch
+
+    def snapshot_of(self, target: AnyTarget | None) -> Snapshot:
         """Return the snapshot of a target, by default the newest one of the bound branch."""
         if target is None:
             return self.snapshot()
+        target = self.target_of(target)
         if isinstance(target, ReadTarget):
             found = self.repository.history.snapshot_of(target, self.binding.get())
             return self._held(found) if target.kind == "branch" else found
@@ -178,7 +214,14 @@ class Part:
     """A part of one open graph."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._opened = session
+
+    @property
+    def _session(self) -> Session:
+        """The open graph; raises once it is closed."""
+        if self._opened.closed.is_set():
+            raise GraphClosedError(self._opened.repository.root)
+        return self._opened
 
 
 def start_session(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.graph.session import Part
-from omnigraph.manifest import ReadTarget, Snapshot, Tag
+from omnigraph.manifest import AnyTarget, Tag
 from omnigraph.names import check_tag_name
 from omnigraph.policy import Action
 
@@ -12,7 +12,7 @@ class GraphTags(Part):
     """Names commits and keeps their versions."""
 
     def create(
-        self, name: str, target: ReadTarget | Snapshot | None = None, *, actor_id: str | None = None
+        self, name: str, target: AnyTarget | None = None, *, actor_id: str | None = None
     ) -> Tag:
         """Name a commit, by default the head of the bound branch, and keep its versions."""
         self._session.require_writable("tag create")

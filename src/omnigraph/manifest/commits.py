@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from omnigraph.display import Display, Displayed
 from omnigraph.manifest.rows import GRAPH_COMMIT, ManifestRow
+from omnigraph.names import MAIN
 
 MAINTENANCE_OPERATIONS: Final = frozenset({"optimize", "ensure_indices", "recovery", "repair"})
 """Operations that change no content that a caller had seen."""
@@ -16,8 +19,8 @@ ACTING_COMMIT_START: Final = '{"actor_id":"'
 """How the stored form of a commit begins exactly when it has an actor."""
 
 
-@dataclass(frozen=True)
-class GraphCommit:
+@dataclass(frozen=True, repr=False)
+class GraphCommit(Displayed):
     """One commit of the graph.
 
     `manifest_branch` is the branch's incarnation, None on main. `manifest_version` is the version
@@ -45,6 +48,20 @@ class GraphCommit:
     def is_maintenance(self) -> bool:
         """Whether the commit left the content as it was."""
         return self.operation in MAINTENANCE_OPERATIONS
+
+    def _display(self) -> Display:
+        made = datetime.fromtimestamp(self.created_at / 1e6, UTC).isoformat(" ", "seconds")
+        said = f": {self.message}" if self.message else ""
+        facts = {
+            "branch": self.graph_branch or MAIN,
+            "made": made,
+            "by": self.actor_id,
+            "parent": self.parent_commit_id,
+            "merged": self.merged_parent_commit_id,
+            **self.properties,
+        }
+        rows = [(name, value) for name, value in facts.items() if value is not None]
+        return Display(f"commit {self.graph_commit_id} ({self.operation}){said}", ("", ""), rows)
 
     def to_json(self) -> dict[str, object]:
         """Return the form in which results show a commit."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
 
+from omnigraph.display import Display, Displayed
+from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.rows import AcceptedSchema, Entry
@@ -15,9 +18,11 @@ from omnigraph.schema import Catalog
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import DatasetNotFoundError
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-@dataclass(frozen=True)
-class Snapshot:
+
+@dataclass(frozen=True, repr=False)
+class Snapshot(Displayed):
     """One version of the whole graph.
 
     Opening a table opens exactly its published version. Nothing that is written later, on this
@@ -27,6 +32,11 @@ class Snapshot:
     incarnation: Incarnation
     state: ManifestState
     datasets: DatasetStore
+
+    def _display(self) -> Display:
+        rows = [(str(key), entry.row_count) for key, entry in self.entries.items()]
+        title = f"branch {self.branch} at commit {self.commit_id}"
+        return Display(title, ("type", "rows"), rows)
 
     @property
     def branch(self) -> BranchName:
@@ -100,6 +110,15 @@ def open_entry(datasets: DatasetStore, entry: Entry) -> DatasetHandle:
         raise DatasetMissingError(entry.table_key, entry.location, entry.table_branch) from error
 
 
+class NaiveMomentError(InvalidInputError):
+    """A moment without a time zone was given."""
+
+    code = "OG-MOMENT"
+    hint = "give it a time zone, as in `datetime.now(UTC)`"
+    template = "the moment {moment} has no time zone"
+    moment: str
+
+
 @dataclass(frozen=True)
 class ReadTarget:
     """Which snapshot to read.
@@ -132,6 +151,20 @@ class ReadTarget:
         return cls("tag", name)
 
     @classmethod
-    def at(cls, timestamp_us: int) -> ReadTarget:
-        """Read the last commit made at or before a moment, in microseconds since the epoch."""
-        return cls("time", timestamp_us)
+    def at(cls, moment: int | datetime) -> ReadTarget:
+        """Read the last commit made at or before a moment.
+
+        A number counts microseconds since the epoch; a `datetime` must have a time zone.
+
+        >>> ReadTarget.at(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+        ReadTarget(kind='time', value=1000000)
+        """
+        if isinstance(moment, int):
+            return cls("time", moment)
+        if moment.tzinfo is None:
+            raise NaiveMomentError(moment.isoformat())
+        return cls("time", (moment - _EPOCH) // timedelta(microseconds=1))
+
+
+AnyTarget: TypeAlias = ReadTarget | Snapshot | str | datetime
+"""What reads take: a text is the name of a branch, else of a tag, else the id of a commit."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 import pyarrow as pa
 
-from omnigraph.errors import UnavailableError
+from omnigraph.display import ROWS_SHOWN_MAX, Display, Displayed
+from omnigraph.errors import NotFoundError, UnavailableError
 from omnigraph.read.explain import trace_lines
 from omnigraph.read.profile import OperatorTrace
 from omnigraph.read.result_file import write_table
@@ -18,6 +19,7 @@ from omnigraph.schema.values.to_json import to_json_values
 from omnigraph.values import PropType, Scalar
 
 if TYPE_CHECKING:
+    import networkx
     import pandas
     import polars
 
@@ -31,6 +33,16 @@ class LibraryMissingError(UnavailableError):
     hint = "pip install {library}"
     template = "this needs {library}, which is not installed"
     library: str
+
+
+class ColumnNotFoundError(NotFoundError):
+    """A result has no column of this header."""
+
+    code = "OG-COLUMN-NOT-FOUND"
+    hint = "`result.column_names` lists the headers"
+    template = "no column '{header}' in this result: it has {known}"
+    header: str
+    known: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -59,9 +71,12 @@ class ResultColumn(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class QueryResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class QueryResult(Displayed):
     """Rows of one read.
+
+    `result[0]` is a row as a dictionary, `result[10:20]` a result of these rows, `result["p.name"]`
+    a column as a list; iterating yields the rows as dictionaries.
 
     Any library that supports the Arrow C stream interface can read a result directly. Headers may
     repeat: in Python dictionaries and JSON rows the later column wins.
@@ -89,6 +104,54 @@ class QueryResult:
 
     def __len__(self) -> int:
         return self.row_count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, self.row_count, BATCH_ROWS_DEFAULT):
+            yield from self[start : start + BATCH_ROWS_DEFAULT].to_pylist()
+
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> QueryResult: ...
+
+    @overload
+    def __getitem__(self, at: str) -> list[Any]: ...
+
+    def __getitem__(self, at: int | slice | str) -> dict[str, Any] | QueryResult | list[Any]:
+        """Return a row by its number, some rows by a slice, a column by its header."""
+        if isinstance(at, str):
+            return self._column(at)
+        if isinstance(at, slice):
+            rows = pa.array(range(self.row_count)[at], pa.int64())
+            return replace(self, arrays=tuple(array.take(rows) for array in self.arrays))
+        row = range(self.row_count)[at]
+        [found] = replace(
+            self, arrays=tuple(array.slice(row, 1) for array in self.arrays)
+        ).to_pylist()
+        return found
+
+    def _column(self, header: str) -> list[Any]:
+        for column, array in zip(reversed(self.columns), reversed(self.arrays), strict=True):
+            if column.header == header:
+                return _python_values(array, column)
+        raise ColumnNotFoundError(header, tuple(self.column_names))
+
+    def _display(self) -> Display:
+        place = self.target.branch or self.target.snapshot or self.graph_commit_id
+        if self.estimates and not self.row_count:
+            return Display(self.explanation_text())
+        first = self[:ROWS_SHOWN_MAX]
+        columns = [
+            _python_values(array, column)
+            for column, array in zip(first.columns, first.arrays, strict=True)
+        ]
+        return Display(
+            f"{self.row_count} rows of {self.query_name} from {place}",
+            self.column_names,
+            list(zip(*columns, strict=True)),
+            self.row_count,
+        )
 
     # -- Arrow ----------------------------------------------------------------------------------
 
@@ -129,6 +192,40 @@ class QueryResult:
         if not isinstance(frame, polars.DataFrame):
             raise TypeError(f"expected a data frame, got {type(frame)}")
         return frame
+
+    def arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table, as `to_arrow` does."""
+        return self.to_arrow()
+
+    def df(self) -> pandas.DataFrame:
+        """Return the rows as a pandas data frame, as `to_pandas` does."""
+        return self.to_pandas()
+
+    def pl(self) -> polars.DataFrame:
+        """Return the rows as a polars data frame, as `to_polars` does."""
+        return self.to_polars()
+
+    def to_networkx(
+        self, source: str | None = None, target: str | None = None
+    ) -> networkx.MultiDiGraph:
+        """Return a NetworkX graph with an edge per row, from one column to another.
+
+        `source` and `target` are headers, by default the first two. The other columns become
+        attributes of the edges.
+        """
+        try:
+            import networkx  # noqa: PLC0415 - an optional library
+        except ImportError as error:
+            raise LibraryMissingError("networkx") from error
+        headers = self.column_names
+        ends = (source or headers[0], target or headers[min(1, len(headers) - 1)])
+        rows = self.to_pylist()
+        graph = networkx.MultiDiGraph()
+        starts, stops = self[ends[0]], self[ends[1]]
+        for row, start, stop in zip(rows, starts, stops, strict=True):
+            rest = {header: value for header, value in row.items() if header not in ends}
+            graph.add_edge(start, stop, **rest)
+        return graph
 
     def write(self, path: str | os.PathLike[str], form: Literal["arrow", "parquet"]) -> None:
         """Write the rows to a file, which appears whole or not at all.

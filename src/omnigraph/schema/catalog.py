@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.display import Display, Displayed
 from omnigraph.names import TableKey, TypeKind
 from omnigraph.values import PRIMARY_KEY, PropType
 
@@ -163,13 +164,25 @@ EntityType: TypeAlias = NodeType | EdgeType
 """A type that a graph has rows of."""
 
 
-@dataclass(frozen=True)
-class Catalog:
+@dataclass(frozen=True, repr=False)
+class Catalog(Displayed):
     """Everything that a schema declares; the mappings are in name order."""
 
     interfaces: Mapping[str, InterfaceType]
     node_types: Mapping[str, NodeType]
     edge_types: Mapping[str, EdgeType]
+
+    def _display(self) -> Display:
+        nodes = [
+            ("node", name, _listed(node.properties, node.key))
+            for name, node in self.node_types.items()
+        ]
+        edges = [
+            ("edge", f"{name}: {edge.from_type} -> {edge.to_type}", _listed(edge.properties))
+            for name, edge in self.edge_types.items()
+        ]
+        title = f"{len(nodes)} node types, {len(edges)} edge types"
+        return Display(title, ("kind", "type", "properties"), nodes + edges)
 
     @cached_property
     def _edges_by_folded_name(self) -> dict[str, EdgeType]:
@@ -203,3 +216,10 @@ def _id_field() -> pa.Field:
 
 def _blob_names(properties: Mapping[str, Property]) -> tuple[str, ...]:
     return tuple(n for n, p in properties.items() if p.prop_type.scalar == "Blob")
+
+
+def _listed(properties: Mapping[str, Property], key: tuple[str, ...] = ()) -> str:
+    return ", ".join(
+        f"{name}: {prop.prop_type}{' @key' if name in key else ''}"
+        for name, prop in properties.items()
+    )

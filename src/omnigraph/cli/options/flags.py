@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, Final
 
 import click
@@ -99,6 +98,8 @@ def _version_option() -> click.Option:
 
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
+        from importlib.metadata import version  # noqa: PLC0415 slow to import
+
         click.echo(f"omnigraph {version('omnigraph')}")
         context.exit()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TYPE_KINDS, TableKey, TypeKind
 from omnigraph.records import JsonObject
@@ -39,11 +40,17 @@ class UnsupportedMigrationError(InvalidInputError):
     change: UnsupportedChange
 
 
-@dataclass(frozen=True)
-class MigrationPlan:
+@dataclass(frozen=True, repr=False)
+class MigrationPlan(Displayed):
     """What has to happen so that the desired schema becomes the accepted one."""
 
     steps: tuple[Step, ...] = ()
+
+    def _display(self) -> Display:
+        verdict = "supported" if self.supported else "not supported"
+        rows = [(step.kind, step.describe(), step.tier, step.row_count) for step in self.steps]
+        title = f"{len(rows)} steps, {verdict}" if rows else "no schema changes"
+        return Display(title, ("step", "change", "cost", "rows") if rows else (), rows)
 
     @property
     def unsupported(self) -> tuple[UnsupportedChange, ...]:

@@ -1,0 +1,155 @@
+"""What a prompt and a notebook show of graphs, results, commits, differences, plans and schemas."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Graph, ReadTarget
+from omnigraph.display import Displayed
+from omnigraph.graph.graph import TwoTargetsError
+from omnigraph.graph.session import GraphClosedError
+from omnigraph.manifest.snapshot import NaiveMomentError
+from omnigraph.read.result import ColumnNotFoundError
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+PEOPLE = "query people() { match { $p: Person } return { $p.name, $p.age } order { $p.name } }"
+KNOWN = "query known() { match { $p: Person  $p knows $q } return { $p.name as a, $q.name as b } }"
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    made = omnigraph.init(tmp_path / "g.omni", SCHEMA)
+    made.load(
+        b'{"type":"Person","data":{"name":"Ann","age":41}}\n'
+        b'{"type":"Person","data":{"name":"<b>"}}\n'
+        b'{"edge":"Knows","from":"Ann","to":"<b>"}\n',
+        mode="append",
+    )
+    return made
+
+
+def test_a_result_prints_as_a_table(graph: Graph) -> None:
+    assert repr(graph.query(PEOPLE)).splitlines() == [
+        "2 rows of people from main",
+        "p.name  p.age",
+        "<b>     null",
+        "Ann     41",
+    ]
+
+
+def test_values_are_not_markup_in_a_notebook(graph: Graph) -> None:
+    html = graph.query(PEOPLE)._repr_html_()
+    assert "<td>&lt;b&gt;</td>" in html
+    assert "<td><b></td>" not in html
+
+
+def test_a_long_result_says_how_much_is_left_out(graph: Graph) -> None:
+    lines = "".join(f'{{"type":"Person","data":{{"name":"p{n:03}"}}}}\n' for n in range(50))
+    graph.load(lines.encode(), mode="append")
+    assert repr(graph.query(PEOPLE)).splitlines()[-1] == "… 32 more"
+
+
+def test_a_result_iterates_and_is_indexed(graph: Graph) -> None:
+    result = graph.query(PEOPLE)
+    assert list(result) == result.to_pylist()
+    assert result[-1] == {"p.name": "Ann", "p.age": 41}
+    assert result[1:].to_pylist() == [{"p.name": "Ann", "p.age": 41}]
+    assert result["p.age"] == [None, 41]
+    with pytest.raises(IndexError):
+        _ = result[2]
+    with pytest.raises(ColumnNotFoundError, match=r"no column 'age'"):
+        _ = result["age"]
+
+
+def test_short_names_of_the_forms(graph: Graph) -> None:
+    pytest.importorskip("pandas")
+    result = graph.query(PEOPLE)
+    assert result.arrow().equals(result.to_arrow())
+    assert result.df().equals(result.to_pandas())
+
+
+def test_a_result_becomes_a_networkx_graph(graph: Graph) -> None:
+    pytest.importorskip("networkx")
+    made = graph.query(KNOWN).to_networkx("a", "b")
+    assert list(made.edges()) == [("Ann", "<b>")]
+
+
+def test_a_graph_shows_where_it_is_and_what_it_has(graph: Graph) -> None:
+    assert repr(graph) == f"<Graph {graph.uri} branch=main>"
+    html = graph._repr_html_()
+    assert "<td>node:Person</td><td>2</td>" in html
+    assert "<td>edge:Knows</td><td>1</td>" in html
+
+
+def test_everything_that_people_look_at_is_a_table(graph: Graph) -> None:
+    graph.branches.create("b")
+    before = graph.snapshot()
+    plan = graph.schema.plan(SCHEMA.replace("age: I32?", "age: I32?  mail: String?")).plan
+    shown: list[Displayed] = [
+        before,
+        graph.schema.catalog(),
+        graph.commits.list()[0],
+        graph.changes.difference("main", "b"),
+        plan,
+    ]
+    titles = [repr(each).splitlines()[0] for each in shown]
+    assert titles[0] == f"branch main at commit {before.commit_id}"
+    assert titles[1] == "1 node types, 1 edge types"
+    assert titles[2] == f"commit {before.commit_id} (load)"
+    assert titles[3].startswith("0 changes between versions")
+    assert titles[4] == "1 steps, supported"
+
+
+def test_a_text_names_a_branch_a_tag_or_a_commit(graph: Graph) -> None:
+    first = graph.snapshot().commit_id
+    graph.tags.create("v1")
+    graph.branches.create("draft")
+    graph.mutate('query m() { insert Person { name: "Cy" } }')
+    now = datetime.now(UTC) + timedelta(hours=1)
+    sizes = {
+        target: len(graph.query(PEOPLE, target=target)) for target in ("main", "v1", "draft", first)
+    }
+    assert sizes == {"main": 3, "v1": 2, "draft": 2, first: 2}
+    assert len(graph.query(PEOPLE, target=now)) == 3
+    assert len(graph.query(PEOPLE, branch="draft")) == 2
+    assert len(graph.changes.difference("v1", "main").changes) == 1
+
+
+def test_a_branch_wins_over_a_tag_of_its_name(graph: Graph) -> None:
+    graph.tags.create("same")
+    graph.mutate('query m() { insert Person { name: "Cy" } }')
+    graph.branches.create("same")
+    assert len(graph.query(PEOPLE, target="same")) == 3
+    assert len(graph.query(PEOPLE, target=ReadTarget.tag("same"))) == 2
+
+
+def test_targets_that_cannot_be_meant(graph: Graph) -> None:
+    with pytest.raises(NaiveMomentError):
+        graph.query(PEOPLE, target=datetime(2026, 1, 1))
+    with pytest.raises(TwoTargetsError):
+        graph.query(PEOPLE, target="main", branch="main")
+
+
+def test_a_closed_graph_says_so(graph: Graph) -> None:
+    graph.close()
+    graph.close()
+    for use in (graph.snapshot, graph.branches.list, lambda: graph.query(PEOPLE)):
+        with pytest.raises(GraphClosedError, match="is closed"):
+            use()
+    assert repr(graph).endswith("closed>")
+
+
+def test_a_schema_may_be_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kg.pg").write_text(SCHEMA)
+    with omnigraph.init("a.omni", Path("kg.pg")) as one, omnigraph.init("b.omni", "kg.pg") as two:
+        assert one.schema.source() == two.schema.source() == SCHEMA
+        assert not two.schema.plan("kg.pg").plan.steps
+
+
+def test_the_package_names_its_version() -> None:
+    assert omnigraph.__version__[0].isdigit()
