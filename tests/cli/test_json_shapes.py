@@ -109,6 +109,7 @@ export URI --out out
 embed --input people.jsonl --output embedded.jsonl --spec spec.json
 embed --store URI
 schema show URI
+schema check people.pg
 schema plan URI --schema next.pg
 schema plan URI --schema no.pg
 schema apply URI --schema next.pg

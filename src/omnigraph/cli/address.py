@@ -9,16 +9,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from omnigraph.cli.capabilities import rule_of
 from omnigraph.cli.config.credentials import token_of
 from omnigraph.cli.config.operator_config import OperatorConfig, ScopeKind, read_operator_config
-from omnigraph.cli.options.flags import flags, words_of
-from omnigraph.cli.options.together import Decorator
+from omnigraph.cli.options.flags import GlobalFlags, flags, note_scope, words_of
+from omnigraph.cli.options.graph_argument import graph_argument
 from omnigraph.cli.output.output import Output
 from omnigraph.cli.output.streams import say
 from omnigraph.errors import InvalidInputError, OmnigraphError
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 _OPERATOR: Final = "omnigraph.operator"
 _TARGET: Final = "omnigraph.target"
 _SERVED: Final = "omnigraph.served"
+_ARGUMENT: Final = "argument"
 _HOW: Final = (
     "give a URI, `--store URI`, `--server NAME|URL` or `--profile NAME`, or set defaults.store"
 )
@@ -69,11 +72,34 @@ class Scope:
     graph: str | None = None
 
 
-def graph_address(*, positional: bool) -> Decorator:
-    """Add the URI of one graph to a command, as an argument or as `--uri`."""
-    if positional:
-        return click.argument("uri", required=False)
-    return click.option("--uri", metavar="URI", help="Address one graph by its root.")
+def graph_address(command: Command) -> Command:
+    """Add the root of one graph to a command: as its first argument `uri`, or as `--uri`."""
+    return _add_address(command, graph_argument())
+
+
+def graph_address_in_flags(command: Command) -> Command:
+    """Add the root of one graph to a command that takes its address from the flags."""
+    return _add_address(command, graph_argument(expose_value=False, callback=_note_argument))
+
+
+def _add_address(command: Command, argument: click.Argument) -> Command:
+    """Add the argument before those that the command has."""
+    command = click.option(
+        "--uri",
+        "_uri",
+        metavar="URI",
+        help="Address one graph by its root.",
+        expose_value=False,
+        callback=note_scope,
+    )(command)
+    found: list[click.Parameter] = vars(command).setdefault("__click_params__", [])
+    found.append(argument)
+    return command
+
+
+def _note_argument(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.find_root().ensure_object(GlobalFlags).scope[_ARGUMENT] = value
 
 
 def operator() -> OperatorConfig:
@@ -102,11 +128,16 @@ def acting() -> str | None:
     return operator().actor if given is None else given
 
 
+def storage_options() -> dict[str, str] | None:
+    """Return the settings of the storage that were given, or None."""
+    return flags().storage_options or None
+
+
 def resolve_scope(uri: str | None = None) -> Scope:
     """Return the address that the flags, a profile or the defaults name."""
     given = flags()
-    explicit = {"URI": uri} | {
-        f"--{kind}": given.get(kind) for kind in ("store", "server", "cluster")
+    explicit = {"URI": uri or given.get(_ARGUMENT)} | {
+        f"--{kind}": given.get(kind) for kind in ("uri", "store", "server", "cluster")
     }
     named = {flag: value for flag, value in explicit.items() if value}
     if len(named) > 1:
@@ -251,7 +282,7 @@ def open_graph(uri: str | None = None, *, read_only: bool) -> Graph | RemoteGrap
         graph = RemoteGraph(scope.target, token=server_token(scope.target))
     else:
         mode = OpenMode.READ_ONLY if read_only else OpenMode.READ_WRITE
-        graph = Graph.open(scope.target, mode=mode)
+        graph = Graph.open(scope.target, mode=mode, storage_options=storage_options())
     context.call_on_close(graph.close)
     return graph
 

@@ -65,6 +65,7 @@ RULES: Final[dict[str, Rule]] = {
     "mutate": _WRITES,
     "query": _READS,
     "schema apply": _WRITES,
+    "schema check": _LOCAL,
     "schema show": _WRITES,
     "snapshot": _WRITES,
     "tag": _WRITES,

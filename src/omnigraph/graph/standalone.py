@@ -24,7 +24,7 @@ from omnigraph.query.registry import (
     RegistryProblem,
     load_registry,
 )
-from omnigraph.schema import compile_schema
+from omnigraph.schema import Catalog, compile_schema
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, embed_file
 from omnigraph.store import StoreSettings, connect, open_objects
@@ -34,10 +34,15 @@ from omnigraph.syntax import SourceError, SourceText
 from omnigraph.syntax.grammar import decode_source
 
 
-def init_from_file(uri: str, schema_path: Path, *, force: bool = False) -> Graph:
+def init_from_file(
+    uri: str,
+    schema_path: Path,
+    *,
+    force: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+) -> Graph:
     """Make a new graph with the schema in a file."""
-    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
-    return Graph.init(uri, schema, force=force)
+    return Graph.init(uri, schema_path, force=force, storage_options=storage_options)
 
 
 def graph_identity(uri: str) -> str | None:
@@ -68,13 +73,17 @@ def embed_records(request: EmbedFileRequest) -> EmbedFileResult:
     return embed_file(request, LazyEmbeddingClient(SystemClock(), environ=os.environ).get)
 
 
+def read_schema_file(schema_path: Path) -> Catalog:
+    """Return what a schema file declares, without a graph."""
+    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
+    return compile_schema(schema, domain=SystemClock().ulid()).catalog
+
+
 def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:
     """Check a file of queries against a schema file, without a graph."""
-    schema = decode_source(schema_path.read_bytes(), str(schema_path), "S")
-    catalog = compile_schema(schema, domain=SystemClock().ulid()).catalog
     return lint_queries(
         query_path.read_bytes(),
-        catalog,
+        read_schema_file(schema_path),
         schema_source=SchemaSource("file", str(schema_path)),
         query_path=str(query_path),
     )

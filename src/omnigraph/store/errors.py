@@ -46,6 +46,15 @@ class InvalidLocationError(StorageError, InvalidInputError):
     reason: str
 
 
+class StorageOptionError(StorageError, InvalidInputError):
+    """A setting of the storage has a name that the storage does not know."""
+
+    code = "OG-STORAGE-OPTION"
+    hint = "the page on object storage lists the names, such as `endpoint` and `region`"
+    template = "the storage of {path} has no option '{name}'"
+    name: str
+
+
 class InvalidScanError(StorageError, InvalidInputError):
     """A scan asks for something that this dataset does not have."""
 

@@ -17,6 +17,7 @@ class GlobalFlags:
 
     scope: dict[str, str] = field(default_factory=dict)
     """The values of scope flags by name, without the dashes."""
+    storage_options: dict[str, str] = field(default_factory=dict)
     yes: bool = False
     quiet: bool = False
 
@@ -31,10 +32,19 @@ def flags() -> GlobalFlags:
     return root.ensure_object(GlobalFlags)
 
 
-def _note_scope(context: click.Context, option: click.Parameter, value: str | None) -> None:
+def note_scope(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Remember the value of an option that says what a command works on."""
     if value is not None:
         name = option.opts[0].removeprefix("--")
         context.find_root().ensure_object(GlobalFlags).scope[name] = value
+
+
+def _note_storage(context: click.Context, _: click.Parameter, pairs: tuple[str, ...]) -> None:
+    for pair in pairs:
+        name, mark, value = pair.partition("=")
+        if not mark or not name:
+            raise click.BadParameter(f"'{pair}' is not KEY=VALUE")
+        context.find_root().ensure_object(GlobalFlags).storage_options[name] = value
 
 
 def _note_switch(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -67,7 +77,7 @@ def global_options() -> list[click.Option]:
             help=text,
             expose_value=False,
             is_eager=True,
-            callback=_note_scope,
+            callback=note_scope,
         )
         for name, (metavar, text) in _SCOPE_HELP.items()
     ]
@@ -82,7 +92,19 @@ def global_options() -> list[click.Option]:
         )
         for name, text in _SWITCH_HELP.items()
     ]
-    return [*scope, *switches, _version_option()]
+    return [*scope, _storage_option(), *switches, _version_option()]
+
+
+def _storage_option() -> click.Option:
+    return click.Option(
+        ["--storage-option", "_storage_option"],
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="A setting of the storage, such as `endpoint=http://…`. May be repeated.",
+        expose_value=False,
+        is_eager=True,
+        callback=_note_storage,
+    )
 
 
 def _version_option() -> click.Option:

@@ -39,6 +39,7 @@ class QueryInput:
     text: str | None
     params_text: str | None
     params_path: Path | None
+    pairs: tuple[str, ...] = ()
 
     def source(self) -> SourceText | None:
         """Return the text of the queries, under the name that messages use.
@@ -52,8 +53,12 @@ class QueryInput:
         return _read_query(name=self.name, path=self.path, text=self.text)
 
     def params(self) -> Mapping[str, object] | None:
-        """Return the parameters, or None."""
-        return read_params(text=self.params_text, path=self.params_path)
+        """Return the parameters, or None; `--param` wins over the others."""
+        params = read_params(text=self.params_text, path=self.params_path)
+        if not self.pairs:
+            return params
+        texts = _text_parameters(self.source(), self.name)
+        return {**(params or {}), **dict(_pair(pair, texts) for pair in self.pairs)}
 
 
 _options = together(
@@ -61,6 +66,13 @@ _options = together(
     click.option("--query", "query_path", type=_FILE, help="A file of queries (`.gq`)."),
     click.option("-e", "--query-string", "query_text", metavar="GQ", help="The queries."),
     click.option("--params", "params_text", metavar="JSON", help="Parameters, as an object."),
+    click.option(
+        "--param",
+        "pairs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="One parameter: text as it is, other types as JSON. May be repeated.",
+    ),
     click.option("--params-file", "params_path", type=_FILE, help="A file with the JSON object."),
 )
 
@@ -76,9 +88,10 @@ def query_input(command: Callable[..., None]) -> Callable[..., None]:
         query_text: str | None,
         params_text: str | None,
         params_path: Path | None,
+        pairs: tuple[str, ...],
         **options: object,
     ) -> None:
-        given = QueryInput(name, query_path, query_text, params_text, params_path)
+        given = QueryInput(name, query_path, query_text, params_text, params_path, pairs)
         command(given=given, **options)
 
     return _options(with_input)
@@ -117,6 +130,38 @@ def read_params(*, text: str | None, path: Path | None) -> Mapping[str, object] 
     if params is not None and not isinstance(params, dict):
         raise QueryInputError("params must be a JSON object", '`--params \'{"name": "value"}\'`')
     return params
+
+
+def _text_parameters(source: SourceText | None, name: str | None) -> frozenset[str]:
+    """Return the parameters of type String of the query that will run; none of a stored one."""
+    from omnigraph.query import parse_queries  # noqa: PLC0415 loads the parser
+    from omnigraph.values import Scalar  # noqa: PLC0415
+
+    if source is None:
+        return frozenset()
+    return frozenset(
+        parameter.name
+        for query in parse_queries(source).queries
+        if name in (None, query.name)
+        for parameter in query.parameters
+        if parameter.prop_type.scalar is Scalar.STRING and not parameter.prop_type.is_list
+    )
+
+
+def _pair(pair: str, texts: frozenset[str]) -> tuple[str, object]:
+    """Return a parameter and its value: what is neither text nor JSON is taken as text."""
+    name, mark, value = pair.partition("=")
+    name = name.removeprefix("$")
+    if not mark or not name:
+        raise QueryInputError(
+            f"`--param {pair}` is not NAME=VALUE", "write `--param name=value`, once for each"
+        )
+    if name in texts:
+        return name, value
+    try:
+        return name, read_json(value)
+    except ValueError:
+        return name, value
 
 
 def _decoded(path: Path) -> str:

@@ -15,6 +15,7 @@ from obstore.exceptions import (
     PermissionDeniedError,
     PreconditionError,
     UnauthenticatedError,
+    UnknownConfigurationKeyError,
 )
 from obstore.store import ObjectStore as Client
 from obstore.store import from_url
@@ -24,6 +25,7 @@ from omnigraph.store.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
+    StorageOptionError,
     StoragePermissionError,
     StorageTimeoutError,
     StorageUnavailableError,
@@ -202,12 +204,17 @@ def _client(root: Root, options: Mapping[str, str]) -> Client:
         retry["max_retries"] = int(options[_RETRY_COUNT])
     if _RETRY_TIME in options:
         retry["retry_timeout"] = timedelta(seconds=int(options[_RETRY_TIME]))
-    return from_url(
-        root.uri,
-        config=config or None,  # type: ignore[arg-type]  # one dictionary for three clouds
-        client_options=client_options or None,  # type: ignore[arg-type]  # built by name
-        retry_config=retry or None,  # type: ignore[arg-type]  # built by name
-    )
+    try:
+        return from_url(
+            root.uri,
+            config=config or None,  # type: ignore[arg-type]  # one dictionary for three clouds
+            client_options=client_options or None,  # type: ignore[arg-type]  # built by name
+            retry_config=retry or None,  # type: ignore[arg-type]  # built by name
+        )
+    except UnknownConfigurationKeyError as error:
+        # The message has the name in quotes; the error has no field for it.
+        name = next((name for name in config if f"'{name.lower()}'" in str(error).lower()), "")
+        raise StorageOptionError(path=root.uri, name=name) from None
 
 
 def _switch(value: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from omnigraph.cli.address import open_graph
+from omnigraph.cli.address import graph_address_in_flags, open_graph
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.options.read_target import read_target, target_options
 from omnigraph.cli.options.together import together
@@ -26,6 +26,7 @@ def command() -> None:
 
 
 _cell = together(
+    graph_address_in_flags,
     click.argument("entity", metavar="ENTITY", type=click.Choice(["node", "edge"])),
     click.argument("type_name", metavar="TYPE"),
     click.argument("entity_id", metavar="ID"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("export", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--type", "types", metavar="TYPE", multiple=True, help="Only this type; repeatable.")
 @choice_option(

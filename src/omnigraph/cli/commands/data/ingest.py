@@ -13,7 +13,7 @@ from omnigraph.cli.output.load_result import load_text
 
 
 @click.command("ingest", hidden=True, cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--data", required=True, metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--mode", default="merge", type=click.Choice(["overwrite", "append", "merge"]))
 @click.option("--branch", default="main", show_default=True, help="The branch.")

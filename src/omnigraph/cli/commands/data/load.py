@@ -24,7 +24,7 @@ from omnigraph.cli.output.output import json_option
 
 
 @click.command("load", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @input_options
 @click.option(
     "--mode",

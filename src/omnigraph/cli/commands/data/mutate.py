@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from omnigraph.cli.address import acting, open_graph
+from omnigraph.cli.address import acting, graph_address_in_flags, open_graph
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.options.query_input import QueryInput, query_input
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("mutate", cls=ScopedCommand)
+@graph_address_in_flags
 @query_input
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from omnigraph.cli.address import open_graph, operator
+from omnigraph.cli.address import graph_address_in_flags, open_graph, operator
 from omnigraph.cli.options.flags import ScopedCommand, flags
 from omnigraph.cli.options.query_input import QueryInput, query_input
 from omnigraph.cli.options.read_target import read_target, target_options
@@ -29,6 +29,7 @@ _LOOKS_S: Final = 0.5
 
 
 @click.command("query", cls=ScopedCommand)
+@graph_address_in_flags
 @query_input
 @target_options
 @click.option(

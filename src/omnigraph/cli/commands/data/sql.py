@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("sql", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("-e", "statement", required=True, metavar="SQL", help="The statement.")
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--prefix", default="og_", show_default=True, help="What names of views begin with.")

@@ -44,7 +44,7 @@ def command() -> None:
 
 
 @command.command("create")
-@graph_address(positional=False)
+@graph_address
 @click.argument("name")
 @click.option("--from", "source", default="main", show_default=True, help="The branch to cut from.")
 @json_option
@@ -57,7 +57,7 @@ def create(uri: str | None, name: str, source: str, as_json: bool) -> None:
 
 
 @command.command("list")
-@graph_address(positional=False)
+@graph_address
 @json_option
 def list_(uri: str | None, as_json: bool) -> None:
     """List the branches, `main` first."""
@@ -66,7 +66,7 @@ def list_(uri: str | None, as_json: bool) -> None:
 
 
 @command.command("merge")
-@graph_address(positional=False)
+@graph_address
 @click.argument("source")
 @click.option("--into", "target", default="main", show_default=True, help="The branch to change.")
 @click.option(
@@ -164,7 +164,7 @@ def _show_plan(result: MergeResult, out: Output) -> None:
 
 
 @command.command("conflicts")
-@graph_address(positional=False)
+@graph_address
 @click.argument("source")
 @click.option("--into", "target", default="main", show_default=True, help="The branch to change.")
 @_strategy
@@ -191,7 +191,7 @@ def conflicts(
 
 
 @command.command("delete")
-@graph_address(positional=False)
+@graph_address
 @click.argument("name")
 @json_option
 def delete(uri: str | None, name: str, as_json: bool) -> None:

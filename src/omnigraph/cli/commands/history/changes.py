@@ -33,7 +33,7 @@ def command() -> None:
 
 
 @command.command("poll")
-@graph_address(positional=False)
+@graph_address
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--cursor", help="Go on where an earlier poll ended.")
 @click.option("--start", metavar="PLACE", help="now, beginning or after:COMMIT.")
@@ -74,7 +74,7 @@ def poll(
 
 
 @command.command("baseline")
-@graph_address(positional=False)
+@graph_address
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option(
     "--out",

@@ -29,7 +29,7 @@ def command() -> None:
 
 
 @command.command("list")
-@graph_address(positional=True)
+@graph_address
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option(
@@ -55,7 +55,7 @@ def list_(
 
 
 @command.command("show")
-@graph_address(positional=False)
+@graph_address
 @click.argument("commit_id")
 @json_option
 def show(uri: str | None, commit_id: str, as_json: bool) -> None:
@@ -65,7 +65,7 @@ def show(uri: str | None, commit_id: str, as_json: bool) -> None:
 
 
 @command.command("changes")
-@graph_address(positional=False)
+@graph_address
 @click.argument("commit_id")
 @page_size
 @click.option("--page-token", help="Fetch one page, as it is.")
@@ -131,7 +131,7 @@ def _change_text(page: CommitPage, text: ChangeText) -> str:
 
 
 @command.command("revert")
-@graph_address(positional=False)
+@graph_address
 @click.argument("commit_id")
 @click.option("--branch", default="main", show_default=True, help="The branch to change.")
 @click.option(

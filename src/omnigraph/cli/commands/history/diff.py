@@ -28,7 +28,7 @@ _COMMIT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 
 @click.command("diff", cls=ScopedCommand)
-@graph_address(positional=False)
+@graph_address
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option("--stat", is_flag=True, help="Only counts, per type.")

@@ -66,7 +66,7 @@ def without_graph_id(args: list[str], *, takes_next: bool) -> tuple[list[str], s
 
 
 @click.command("log", cls=LogCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--branch", help="The history of this branch (default: main; all with --graph).")
 @click.option(
     "--limit",

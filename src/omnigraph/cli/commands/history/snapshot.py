@@ -10,7 +10,7 @@ from omnigraph.cli.output.output import Output, json_option
 
 
 @click.command("snapshot", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--branch", default="main", show_default=True, help="The branch.")
 @json_option
 def command(uri: str | None, branch: str, as_json: bool) -> None:

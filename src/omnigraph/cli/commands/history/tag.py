@@ -20,7 +20,7 @@ def command() -> None:
 
 
 @command.command("create")
-@graph_address(positional=False)
+@graph_address
 @click.argument("name")
 @click.argument("commit_id", required=False, metavar="[COMMIT]")
 @json_option
@@ -35,7 +35,7 @@ def create(uri: str | None, name: str, commit_id: str | None, as_json: bool) -> 
 
 
 @command.command("list")
-@graph_address(positional=False)
+@graph_address
 @json_option
 def list_(uri: str | None, as_json: bool) -> None:
     """List the tags by name."""
@@ -45,7 +45,7 @@ def list_(uri: str | None, as_json: bool) -> None:
 
 
 @command.command("delete")
-@graph_address(positional=False)
+@graph_address
 @click.argument("name")
 @json_option
 def delete(uri: str | None, name: str, as_json: bool) -> None:

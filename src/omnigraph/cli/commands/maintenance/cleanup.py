@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("cleanup", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--keep", type=click.IntRange(min=1), help="Keep this many versions; 10 is good.")
 @click.option("--older-than", type=DURATION, help="Remove only what is older, such as 30d.")
 @click.option(

@@ -23,7 +23,7 @@ _MARKS: Final = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 
 
 @click.command("doctor", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--no-spark", is_flag=True, help="Do not start a Spark session.")
 @click.option(
     "--read-only", is_flag=True, help="Do not try the graph's storage with a small object."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("optimize", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @engine_option("Where fragments are rewritten and indexed.")
 @click.option(
     "--rebuild-indexes",

@@ -24,7 +24,7 @@ def command() -> None:
 
 
 @command.command("list")
-@graph_address(positional=True)
+@graph_address
 @json_option
 def list_(uri: str | None, as_json: bool) -> None:
     """List the operations that recovery has settled, newest first."""
@@ -36,7 +36,7 @@ def list_(uri: str | None, as_json: bool) -> None:
 
 
 @command.command("show")
-@graph_address(positional=False)
+@graph_address
 @click.argument("operation_id")
 @json_option
 def show(uri: str | None, operation_id: str, as_json: bool) -> None:
@@ -47,7 +47,7 @@ def show(uri: str | None, operation_id: str, as_json: bool) -> None:
 
 
 @command.command("status")
-@graph_address(positional=True)
+@graph_address
 @json_option
 def status(uri: str | None, as_json: bool) -> None:
     """Show pending records and what recovery would do; changes nothing."""
@@ -58,7 +58,7 @@ def status(uri: str | None, as_json: bool) -> None:
 
 
 @command.command("quarantine")
-@graph_address(positional=False)
+@graph_address
 @click.argument("operation_id")
 @click.option("--confirm", is_flag=True, help="Set the record aside.")
 @json_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph, resolve_address
+from omnigraph.cli.address import graph_address, open_graph, resolve_address, storage_options
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.output import Output, json_option, type_label
 from omnigraph.names import MAIN
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("repair", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--confirm", is_flag=True, help="Publish drift that is verified upkeep.")
 @click.option("--force", is_flag=True, help="With --confirm: publish all other drift as well.")
 @json_option
@@ -40,7 +40,9 @@ def command(
     if force and not confirm:
         raise click.UsageError("--force needs --confirm")
     out = Output(as_json=as_json)
-    broken = Graph.repair_manifests(resolve_address(uri), confirm=confirm)
+    broken = Graph.repair_manifests(
+        resolve_address(uri), storage_options=storage_options(), confirm=confirm
+    )
     if any(manifest.restored_version is None for manifest in broken):
         shape = {
             "uri": resolve_address(uri),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from omnigraph.cli.address import storage_options
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.streams import say
 
@@ -24,5 +25,5 @@ def command(uri: str, schema_path: Path, force: bool) -> None:
     """Make a new graph at URI."""
     from omnigraph.graph import init_from_file  # noqa: PLC0415 loads Lance
 
-    init_from_file(uri, schema_path, force=force)
+    init_from_file(uri, schema_path, force=force, storage_options=storage_options())
     say(f"initialized {uri}")

@@ -15,7 +15,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("lint", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--query", "query_path", required=True, type=_FILE, help="A file of queries (`.gq`).")
 @click.option("--schema", "schema_path", type=_FILE, help="Check against this schema, offline.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")

@@ -31,7 +31,7 @@ def command() -> None:
 
 
 @command.command("show")
-@graph_address(positional=True)
+@graph_address
 @json_option
 def show(uri: str | None, as_json: bool) -> None:
     """Show the accepted schema."""
@@ -39,8 +39,33 @@ def show(uri: str | None, as_json: bool) -> None:
     Output(as_json=as_json).result(source.removesuffix("\n"), {"schema_source": source})
 
 
+@command.command("check")
+@click.argument(
+    "schema_path",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@json_option
+def check(schema_path: Path, as_json: bool) -> None:
+    """Check a schema file alone; opens no graph."""
+    from omnigraph.graph import read_schema_file  # noqa: PLC0415 loads the compiler
+
+    catalog = read_schema_file(schema_path)
+    shape = {
+        "file": str(schema_path),
+        "ok": True,
+        "node_types": list(catalog.node_types),
+        "edge_types": list(catalog.edge_types),
+        "interfaces": list(catalog.interfaces),
+    }
+    nodes, edges = len(catalog.node_types), len(catalog.edge_types)
+    Output(as_json=as_json).result(
+        f"{schema_path}: ok, {nodes} node types, {edges} edge types", shape
+    )
+
+
 @command.command("plan")
-@graph_address(positional=True)
+@graph_address
 @_desired
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard ones.")
 @json_option
@@ -53,7 +78,7 @@ def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: boo
 
 
 @command.command("apply")
-@graph_address(positional=True)
+@graph_address
 @_desired
 @click.option("--allow-data-loss", is_flag=True, help="Purge what drops remove.")
 @json_option

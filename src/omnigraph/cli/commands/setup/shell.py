@@ -15,7 +15,7 @@ from omnigraph.cli.shell.statements import Statements
 
 
 @click.command("shell", cls=ScopedCommand)
-@graph_address(positional=True)
+@graph_address
 @click.option("--branch", default="main", show_default=True, help="The branch to begin on.")
 @click.option(
     "--file",
