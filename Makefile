@@ -1,7 +1,9 @@
 # Set-up and daily verbs. `make demo` and `make test` need only Python 3.11+, Java 17 (for Spark)
 # and make: everything else is installed into .venv from the lock file.
 
-PYTHON ?= python3.11
+# The first Python from 3.11 on that runs; a name on the path need not be one that works.
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+  $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
 UV     := uv==0.13.7
@@ -16,8 +18,8 @@ help: ## Show this list
 setup: $(READY) ## Create .venv and install from the lock file
 
 $(READY): requirements.lock pyproject.toml
-	@command -v $(PYTHON) >/dev/null 2>&1 || { \
-	  echo "omnigraph needs Python 3.11 or newer: install it, or name yours with 'make setup PYTHON=python3'."; exit 1; }
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "omnigraph needs Python 3.11 or newer: install it, or name yours: 'make setup PYTHON=/path/to/python3'."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
