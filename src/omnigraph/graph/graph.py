@@ -69,7 +69,11 @@ from omnigraph.recovery import (
 )
 from omnigraph.schema import compile_schema
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.search.embedding.config import EmbeddingConfig
+from omnigraph.search.embedding.config import (
+    EmbeddingConfig,
+    EmbeddingFunction,
+    embedding_config,
+)
 from omnigraph.store import connect
 from omnigraph.store.blob_bases import blob_bases
 from omnigraph.store.durability import DURABILITIES, Durability
@@ -133,13 +137,14 @@ class Graph(FlatNames):
         clock: Clock | None = None,
         auto_optimize: bool = True,
         checksums: bool = True,
+        embedding: EmbeddingConfig | EmbeddingFunction | None = None,
         by_cluster: bool = False,
     ) -> Self:
         """Make a new graph with this schema, a text or a file; the root must not hold one.
 
         `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
         compaction after small writes to calls of `optimize`; `checksums=False` writes files without
-        the checksums that `scrub` compares. `policy` and `actor_id` are as in `open`; the actor is
+        the checksums that `scrub` compares. `policy`, `actor_id` and `embedding` are as in `open`; the actor is
         also that of the first commit. Among the graphs of a cluster only `omnigraph cluster apply`
         makes one, and says `by_cluster`.
         """
@@ -162,6 +167,7 @@ class Graph(FlatNames):
                 incarnation=MAIN_INCARNATION,
                 gate=gate,
                 auto_optimize=auto_optimize,
+                embedding=embedding_config(embedding),
             )
         )
 
@@ -179,7 +185,7 @@ class Graph(FlatNames):
         clock: Clock | None = None,
         auto_optimize: bool = True,
         checksums: bool = True,
-        embedding: EmbeddingConfig | None = None,
+        embedding: EmbeddingConfig | EmbeddingFunction | None = None,
         external_blob_bases: Sequence[str] = (),
     ) -> Self:
         """Open a graph and bind to a branch.
@@ -187,7 +193,8 @@ class Graph(FlatNames):
         `policy` is a bundle, or the path of one: every write through this handle is then decided by
         it before it begins, and one without an actor is denied. `actor_id` is who writes. A handle
         that has one acts for no other; without one, each call names its own.
-        `embedding` makes the vectors, by default the provider of the environment. Every write may
+        `embedding` makes the vectors: a configuration, or a function from a list of texts to as
+        many vectors; by default the provider of the environment. Every write may
         read external blobs from below `external_blob_bases`, besides those that its call names.
         """
         gate = write_gate(policy, actor_id)
@@ -212,7 +219,7 @@ class Graph(FlatNames):
                 incarnation=incarnation,
                 gate=gate,
                 auto_optimize=auto_optimize,
-                embedding=embedding,
+                embedding=embedding_config(embedding),
                 external_blob_bases=blob_bases(external_blob_bases),
             )
         )

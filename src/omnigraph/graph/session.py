@@ -267,7 +267,12 @@ def start_session(
         staging=StagingRecords(repository.store.objects, repository.clock),
         topologies=topologies,
         embeddings=embeddings,
-        reader=Reader(topologies, repository.clock, embeddings=embeddings),
+        reader=Reader(
+            topologies,
+            repository.clock,
+            embeddings=embeddings,
+            recorded=EmbeddingsTable(repository.store.datasets),
+        ),
         gate=gate,
         external_blob_bases=external_blob_bases,
     )

@@ -21,8 +21,8 @@ from omnigraph.read.profile import Profile
 from omnigraph.read.row_table import RowIds, RowTable
 from omnigraph.search.coverage import IndexFacts
 
-Embed: TypeAlias = Callable[[NearestRanking, str], tuple[float, ...]]
-"""Turns the text of a ranking into a vector of the property's dimension, by its model."""
+Embed: TypeAlias = Callable[[NearestRanking, str, str], tuple[float, ...]]
+"""Turns the text of a ranking of a table into a vector of the property's dimension and model."""
 
 
 @dataclass(frozen=True, eq=False)

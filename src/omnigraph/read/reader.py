@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
+from omnigraph.names import TableKey
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.compile import cached_queries
 from omnigraph.query.language.parse import QueryText
@@ -14,6 +15,7 @@ from omnigraph.read.context import Embed
 from omnigraph.read.execute import Executor, ReadOptions, ReadRequest
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.search.embedding.client import LazyEmbeddingClient
+from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.search.topology.cache import Topologies
 
 _MICROSECONDS_PER_MILLISECOND = 1000
@@ -31,9 +33,10 @@ class Reader:
         clock: Clock,
         *,
         embeddings: LazyEmbeddingClient | None = None,
+        recorded: EmbeddingsTable | None = None,
     ) -> None:
         self._clock = clock
-        self._embed = None if embeddings is None else _embed_with(embeddings)
+        self._embed = None if embeddings is None else _embed_with(embeddings, recorded)
         self._executor = Executor(topologies, clock)
 
     def run(
@@ -61,10 +64,13 @@ class Reader:
         return self._executor.run(request)
 
 
-def _embed_with(embeddings: LazyEmbeddingClient) -> Embed:
-    def embed(ranking: NearestRanking, text: str) -> tuple[float, ...]:
+def _embed_with(embeddings: LazyEmbeddingClient, recorded: EmbeddingsTable | None) -> Embed:
+    def embed(ranking: NearestRanking, table_key: str, text: str) -> tuple[float, ...]:
         client = embeddings.get()
         client.require_model(ranking.property, ranking.model)
+        if ranking.model is None and recorded is not None:
+            _, type_name = TableKey(table_key).parts
+            client.require_one_of(ranking.property, recorded.models(type_name, ranking.property))
         vector = client.embed_query(text, dimension=ranking.dimension)
         return tuple(float(item) for item in vector.tolist())
 

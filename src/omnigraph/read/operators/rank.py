@@ -197,7 +197,7 @@ def _distances(
     among: RowIds | None,
     keep: int | None,
 ) -> tuple[RowIds, _Scores]:
-    vector = query_vector(context, arm)
+    vector = query_vector(context, arm, table_key)
     rows = context.tables.row_count(table_key) if among is None else len(among)
     wanted = rows if keep is None else min(keep, rows)
     if vector is None or wanted == 0:
@@ -232,7 +232,7 @@ def _has_index(context: Context, table_key: str, arm: NearestRanking) -> bool:
     return indexes.vector(arm.property) is not None
 
 
-def query_vector(context: Context, arm: NearestRanking) -> tuple[float, ...] | None:
+def query_vector(context: Context, arm: NearestRanking, table_key: str) -> tuple[float, ...] | None:
     """Return the vector that a ranking compares with; a text is embedded, null is None."""
     bound = context.bindings.value_of(arm.query).value
     if bound is None:
@@ -240,7 +240,7 @@ def query_vector(context: Context, arm: NearestRanking) -> tuple[float, ...] | N
     if isinstance(bound, str):
         if context.embed is None:
             raise EmbeddingMissingError(arm.property)
-        vector = context.embed(arm, bound)
+        vector = context.embed(arm, table_key, bound)
     elif isinstance(bound, tuple):
         vector = tuple(float(item) for item in bound if isinstance(item, int | float))
     else:

@@ -23,6 +23,7 @@ from omnigraph.cache import BoundedCache
 from omnigraph.clock import Clock
 from omnigraph.search.embedding.config import (
     EmbeddingConfig,
+    EmbeddingFunction,
     Patience,
     Provider,
     config_from_environment,
@@ -31,6 +32,7 @@ from omnigraph.search.embedding.config import (
 )
 from omnigraph.search.embedding.errors import (
     EmbeddingDeadlineError,
+    EmbeddingFunctionError,
     EmbeddingModelMismatchError,
     EmbeddingRequestError,
     EmbeddingUnreachableError,
@@ -79,6 +81,12 @@ class EmbeddingClient:
         """Raise unless texts may be compared with a property's vectors; sends no request."""
         if recorded is not None and recorded != self.model:
             raise EmbeddingModelMismatchError(property_name, recorded=recorded, resolved=self.model)
+
+    def require_one_of(self, property_name: str, models: frozenset[str]) -> None:
+        """Raise where all recorded vectors of a property come from other models."""
+        if models and self.model not in models:
+            found = ", ".join(sorted(models))
+            raise EmbeddingModelMismatchError(property_name, recorded=found, resolved=self.model)
 
     def embed(self, texts: Sequence[str], *, dimension: int, role: Role) -> Vectors:
         """Return one unit vector of length `dimension` per text."""
@@ -132,9 +140,11 @@ class LazyEmbeddingClient:
 
     def get(self) -> EmbeddingClient:
         """Return the client; raises when it is not configured, or wrongly."""
+        # The environment may change while the graph is open: a client of other settings than the
+        # present ones would make vectors that nobody asked for.
+        config = self._config or config_from_environment(self._environ or {})
         with self._guard:
-            if self._client is None:
-                config = self._config or config_from_environment(self._environ or {})
+            if self._client is None or self._client.config != config:
                 self._client = EmbeddingClient(config, self._clock)
             return self._client
 
@@ -148,12 +158,37 @@ def _source(config: EmbeddingConfig, clock: Clock) -> _Source:
         return _MockSource()
     if config.provider is Provider.LOCAL:
         return _LocalSource(config.model)
+    if config.function is not None:
+        return _FunctionSource(config.function, config.model)
     return _ServerSource(config, wire_for(config), clock)
 
 
 class _MockSource:
     def vectors(self, texts: Sequence[str], *, dimension: int, role: Role) -> Vectors:  # noqa: ARG002 - roles make no difference
         return mock_vectors(texts, dimension)
+
+
+class _FunctionSource:
+    """A function of the caller; it is called by one thread at a time."""
+
+    def __init__(self, function: EmbeddingFunction, name: str) -> None:
+        self._function = function
+        self._name = name
+        self._guard = threading.Lock()
+
+    def vectors(self, texts: Sequence[str], *, dimension: int, role: Role) -> Vectors:  # noqa: ARG002 - one function for both
+        with self._guard:
+            found = self._function(list(texts))
+        try:
+            made = np.asarray(found, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise EmbeddingFunctionError(self._name, str(error)) from error
+        if made.shape != (len(texts), dimension):
+            shape = " by ".join(map(str, made.shape))
+            raise EmbeddingFunctionError(
+                self._name, f"it returned {shape} numbers instead of {len(texts)} by {dimension}"
+            )
+        return checked_vectors(made, dimension)
 
 
 class _LocalSource:

@@ -7,15 +7,17 @@
 | `gemini` | `gemini-embedding-2` | `GEMINI_API_KEY` |
 | `mock` | the value of `OMNIGRAPH_EMBED_MODEL`, or empty | none |
 | `local` | `sentence-transformers/all-MiniLM-L6-v2` | none |
+
+In Python a function of the caller can be the provider: `EmbeddingConfig.of_function`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from omnigraph.search.embedding.errors import (
     EmbeddingKeyMissingError,
@@ -24,6 +26,9 @@ from omnigraph.search.embedding.errors import (
 
 log = logging.getLogger("omnigraph::embedding")
 """The logger of everything about embedding; it never gets a key."""
+
+EmbeddingFunction: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]] | Any]
+"""Returns a vector for each text: lists of numbers, or an array of two dimensions."""
 
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 
@@ -36,6 +41,8 @@ class Provider(StrEnum):
     GEMINI = "gemini"
     MOCK = "mock"
     LOCAL = "local"
+    FUNCTION = "function"
+    """A function of the caller, in Python only."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,30 @@ class EmbeddingConfig:
     base_url: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)
     patience: Patience = Patience()
+    function: EmbeddingFunction | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_function(
+        cls, function: EmbeddingFunction, *, model: str | None = None
+    ) -> EmbeddingConfig:
+        """Return the configuration whose vectors come from a function.
+
+        `model` names what makes the vectors and is stored with them; by default the name of the
+        function. Give it another name when the function begins to make other vectors.
+        """
+        return cls(Provider.FUNCTION, model or _qualified_name(function), function=function)
+
+
+def embedding_config(given: EmbeddingConfig | EmbeddingFunction | None) -> EmbeddingConfig | None:
+    """Return what a caller gave as a configuration."""
+    if given is None or isinstance(given, EmbeddingConfig):
+        return given
+    return EmbeddingConfig.of_function(given)
+
+
+def _qualified_name(function: EmbeddingFunction) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def config_from_environment(environ: Mapping[str, str]) -> EmbeddingConfig:
@@ -168,11 +199,10 @@ def _resolved(
 
 
 def _provider(name: str) -> Provider:
-    try:
-        return Provider(name)
-    except ValueError:
-        known = tuple(provider.value for provider in Provider)
-        raise UnknownEmbeddingProviderError(name, known) from None
+    known = tuple(_DEFAULTS)
+    if name not in known:
+        raise UnknownEmbeddingProviderError(name, tuple(provider.value for provider in known))
+    return Provider(name)
 
 
 def _value(environ: Mapping[str, str], name: str) -> str:

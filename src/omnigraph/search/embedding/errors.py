@@ -44,6 +44,16 @@ class EmbeddingModelMismatchError(InvalidInputError):
     resolved: str
 
 
+class EmbeddingFunctionError(InvalidInputError):
+    """The function that makes vectors returned something else."""
+
+    code = "OG-EMBED-FUNCTION"
+    hint = "return one vector for each text, with the dimension of the property"
+    template = "the embedding function {name} made no vectors: {reason}"
+    name: str
+    reason: str
+
+
 class EmbeddingRequestError(UnavailableError):
     """The provider answered with an error."""
 

@@ -21,6 +21,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.cache import BoundedCache
 from omnigraph.errors import OmnigraphError
 from omnigraph.search.topology.csr import Mask
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
@@ -44,6 +45,7 @@ _ATTEMPTS_MAX: Final = 5
 _PROBED_IDS_MAX: Final = 2_000
 """Up to this many ids, a look-up filters by id; above, it reads all rows of the property."""
 _HASH_DIGITS: Final = 32
+_MODELS_KEPT_MAX: Final = 256
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class EmbeddingsTable:
 
     def __init__(self, datasets: DatasetStore) -> None:
         self._datasets = datasets
+        self._models: BoundedCache[frozenset[str]] = BoundedCache(_MODELS_KEPT_MAX)
 
     def known(self, type_name: str, property_name: str, ids: pa.Array | None = None) -> pa.Table:
         """Return `id`, `text_hash` and `model` of recorded vectors, of all when `ids` is None."""
@@ -77,6 +80,22 @@ class EmbeddingsTable:
         row_filter = _filter(type_name, property_name, ids)
         found = handle.scan(ScanRequest(columns=columns, row_filter=row_filter)).read_all()
         return found if ids is None else found.filter(pc.is_in(found["id"], value_set=ids))
+
+    def models(self, type_name: str, property_name: str) -> frozenset[str]:
+        """Return the models that recorded vectors of a property come from; the last are cached."""
+        handle = self._open()
+        if handle is None:
+            return frozenset()
+        asked = (type_name, property_name, handle.at)
+        known = self._models.get(asked)
+        if known is None:
+            request = ScanRequest(
+                columns=("model",), row_filter=_filter(type_name, property_name, None)
+            )
+            names = pc.unique(handle.scan(request).read_all()["model"])
+            known = frozenset(names.to_pylist())
+            self._models.put(asked, known, 1)
+        return known
 
     def with_hashes(
         self, type_name: str, property_name: str, *, hashes: pa.Array, model: str
