@@ -80,7 +80,7 @@ def test_a_registry_without_problems_is_returned_and_one_with_problems_raises_th
 
 def test_an_unknown_stored_query_is_not_found() -> None:
     registry = load_registry([RegistryEntry("r", SourceText(READ))]).raise_on_errors()
-    with pytest.raises(QuerySelectionError, match=r"^query 'x' not found$"):
+    with pytest.raises(QuerySelectionError, match=r"^query 'x' not found"):
         registry.find("x")
 
 

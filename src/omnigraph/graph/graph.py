@@ -144,9 +144,9 @@ class Graph(FlatNames):
 
         `force` replaces leftover schema files, never a graph. `auto_optimize=False` leaves the
         compaction after small writes to calls of `optimize`; `checksums=False` writes files without
-        the checksums that `scrub` compares. `policy`, `actor_id` and `embedding` are as in `open`; the actor is
-        also that of the first commit. Among the graphs of a cluster only `omnigraph cluster apply`
-        makes one, and says `by_cluster`.
+        the checksums that `scrub` compares. `policy`, `actor_id` and `embedding` are as in `open`;
+        the actor is also that of the first commit. Among the graphs of a cluster only
+        `omnigraph cluster apply` makes one, and says `by_cluster`.
         """
         gate = write_gate(policy, actor_id)
         one_of(DURABILITIES, durability, "durability")
