@@ -102,6 +102,11 @@ def acting() -> str | None:
     return operator().actor if given is None else given
 
 
+def has_scope() -> bool:
+    """Whether a flag addresses a graph, so that no argument has to."""
+    return any(flags().get(kind) for kind in ("store", "server"))
+
+
 def resolve_scope(uri: str | None = None) -> Scope:
     """Return the address that the flags, a profile or the defaults name."""
     given = flags()

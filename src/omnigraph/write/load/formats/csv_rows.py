@@ -174,7 +174,7 @@ class _Blocks:
         text = self.line()
         while not text.strip() and (self._rest or not self._is_over):
             text = self.line()
-        while self._open_at(text) is not None and (self._rest or self._more()):
+        while self._is_open(text) and (self._rest or self._more()):
             text += self.line()
         return text
 
@@ -203,44 +203,48 @@ class _Blocks:
         """Return where the last whole row ends; 0 if there is none."""
         if self._is_over:
             return len(self._rest)
-        opened = self._open_at(self._rest)
-        return self._rest.rfind(b"\n", 0, opened) + 1
+        ends = self._row_ends(self._rest, _newlines(self._rest))
+        return int(ends[-1]) + 1 if len(ends) else 0
 
-    def _open_at(self, text: bytes) -> int | None:
-        """Return where a quoted cell begins that does not end."""
-        if self._quoted is None or not self._quoted.quote_in(text):
-            return None
+    def _is_open(self, text: bytes) -> bool:
+        """Whether a quoted cell of a text does not end."""
+        if self._quoted is None:
+            return False
         last = deque(self._quoted.pattern.finditer(text), maxlen=1)
-        return last[0].start() if last and last[0]["end"] is None else None
+        return bool(last) and last[0]["end"] is None
+
+    def _row_ends(self, text: bytes, newlines: Integers) -> Integers:
+        """Return the newlines that are no part of a quoted cell."""
+        if self._quoted is None or self._quoted.quote not in text:
+            return newlines
+        spans = [found.span() for found in self._quoted.pattern.finditer(text)]
+        if not spans:
+            return newlines
+        starts, stops = np.array(spans).T
+        before = np.searchsorted(starts, newlines, side="right") - 1
+        return newlines[(before < 0) | (newlines >= stops[before])]
 
     def _lines(self, text: bytes) -> Integers:
-        data = np.frombuffer(text, np.uint8)
-        every = np.flatnonzero(data == ord("\n"))
-        ends = every
-        if self._quoted is not None and self._quoted.quote_in(text):
-            spans = [found.span() for found in self._quoted.pattern.finditer(text)]
-            if spans:
-                starts, stops = np.array(spans).T
-                span = np.searchsorted(starts, every, side="right") - 1
-                ends = every[(span < 0) | (every >= stops[span])]
+        """Return the lines in which the rows of a text begin, without blank ones."""
+        newlines = _newlines(text)
+        ends = self._row_ends(text, newlines)
         if not text.endswith(b"\n"):
             ends = np.append(ends, len(text))
         starts = np.append(0, ends[:-1] + 1)
         lengths = ends - starts
-        is_blank = (lengths == 0) | (
-            (lengths == 1) & (data[np.minimum(starts, len(data) - 1)] == ord("\r"))
-        )
-        lines: Integers = self._line + np.searchsorted(every, starts[~is_blank])
+        data = np.frombuffer(text + b"\n", np.uint8)
+        is_blank = (lengths == 0) | ((lengths == 1) & (data[starts] == ord("\r")))
+        lines: Integers = self._line + np.searchsorted(newlines, starts[~is_blank])
         return lines
+
+
+def _newlines(text: bytes) -> Integers:
+    return np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
 
 
 class _Quoted(NamedTuple):
     pattern: re.Pattern[bytes]
     quote: bytes
-
-    def quote_in(self, text: bytes) -> bool:
-        """Whether a text may have quoted cells."""
-        return self.quote in text
 
 
 def _quoted_cells(options: CsvOptions) -> _Quoted | None:

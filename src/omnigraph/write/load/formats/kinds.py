@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -114,14 +115,23 @@ def by_suffix(name: str) -> Format | None:
 
 def tell(file: InputFile, asked: Format | None, options: Mapping[str, str] | None = None) -> Format:
     """Return the format of a file of rows of one type."""
-    head = _head(file, options)
     told = asked or by_suffix(file.name)
+    if _is_pipe(file):
+        # What is read from a pipe is gone: nobody may look first.
+        if told is None:
+            raise InputFormatError(file.path, "a pipe", "a format that is named")
+        return told
+    head = _head(file, options)
     if told is None:
         found = by_content(head)
         if found is None:
             raise InputFormatError(file.path, _EMPTY if not head else _UNKNOWN, "a table")
         return _plain(file, found)
     return _plain(file, checked(file.path, told, head, is_asked=asked is not None))
+
+
+def _is_pipe(file: InputFile) -> bool:
+    return "://" not in file.path and not Path(file.path).is_file()
 
 
 def _plain(file: InputFile, told: Format) -> Format:

@@ -21,7 +21,7 @@ from omnigraph.write.load.formats.json_rows import RowReader, object_batches
 from omnigraph.write.load.formats.kinds import Format
 from omnigraph.write.load.formats.rows import file_rows, files_of, place_of, told
 from omnigraph.write.load.input.interfaces import LoadSink
-from omnigraph.write.load.input.tables import column_batch, column_problems
+from omnigraph.write.load.input.tables import column_batch, column_problems, empty_rows
 from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import Violation
@@ -110,7 +110,9 @@ def _objects(
     sink: LoadSink,
 ) -> Iterator[ColumnBatch]:
     reader = RowReader(entity_type, catalog, sink.refuse, source="the list", columns={})
-    for decoded in object_batches(objects, sink.begin(None, "record")):
+    first = sink.begin(None, "record")
+    yield column_batch(entity_type, empty_rows(entity_type), first)
+    for decoded in object_batches(objects, first):
         yield from reader.records(decoded)
 
 
