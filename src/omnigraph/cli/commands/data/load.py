@@ -103,7 +103,8 @@ def command(
     on_spark = wants_spark(engine, spark_master=spark_master, spark_remote=spark_remote)
     if uri is not None and has_scope():
         # The graph is addressed by a flag, so the first argument is a file.
-        uri, files = None, (uri, *files)
+        files = (uri, *files)
+        uri = None
     source = load_input(
         files=(*files, *data),
         nodes=nodes,

@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
@@ -31,6 +32,9 @@ BLOCK_BYTES: Final = 4 << 20
 ROW_BYTES_MAX: Final = 1 << 28
 _TRUE: Final = ("true", "1", "yes")
 _BOM: Final = b"\xef\xbb\xbf"
+_NEWLINE, _RETURN = b"\n\r"
+
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
 BadRow: TypeAlias = Callable[[int, str, str], None]
 """Takes the line of a row that cannot be read, its text, and what is wrong with it."""
@@ -158,7 +162,7 @@ class _Blocks:
         self._source = source
         self._rest = b""
         self._line = 1
-        self._quoted = _quoted_cells(options)
+        self._quotes = _Quotes(options)
         self._is_over = False
 
     def line(self) -> bytes:
@@ -174,21 +178,22 @@ class _Blocks:
         text = self.line()
         while not text.strip() and (self._rest or not self._is_over):
             text = self.line()
-        while self._is_open(text) and (self._rest or self._more()):
+        while self._quotes.is_open(text) and (self._rest or self._more()):
             text += self.line()
         return text
 
     def read(self) -> Iterator[tuple[bytes, Integers]]:
         """Yield the other rows: some whole ones, and the line of each that is not blank."""
         while self._rest or self._more():
-            cut = self._cut()
-            while not cut and self._more():
+            newlines, ends = self._ends(self._rest)
+            while not len(ends) and self._more():
                 if len(self._rest) > ROW_BYTES_MAX:
                     problem = f"has a row of more than {ROW_BYTES_MAX} bytes in line {self._line}"
                     raise InputUnreadableError(self.path, problem)
-                cut = self._cut()
-            text, self._rest = (self._rest[:cut], self._rest[cut:]) if cut else (self._rest, b"")
-            yield text, self._lines(text)
+                newlines, ends = self._ends(self._rest)
+            cut = len(self._rest) if self._is_over or not len(ends) else int(ends[-1]) + 1
+            text, self._rest = self._rest[:cut], self._rest[cut:]
+            yield text, self._line + _row_lines(text, newlines, ends)
             self._line += text.count(b"\n")
 
     def _more(self) -> bool:
@@ -199,76 +204,87 @@ class _Blocks:
         self._rest += text
         return bool(text)
 
-    def _cut(self) -> int:
-        """Return where the last whole row ends; 0 if there is none."""
-        if self._is_over:
-            return len(self._rest)
-        ends = self._row_ends(self._rest, _newlines(self._rest))
-        return int(ends[-1]) + 1 if len(ends) else 0
+    def _ends(self, text: bytes) -> tuple[Integers, Integers]:
+        """Return all newlines of a text, and those that are no part of a quoted cell."""
+        data = np.frombuffer(text, np.uint8)
+        newlines = np.flatnonzero(data == _NEWLINE)
+        return newlines, self._quotes.row_ends(text, data, newlines)
 
-    def _is_open(self, text: bytes) -> bool:
+
+def _row_lines(text: bytes, newlines: Integers, ends: Integers) -> Integers:
+    """Return how many lines come before each row that is not blank."""
+    ends = ends[: np.searchsorted(ends, len(text))]
+    if not text.endswith(b"\n") or not len(ends):
+        ends = np.append(ends, len(text))
+    starts = np.append(0, ends[:-1] + 1)
+    lengths = ends - starts
+    data = np.frombuffer(text + b"\n", np.uint8)
+    is_blank = (lengths == 0) | ((lengths == 1) & (data[starts] == _RETURN))
+    if len(ends) == len(newlines) and not is_blank.any():
+        return np.arange(len(ends))
+    lines: Integers = np.searchsorted(newlines, starts[~is_blank])
+    return lines
+
+
+class _Quotes:
+    """Knows which newlines are inside of quoted cells."""
+
+    def __init__(self, options: CsvOptions) -> None:
+        self._quote = options.quote.encode()
+        self._escape = b"" if options.escape == options.quote else options.escape.encode()
+        marks = (options.delimiter, options.quote, "\n", "\r")
+        self._beside = np.isin(np.arange(256), [ord(mark) for mark in marks if mark])
+        """Bytes that come before a quote that opens a cell, and after one that closes it."""
+        self._cell = _quoted_cell(self._quote, options.delimiter.encode(), self._escape)
+
+    def is_open(self, text: bytes) -> bool:
         """Whether a quoted cell of a text does not end."""
-        if self._quoted is None:
+        if not self._quote:
             return False
-        last = deque(self._quoted.pattern.finditer(text), maxlen=1)
+        last = deque(self._cell.finditer(text), maxlen=1)
         return bool(last) and last[0]["end"] is None
 
-    def _row_ends(self, text: bytes, newlines: Integers) -> Integers:
-        """Return the newlines that are no part of a quoted cell."""
-        if self._quoted is None or self._quoted.quote not in text:
+    def row_ends(self, text: bytes, data: Bytes, newlines: Integers) -> Integers:
+        """Return the newlines that are no part of a quoted cell.
+
+        Where every second quote opens a cell and the others close one, or are doubled, a newline
+        after an odd number of quotes is inside of a cell. Other texts are read cell by cell.
+        """
+        if not self._quote or self._quote not in text:
             return newlines
-        spans = [found.span() for found in self._quoted.pattern.finditer(text)]
+        quotes = np.flatnonzero(data == self._quote[0])
+        if not self._alternate(text, data, quotes):
+            return self._by_cells(text, newlines)
+        ends: Integers = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+        return ends
+
+    def _alternate(self, text: bytes, data: Bytes, quotes: Integers) -> bool:
+        if self._escape and self._escape in text:
+            return False
+        opening, closing = quotes[::2], quotes[1::2]
+        opens = self._beside[data[opening - 1]] | (opening == 0)
+        after = np.minimum(closing + 1, len(data) - 1)
+        closes = self._beside[data[after]] | (closing == len(data) - 1)
+        return bool(opens.all() and closes.all())
+
+    def _by_cells(self, text: bytes, newlines: Integers) -> Integers:
+        spans = [found.span() for found in self._cell.finditer(text)]
         if not spans:
             return newlines
         starts, stops = np.array(spans).T
         before = np.searchsorted(starts, newlines, side="right") - 1
-        return newlines[(before < 0) | (newlines >= stops[before])]
-
-    def _lines(self, text: bytes) -> Integers:
-        """Return the lines in which the rows of a text begin, without blank ones."""
-        newlines = _newlines(text)
-        ends = self._row_ends(text, newlines)
-        if not text.endswith(b"\n"):
-            ends = np.append(ends, len(text))
-        starts = np.append(0, ends[:-1] + 1)
-        lengths = ends - starts
-        data = np.frombuffer(text + b"\n", np.uint8)
-        is_blank = (lengths == 0) | ((lengths == 1) & (data[starts] == ord("\r")))
-        lines: Integers = self._line + np.searchsorted(newlines, starts[~is_blank])
-        return lines
+        ends: Integers = newlines[(before < 0) | (newlines >= stops[before])]
+        return ends
 
 
-def _newlines(text: bytes) -> Integers:
-    return np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
-
-
-class _Quoted(NamedTuple):
-    pattern: re.Pattern[bytes]
-    quote: bytes
-
-
-def _quoted_cells(options: CsvOptions) -> _Quoted | None:
+def _quoted_cell(quote: bytes, delimiter: bytes, escape: bytes) -> re.Pattern[bytes]:
     """Return the expression of a quoted cell; `end` is its last quote."""
-    if not options.quote:
-        return None
-    quote, delimiter = (re.escape(text.encode()) for text in (options.quote, options.delimiter))
-    escape = (
-        re.escape(options.escape.encode()) if options.escape not in ("", options.quote) else b""
-    )
+    quote, delimiter, escape = (re.escape(text) for text in (quote or b'"', delimiter, escape))
     inside = b"[^" + quote + escape + b"]*"
     special = quote + quote + (b"|" + escape + b"." if escape else b"")
     body = inside + b"(?:(?:" + special + b")" + inside + b")*"
-    pattern = (
-        rb"(?:(?<=[\r\n"
-        + delimiter
-        + rb"])|\A)"
-        + quote
-        + body
-        + b"(?:(?P<end>"
-        + quote
-        + rb")|\Z)"
-    )
-    return _Quoted(re.compile(pattern, re.DOTALL), options.quote.encode())
+    before = rb"(?:(?<=[\r\n" + delimiter + rb"])|\A)"
+    return re.compile(before + quote + body + b"(?:(?P<end>" + quote + rb")|\Z)", re.DOTALL)
 
 
 class TextBlock(NamedTuple):
