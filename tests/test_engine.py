@@ -18,7 +18,7 @@ from omnigraph.engine import (
     choose,
 )
 from omnigraph.engine.memory import available_bytes
-from omnigraph.engine.weigh import Weight, judge, weigh
+from omnigraph.engine.weigh import Weight, decide, weigh
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.names import UnknownChoiceError
 from omnigraph.write.load.options import LoadOptionsError
@@ -144,7 +144,7 @@ MIB, GIB = 1 << 20, 1 << 30
 def test_what_fits_into_memory_stays_here_unless_a_session_runs_already(
     *, weight: Weight, left: int, runs: bool, is_too_much: bool, reason: str
 ) -> None:
-    verdict = judge(weight, least=None, memory=lambda: left, is_running=lambda: runs)
+    verdict = decide(weight, least=None, memory=lambda: left, is_running=lambda: runs)
     assert verdict.is_too_much is is_too_much
     assert reason in verdict.reason
 

@@ -449,6 +449,11 @@ WRONG: dict[str, tuple[Source, dict[str, str], str]] = {
         {},
         "binary data of no known format, a table",
     ),
+    "a table that is asked for": (
+        lambda at, rows: write_csv(at / "a.csv", rows),
+        {"format": "csv"},
+        "CSV, graph records",
+    ),
     "packed Parquet": (
         lambda at, rows: {"Thing": packed(write_parquet(at / "a.parquet", rows), "gzip")},
         {},

@@ -70,11 +70,11 @@ def _lines(source: BinaryIO, form: Format, name: str = _INPUT) -> Iterator[bytes
 def _files(
     data: str | os.PathLike[str] | Sequence[object], form: Format | None, *, is_strict: bool
 ) -> Iterator[bytes]:
-    told = []
+    found = []
     for file in record_files(data):
         with open_stream(file.path) as source:
-            told.append((file.path, _form(file.path, source, form, is_strict=is_strict)))
-    return _chunks(told)
+            found.append((file.path, _form(file.path, source, form, is_strict=is_strict)))
+    return _chunks(found)
 
 
 def _chunks(files: Sequence[tuple[str, Format]]) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from omnigraph.changes.selection import Selection
 from omnigraph.engine.memory import available_bytes
-from omnigraph.engine.weigh import judge, weigh
+from omnigraph.engine.weigh import decide, weigh
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.maintenance.workers import MaintenanceWorkers
 from omnigraph.manifest import Repository, Snapshot
@@ -245,7 +245,7 @@ def choose(
     weight = weigh(data)
     if setting is not None and not weight.is_in_memory:
         return Choice(EngineChoice.SPARK, f"{setting} is set")
-    verdict = judge(
+    verdict = decide(
         weight, least=_min_bytes(environ), memory=available_bytes, is_running=_is_running
     )
     if not verdict.is_too_much:

@@ -57,14 +57,14 @@ def weigh(data: object) -> Weight:
     return Weight(nbytes, is_in_memory=not any(map(is_description, tables)))
 
 
-def judge(
+def decide(
     weight: Weight,
     *,
     least: int | None,
     memory: Callable[[], int],
     is_running: Callable[[], bool],
 ) -> Verdict:
-    """Judge whether this process should take some work; `least` is the caller's own limit."""
+    """Decide whether this process should take some work; `least` is the caller's own limit."""
     size = shown_bytes(weight.nbytes)
     if least is not None:
         is_too_much = weight.nbytes > least

@@ -37,7 +37,13 @@ from omnigraph.write.load.formats.files import (
 )
 from omnigraph.write.load.formats.frames import frame_batches
 from omnigraph.write.load.formats.kinds import JSONL, PARQUET, Format, by_suffix
-from omnigraph.write.load.formats.rows import columns_in, files_of, place_of, prepared, told
+from omnigraph.write.load.formats.rows import (
+    columns_in,
+    files_of,
+    format_of,
+    position_unit,
+    prepared,
+)
 from omnigraph.write.load.input.source import record_format
 from omnigraph.write.load.input.tables import column_problems
 from omnigraph.write.rules import codes
@@ -97,10 +103,10 @@ def plan_lines(
     inputs: list[InputName] = []
     tasks = _Tasks(per_task)
     for number, file in enumerate(files):
-        told = _record_form(file, form, options, is_first=not number)
-        place = None if told is JSONL else place_of(told)
-        if told is not JSONL or file.suffix_codec:
-            tasks.add(RecordsSplit(len(inputs), file.path, told.name), file.size)
+        found = _record_form(file, form, options, is_first=not number)
+        place = None if found is JSONL else position_unit(found)
+        if found is not JSONL or file.suffix_codec:
+            tasks.add(RecordsSplit(len(inputs), file.path, found.name), file.size)
             inputs.append(InputName(file.path, place))
             continue
         for start in range(0, file.size, per_task):
@@ -244,7 +250,7 @@ class _Planning:
             if not number and self._has_problems(entity_type, file, source, form):
                 return
             tasks.add(RowsSplit(len(self.inputs), file, source), file.size)
-            self.inputs.append(InputName(file.path, place_of(form)))
+            self.inputs.append(InputName(file.path, position_unit(form)))
         yield from self._parquet(entity_type, parquet, source)
         yield from tasks.finish()
 
@@ -252,7 +258,7 @@ class _Planning:
         """Tell the format of a file; names are believed here, tasks look at the content."""
         named = source.form or by_suffix(file.name)
         if is_first or named is None or named is JSONL:
-            return told(file, source, self.options)
+            return format_of(file, source, self.options)
         return named
 
     def _has_problems(

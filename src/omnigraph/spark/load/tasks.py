@@ -49,7 +49,7 @@ from omnigraph.store.batching import gathered
 from omnigraph.write.load.formats.description import SourceSpecError
 from omnigraph.write.load.formats.files import InputUnreadableError, open_seekable, open_stream
 from omnigraph.write.load.formats.kinds import PARQUET, InputFormatError, format_named
-from omnigraph.write.load.formats.rows import file_rows, prepared, texts_in, told
+from omnigraph.write.load.formats.rows import file_rows, format_of, prepared, texts_in
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.source import read_compatibly, read_strictly
 from omnigraph.write.load.input.tables import column_batch
@@ -152,7 +152,7 @@ def _batches_of(
             entity_type,
             split.file,
             split.rows_of,
-            told(split.file, split.rows_of, options),
+            format_of(split.file, split.rows_of, options),
             catalog=context.catalog,
             first=position_in(split.source, 1),
             refuse=rejects.refuse,

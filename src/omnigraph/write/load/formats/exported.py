@@ -14,6 +14,7 @@ from omnigraph.records import MalformedError, Stored
 from omnigraph.store.outside_files import locate
 from omnigraph.write.export.exporter import SUMMARY, ExportFormat
 from omnigraph.write.load.formats.files import InputUnreadableError, open_stream, reading
+from omnigraph.write.load.formats.kinds import by_suffix
 
 _FORMATS: Final = tuple(ExportFormat)
 
@@ -23,7 +24,7 @@ def exported_input(
 ) -> list[str] | dict[str, object] | None:
     """Return the files of an export: graph records, or tables by type; None for anything else."""
     folder = path.rstrip("/")
-    if not _has_summary(folder, options):
+    if by_suffix(folder.lower()) is not None or not _has_summary(folder, options):
         return None
     summary = f"{folder}/{SUMMARY}"
     with open_stream(summary, options) as source:

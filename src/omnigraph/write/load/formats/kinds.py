@@ -1,7 +1,7 @@
-"""The formats of files, and how the format of a file is told.
+"""The formats of files, and how the format of a file is found.
 
 1. What the caller names counts. Else the suffix says it, and where it says nothing, the content.
-2. Content that plainly is of another format than was told is one error, which names both.
+2. Content that plainly is of another format than was stated is one error, which names both.
 3. A `.json` file is lines or one array: its first character says which.
 """
 
@@ -113,37 +113,39 @@ def by_suffix(name: str) -> Format | None:
     return next((form for form in FORMATS if name.endswith(form.suffixes)), None)
 
 
-def tell(file: InputFile, asked: Format | None, options: Mapping[str, str] | None = None) -> Format:
+def find_format(
+    file: InputFile, asked: Format | None, options: Mapping[str, str] | None = None
+) -> Format:
     """Return the format of a file of rows of one type."""
-    told = asked or by_suffix(file.name)
+    stated = asked or by_suffix(file.name)
     if _is_pipe(file):
         # What is read from a pipe is gone: nobody may look first.
-        if told is None:
+        if stated is None:
             raise InputFormatError(file.path, "a pipe", "a format that is named")
-        return told
+        return stated
     head = _head(file, options)
-    if told is None:
+    if stated is None:
         found = by_content(head)
         if found is None:
             raise InputFormatError(file.path, _EMPTY if not head else _UNKNOWN, "a table")
         return _plain(file, found)
-    return _plain(file, checked(file.path, told, head, is_asked=asked is not None))
+    return _plain(file, checked(file.path, stated, head, is_asked=asked is not None))
 
 
 def _is_pipe(file: InputFile) -> bool:
     return "://" not in file.path and not Path(file.path).is_file()
 
 
-def _plain(file: InputFile, told: Format) -> Format:
-    if file.suffix_codec and not told.is_text:
-        expected = f"{told.title}, which is never compressed as a whole"
+def _plain(file: InputFile, stated: Format) -> Format:
+    if file.suffix_codec and not stated.is_text:
+        expected = f"{stated.title}, which is never compressed as a whole"
         raise InputFormatError(file.path, f"compressed ({CODECS[file.suffix_codec]})", expected)
-    return told
+    return stated
 
 
 def _head(file: InputFile, options: Mapping[str, str] | None) -> bytes:
-    told = by_suffix(file.name)
-    if told is not None and not told.is_text and not file.suffix_codec:
+    stated = by_suffix(file.name)
+    if stated is not None and not stated.is_text and not file.suffix_codec:
         with reading(file.path), open_seekable(file.path, options) as opened:
             return bytes(opened.read(HEAD_BYTES))
     with open_stream(file.path, options) as source:
@@ -166,26 +168,26 @@ def by_content(head: bytes) -> Format | None:
     return TSV if b"\t" in line and b"," not in line else CSV
 
 
-def checked(name: str, told: Format, head: bytes, *, is_asked: bool = True) -> Format:
-    """Return the format that was told, or raise where the content plainly is of another one."""
+def checked(name: str, stated: Format, head: bytes, *, is_asked: bool = True) -> Format:
+    """Return the format that was stated, or raise where the content plainly is of another one."""
     found = by_content(head)
-    if told.is_records and not is_asked and found in RECORDS:
+    if stated.is_records and not is_asked and found in RECORDS:
         # The suffix does not tell lines from an array.
-        return found if name.lower().endswith(".json") or found is JSONL else told
-    if found is told or (not head and told.is_text):
-        return told
-    if found is None and not (told.is_text and not head.strip(_BLANK)):
-        raise InputFormatError(name, _UNKNOWN if head else _EMPTY, told.title)
-    if found is not None and _contradicts(found, told, head):
-        raise InputFormatError(name, found.title, told.title)
-    return told
+        return found if name.lower().endswith(".json") or found is JSONL else stated
+    if found is stated or (not head and stated.is_text):
+        return stated
+    if found is None and not (stated.is_text and not head.strip(_BLANK)):
+        raise InputFormatError(name, _UNKNOWN if head else _EMPTY, stated.title)
+    if found is not None and _contradicts(found, stated, head):
+        raise InputFormatError(name, found.title, stated.title)
+    return stated
 
 
-def _contradicts(found: Format, told: Format, head: bytes) -> bool:
-    """Whether content is no text of the told format with a mistake in it."""
-    if not found.is_text or not told.is_text:
+def _contradicts(found: Format, stated: Format, head: bytes) -> bool:
+    """Whether content is no text of the stated format with a mistake in it."""
+    if not found.is_text or not stated.is_text:
         return True
-    if told.is_records:
+    if stated.is_records:
         return not found.is_records and _are_no_objects(head)
     return found.is_records and _begins_with_object(head)
 

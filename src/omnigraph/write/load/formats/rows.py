@@ -20,10 +20,9 @@ from omnigraph.write.load.formats.kinds import (
     CSV,
     FORMATS,
     JSON,
-    TSV,
     Format,
+    find_format,
     suffixes_of,
-    tell,
 )
 from omnigraph.write.load.input.decode import Refuse
 from omnigraph.write.load.input.tables import column_batch, column_problems, empty_rows
@@ -43,15 +42,17 @@ def files_of(source: FileSource, options: Mapping[str, str] | None = None) -> li
     return find_files(source.paths, suffixes_of(forms), options)
 
 
-def told(file: InputFile, source: FileSource, options: Mapping[str, str] | None = None) -> Format:
+def format_of(
+    file: InputFile, source: FileSource, options: Mapping[str, str] | None = None
+) -> Format:
     """Return the format of a file of a source."""
-    if source.form in (CSV, TSV) and source.options_of(source.form).encoding != "utf-8":
+    if source.csv is not None and source.csv.encoding != "utf-8":
         # Other encodings of text look like binary data.
-        return source.form
-    return tell(file, source.form, options)
+        return source.form or CSV
+    return find_format(file, source.form, options)
 
 
-def place_of(form: Format) -> str:
+def position_unit(form: Format) -> str:
     """Return the unit in which positions in a file are counted."""
     if form is JSON:
         return "record"

@@ -34,7 +34,7 @@ from omnigraph.write.load.formats.kinds import (
     by_content,
     checked,
 )
-from omnigraph.write.load.formats.rows import line_blocks, place_of
+from omnigraph.write.load.formats.rows import line_blocks, position_unit
 from omnigraph.write.load.input.decode import compatible_batches
 from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.lines import LineReader
@@ -75,7 +75,7 @@ class RecordSource:
             with opened as source, paused_garbage_collection():
                 if self.reader is ConversionMode.STRICT:
                     form = record_format(name or _STDIN, source, self.form)
-                    first = sink.begin(name, None if form is JSONL else place_of(form))
+                    first = sink.begin(name, None if form is JSONL else position_unit(form))
                     read_strictly(source, form, catalog, sink, first)
                 else:
                     read_compatibly(source, catalog, sink, sink.begin(name))
@@ -112,12 +112,14 @@ def record_files(
 
 def record_format(name: str, source: BinaryIO, asked: Format | None) -> Format:
     """Return whether a text is lines or an array; raise where it is neither."""
+    if asked is not None and not asked.is_records:
+        raise InputFormatError(name, asked.title, GRAPH_RECORDS)
     head = head_of(source, HEAD_BYTES)
-    told = asked or JSONL
+    stated = asked or JSONL
     try:
         if asked is None and by_content(head) is JSON and not name.endswith((".jsonl", ".ndjson")):
             return JSON
-        return checked(name, told, head)
+        return checked(name, stated, head)
     except InputFormatError as error:
         raise InputFormatError(name, error.found, GRAPH_RECORDS) from None
 

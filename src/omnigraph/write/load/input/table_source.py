@@ -19,7 +19,7 @@ from omnigraph.write.load.formats.description import (
 from omnigraph.write.load.formats.frames import ArrowStream, frame_batches
 from omnigraph.write.load.formats.json_rows import RowReader, object_batches
 from omnigraph.write.load.formats.kinds import Format
-from omnigraph.write.load.formats.rows import file_rows, files_of, place_of, told
+from omnigraph.write.load.formats.rows import file_rows, files_of, format_of, position_unit
 from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.tables import column_batch, column_problems, empty_rows
 from omnigraph.write.load.rows.check_rows import ColumnBatch
@@ -77,14 +77,14 @@ class TableSource:
     ) -> None:
         source = file_source(entity_type, table, self.form)
         for file in files_of(source, self.storage_options):
-            form = told(file, source, self.storage_options)
+            form = format_of(file, source, self.storage_options)
             rows = file_rows(
                 entity_type,
                 file,
                 source,
                 form,
                 catalog=catalog,
-                first=sink.begin(file.path, place_of(form)),
+                first=sink.begin(file.path, position_unit(form)),
                 refuse=sink.refuse,
                 options=self.storage_options,
             )
