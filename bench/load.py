@@ -1,10 +1,11 @@
 """Loads against their peers, on the same data in the same run.
 
-    .venv/bin/python -m bench.load [--scale 1.0] [--rounds 3] [mixed] [upsert] [parquet] [memory]
+    .venv/bin/python -m bench.load [--scale 1.0] [--rounds 3] [PART]...
 
 | part | what | peer | bar |
 |---|---|---|---|
 | mixed | 100,000 records of graph JSONL, all checks | `pyarrow.json` + `write_dataset` | 3.0 |
+| csv | 500,000 Person + 1,000,000 Knows | `pyarrow.csv` + the same rows as parquet | 1.5 |
 | upsert | 100,000 rows into 1,000,000 | raw `merge_insert` without an index | 1.5 |
 | parquet | 1,000,000 Person + 10,000,000 Knows, ready to traverse | Kuzu | 1.0, memory 1.5 |
 | memory | peak memory of loads of 250 MB and 1 GB of JSONL | each other | 8 bytes per record |
@@ -32,6 +33,7 @@ import lance
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.csv as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
@@ -159,6 +161,40 @@ def mixed(root: Path, scale: float, rounds: int) -> None:
         lance.write_dataset(edges, folders.new())
 
     Comparison("mixed JSONL", "pyarrow.json + Lance", 3.0).run(rounds, ours, lambda: peer)
+
+
+def csv(root: Path, scale: float, rounds: int) -> None:
+    """The peer parses the files with types that it is told, and loads the same rows as parquet."""
+    count = int(500_000 * scale)
+    tables = {"Person": people(0, count), "Knows": knows(count, 2 * count)}
+    files = {name: root / f"{name}.csv" for name in tables}
+    parquets = {name: root / f"{name}.parquet" for name in tables}
+    for name, table in tables.items():
+        pc.write_csv(table, files[name])
+        pq.write_table(table, parquets[name])
+    folders = Folders(root)
+
+    def load(sources: dict[str, Path]) -> Callable[[], object]:
+        graph = Graph.init(folders.new(), PLAIN_SCHEMA)
+
+        def run() -> None:
+            with graph:
+                graph.load(sources, mode="append", engine="local")
+
+        return run
+
+    def peer() -> Callable[[], object]:
+        loaded = load(parquets)
+
+        def both() -> None:
+            for name, table in tables.items():
+                types = {field.name: field.type for field in table.schema}
+                pc.read_csv(files[name], convert_options=pc.ConvertOptions(column_types=types))
+            loaded()
+
+        return both
+
+    Comparison("CSV", "pyarrow.csv + parquet load", 1.5).run(rounds, lambda: load(files), peer)
 
 
 def upsert(root: Path, scale: float, rounds: int) -> None:
@@ -295,7 +331,7 @@ def memory(root: Path, scale: float, rounds: int) -> None:
     print(f"memory: {more:.1f} bytes more for every further record (bar {MORE_BYTES_MAX}) {mark}")
 
 
-PARTS = {"mixed": mixed, "upsert": upsert, "parquet": parquet, "memory": memory}
+PARTS = {"mixed": mixed, "csv": csv, "upsert": upsert, "parquet": parquet, "memory": memory}
 
 
 def main() -> None:

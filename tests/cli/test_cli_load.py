@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.cli.app import run
+from omnigraph.graph import Graph
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 RECORDS = """\
@@ -53,6 +56,7 @@ def test_load_has_its_fields_as_json(root: str, capfd: pytest.CaptureFixture[str
         "branch_created": False,
         "mode": "merge",
         "engine": "local",
+        "engine_reason": f"the input, about {len(RECORDS)} bytes, fits into memory",
         "durability": "full",
         "nodes": [{"name": "Person", "entities_loaded": 2, "inserted": 2, **counters}],
         "edges": [{"name": "Knows", "entities_loaded": 1, "inserted": 1, **counters}],
@@ -134,3 +138,85 @@ def test_an_overwrite_may_take_edges_along(root: str, capfd: pytest.CaptureFixtu
     assert "edge Knows: 1 removed with their nodes" in capfd.readouterr().out
     assert run(["load", root, "--data", data(root), "--mode", "merge", "--cascade"]) == 1
     assert "`cascade` is for mode `overwrite`" in capfd.readouterr().err
+
+
+def people(root: str) -> list[tuple[str, int | None]]:
+    """Load what is in the graph back from it."""
+    with Graph.open(root, mode="read_only") as graph:
+        found = [json.loads(line)["data"] for line in graph.export_lines(types=["Person"])]
+    return [(one["name"], one["age"]) for one in found]
+
+
+PEOPLE = "name,age\na,3\nb,\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["ROOT", "people.csv", "--node", "Person"],
+        ["ROOT", "--node", "Person=people.csv"],
+        ["ROOT", "--data", "people.csv", "--node", "Person"],
+        ["--store", "ROOT", "people.csv", "--node", "Person"],
+        ["ROOT", "people.txt", "--node", "Person", "--format", "csv", "--option", "delimiter=;"],
+        ["ROOT", "who.csv", "--node", "Person", "--map", "name=who,age=years"],
+        ["ROOT", "part-*.csv", "--node", "Person"],
+        ["ROOT", "part-1.csv", "part-2.csv", "--node", "Person"],
+        ["ROOT", "people.json"],
+    ],
+)
+def test_a_table_is_given_with_its_type(
+    root: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    args: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text(PEOPLE)
+    Path("people.txt").write_text(PEOPLE.replace(",", ";"))
+    Path("who.csv").write_text(PEOPLE.replace("name,age", "who,years"))
+    Path("part-1.csv").write_text("name,age\na,3\n")
+    Path("part-2.csv").write_text("name\nb\n")
+    nodes = [
+        {"type": "Person", "data": {"name": name, "age": age}}
+        for name, age in [("a", 3), ("b", None)]
+    ]
+    Path("people.json").write_text(json.dumps(nodes))
+    args = [root if word == "ROOT" else word for word in args]
+    assert run(["load", *args, "--mode", "append"]) == 0, capfd.readouterr().err
+    assert people(root) == [("a", 3), ("b", None)]
+
+
+def test_several_tables_are_one_commit_and_ends_are_mapped(
+    root: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text(PEOPLE)
+    pq.write_table(pa.table({"a": ["a"], "b": ["b"]}), "k.parquet")
+    tables = ["--node", "Person=people.csv", "--edge", "Knows=k.parquet"]
+    for mapping in (["--map", "src=a,dst=b"], ["--map", "Knows:src=a", "--map", "Knows:dst=b"]):
+        assert run(["load", root, *tables, *mapping, "--mode", "overwrite"]) == 0
+        assert "loaded 3 entities" in capfd.readouterr().out
+    for wrong, words in (
+        (["--map", "name=a"], "--map is for one table: name it, --map TYPE:PROPERTY=COLUMN"),
+        (["--map", "src"], "--map src: expected PROPERTY=COLUMN"),
+        (["--option", "x"], "--option x: expected NAME=VALUE"),
+    ):
+        assert run(["load", root, *tables, *wrong, "--mode", "merge"]) == 2
+        assert words in capfd.readouterr().err
+    assert run(["load", root, "people.csv", "--mode", "merge", "--map", "name=a"]) == 2
+    assert run(["load", root, "people.csv", *tables, "--mode", "merge"]) == 2
+    assert run(["load", root, "people.csv", "--mode", "merge"]) == 1
+    assert "people.csv is CSV, expected graph records" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_an_exported_folder_comes_back_in_one_call(
+    root: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["load", root, "data.jsonl", "--mode", "append"]) == 0
+    assert run(["export", root, "--format", form, "--out", "out"]) == 0
+    assert run(["init", "--schema", "out/schema.pg", "copy.omni"]) == 0
+    assert run(["load", "copy.omni", "out", "--mode", "append"]) == 0
+    assert people("copy.omni") == [("a", 3), ("b", None)]

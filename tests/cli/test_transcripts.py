@@ -45,6 +45,9 @@ edge Knows: Person -> Person { since: Date? }
 {"edge": "Knows", "from": "ann", "to": "bob", "data": {"id": "k1", "since": "2020-01-01"}}
 """,
     "more.jsonl": '{"type": "Person", "data": {"name": "cas", "age": 7}}\n',
+    "people.csv": 'name,age\nann,41\n"bob\nby",\n',
+    "bad.csv": "name,age\nann,old\nbob\n",
+    "knows.csv": "a,b,since,note\nann,ann,2020-01-01,x\n",
     "bad.jsonl": """\
 {"type": "Person", "data": {"age": "old"}}
 {"edge": "Knows", "from": "ann", "to": "nobody"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +26,8 @@ from omnigraph.client.http import (
 from omnigraph.client.refusals import NeedsStorageError
 from omnigraph.client.remote import NoGraphNamedError
 from omnigraph.errors import DeniedError, OmnigraphError
+from omnigraph.write.load.formats.files import InputUnreadableError
+from omnigraph.write.load.formats.kinds import InputFormatError
 from support.served_here import Served, serve
 from support.ways import QUERIES, RECORDS
 
@@ -75,6 +79,25 @@ def test_a_stored_query_needs_no_text(remote: RemoteGraph) -> None:
     assert [one["name"] for one in remote.list_queries()] == ["everyone", "grow"]
     with pytest.raises(OmnigraphError, match="mutate"):
         remote.query(name="grow", params={"n": "ann", "a": 7})
+
+
+def test_records_of_any_form_are_sent_as_lines(remote: RemoteGraph, tmp_path: Path) -> None:
+    records = [json.loads(line) for line in RECORDS.splitlines()]
+    array, packed, out = (tmp_path / name for name in ("a.json", "a.jsonl.gz", "out"))
+    array.write_text(json.dumps(records, indent=2))
+    packed.write_bytes(gzip.compress(RECORDS))
+    remote.export(out, format="jsonl")
+    for data in (records, array, [packed], str(out), json.dumps(records).encode()):
+        result = remote.load(data, mode="merge")
+        assert (result.total_entities, result.unchanged) == (3, 3)
+        assert result.engine_reason
+    table = tmp_path / "a.csv"
+    table.write_text("name\nann\nbob\n")
+    with pytest.raises(InputFormatError, match=r"a\.csv is CSV, expected graph records"):
+        remote.load(table, mode="merge")
+    array.write_text('[{"type": "Person"')
+    with pytest.raises(InputUnreadableError, match=r"a\.json is no JSON array"):
+        remote.load(array, mode="merge")
 
 
 def test_an_iterator_of_bytes_is_loaded(remote: RemoteGraph) -> None:

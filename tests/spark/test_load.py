@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from omnigraph.graph import Graph, Snapshot
 from omnigraph.spark.load.loaded_rows import SparkRows
 from omnigraph.store.records import ScanRequest
-from omnigraph.write.load.input.source import InputUnreadableError
+from omnigraph.write.load.formats.files import InputUnreadableError
 from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.loads import graph_lines

@@ -27,13 +27,15 @@ from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.load import commit as load_commit
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.spark.load import tasks as load_tasks
-from omnigraph.spark.load.inputs import SourceSpecError, plan_lines, plan_tables
+from omnigraph.spark.load.inputs import plan_lines, plan_tables
 from omnigraph.spark.load.loaded_rows import SparkRows
 from omnigraph.spark.load.run import LoadRun
 from omnigraph.spark.load.workers import Tuning
 from omnigraph.store.digests import HASHED_AT_ONCE_BYTES
 from omnigraph.store.records import ScanRequest
 from omnigraph.store.uri import Root
+from omnigraph.write.load.formats.description import SourceSpecError
+from omnigraph.write.load.input.source import record_files
 from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.rules import validate
 from omnigraph.write.rules.check import RuleCheck
@@ -308,12 +310,12 @@ def test_every_piece_of_a_file_is_opened_once(
     else:
         source = {"Person": str(tmp_path / "in.parquet")}
         pq.write_table(people(*names)["Person"], tmp_path / "in.parquet", row_group_size=10)
-    opened: Counter[object] = Counter()
+    opened: Counter[str] = Counter()
     for reader in ("_lines", "_parquet_batches"):
         read = getattr(load_tasks, reader)
 
         def counted(*asked: Any, read: Any = read) -> Any:
-            opened[asked[-1]] += 1
+            opened[repr(asked)] += 1
             return read(*asked)
 
         monkeypatch.setattr(load_tasks, reader, counted)
@@ -327,7 +329,7 @@ def test_lines_are_split_where_they_begin(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "in.jsonl"
     names = [f"p{n}" for n in range(40)]
     path.write_text("\n".join(f'{{"type": "Person", "data": {{"name": "{n}"}}}}' for n in names))
-    plan = plan_lines([str(path)], parallelism=100)
+    plan = plan_lines(record_files(path), parallelism=100)
     assert len(plan.lines) > 10
     with Graph.init(str(tmp_path / "graph"), SCHEMA, durability="process") as graph:
         result = inline_load(graph, path, mode=APPEND)

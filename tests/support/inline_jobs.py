@@ -14,6 +14,7 @@ from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff_tasks import CANDIDATES
 from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
 from omnigraph.spark.load.workers import SparkSource, Tuning, load_on_spark
+from omnigraph.write.load.input.source import record_files
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.result import LoadResult
 from support.places import repository_of, session_of
@@ -105,11 +106,12 @@ def inline_load(
             lambda catalog: plan_tables(tables, catalog, unused, parallelism=2), "row", False
         )
     else:
+        files = record_files(data)
         is_strict = options.get("conversion", ConversionMode.STRICT) is ConversionMode.STRICT
         source = (
-            SparkSource(lambda _: plan_lines([str(data)], parallelism=2), "line", True)
+            SparkSource(lambda _: plan_lines(files, parallelism=2), "line", True)
             if is_strict
-            else SparkSource(lambda _: plan_values([str(data)]), "record", True)
+            else SparkSource(lambda _: plan_values(files), "record", True)
         )
     repository = repository_of(graph)
     options.setdefault("target", BranchName(graph.branch))

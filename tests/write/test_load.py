@@ -22,7 +22,8 @@ from omnigraph.names import BranchName
 from omnigraph.store.errors import StorageFullError
 from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX
-from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
+from omnigraph.write.load.formats.files import InputUnreadableError
+from omnigraph.write.load.input.source import RecordSource
 from omnigraph.write.load.loader import Loader
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.spool import SpoolBudget
@@ -259,6 +260,7 @@ def test_the_result_counts_records_by_type_in_name_order(graph: Graph) -> None:
         "total_entities": 4,
         "commit": result.commit.to_json(),
         "engine": "local",
+        "engine_reason": "records in memory are loaded in this process",
         "durability": "process",
         "inserted": 4,
         **none,

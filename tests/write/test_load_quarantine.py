@@ -13,7 +13,8 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph, LoadResult
 from omnigraph.names import BranchName
-from omnigraph.write.load.input.source import InputUnreadableError, RecordSource
+from omnigraph.write.load.formats.files import InputUnreadableError
+from omnigraph.write.load.input.source import RecordSource
 from omnigraph.write.load.loader import Loader
 from omnigraph.write.load.options import LoadOptions, LoadOptionsError, OnError
 from omnigraph.write.load.rows.quarantine import QuarantineInUseError, QuarantineUnwritableError

@@ -255,7 +255,7 @@ def test_what_is_no_table_is_refused(graph: Graph, tmp_path: Path) -> None:
     mixed = pd.DataFrame({"number": [1, "x"]})
     no_tables: list[Any] = [
         7,
-        [{"number": 1}],
+        [7],
         mixed,
         mixed["number"],
         *(tmp_path / name for name in ("no.parquet", "text.parquet", "graph")),

@@ -133,6 +133,11 @@ def storage_options() -> dict[str, str] | None:
     return flags().storage_options or None
 
 
+def has_scope() -> bool:
+    """Whether a flag addresses a graph, so that no argument has to."""
+    return any(flags().get(kind) for kind in ("uri", "store", "server"))
+
+
 def resolve_scope(uri: str | None = None) -> Scope:
     """Return the address that the flags, a profile or the defaults name."""
     given = flags()

@@ -131,6 +131,7 @@ def load(shape: Json) -> LoadResult:
         commit=commit(shape["commit"]),
         actor_id=shape["actor_id"],
         engine=shape.get("engine", "local"),
+        engine_reason=shape.get("engine_reason", ""),
         durability=shape.get("durability", "full"),
         bytes_written=shape.get("bytes_written", 0),
         is_dry_run=shape.get("dry_run", False),

@@ -43,6 +43,7 @@ from omnigraph.graph import (
 from omnigraph.names import MAIN, is_ulid
 from omnigraph.schema import compile_schema
 from omnigraph.syntax.grammar import decode_source
+from omnigraph.write.load.formats.kinds import format_named
 
 Json = dict[str, Any]
 Target = ReadTarget | Snapshot | RemoteSnapshot | str | datetime | None
@@ -183,6 +184,7 @@ def load(
     data: RemoteInput,
     *,
     mode: str,
+    format: str | None = None,  # noqa: A002 - the name that `Graph.load` has
     branch: str | None = None,
     from_branch: str | None = None,
     reader: str = "strict",
@@ -204,7 +206,9 @@ def load(
     cancelled: threading.Event | None = None,
     dry_run: bool = False,
 ) -> HttpCall[LoadResult]:
-    """Load graph JSONL (paths, globs, bytes, an open file, an iterator) as one commit; streamed.
+    """Load graph records (paths, globs, bytes, an open file, objects) as one commit; streamed.
+
+    JSON lines and arrays, also compressed, and folders of an export as `jsonl`; tables are refused.
 
     `reader="compatible"` sends everything at once. `progress` shows nothing: the server works.
     """
@@ -228,7 +232,8 @@ def load(
         "dry_run": dry_run or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    chunks = record_chunks(data)
+    form = None if format is None else format_named(format)
+    chunks = record_chunks(data, form, is_strict=reader != "compatible")
     read = json_of(answers.load)
     if reader == "compatible":
         refuse(**given)

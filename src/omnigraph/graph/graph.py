@@ -23,10 +23,11 @@ from omnigraph.engine import (
     engine_named,
 )
 from omnigraph.errors import InvalidInputError
+from omnigraph.engine.weigh import Weight
 from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.flat_names import FlatNames
-from omnigraph.graph.loads import load_target, load_with
+from omnigraph.graph.loads import load_data, load_target, load_with
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.running_exports import exporting, tracked
 from omnigraph.graph.schema_hold import SchemaHold
@@ -92,8 +93,9 @@ from omnigraph.write.export.exporter import (
     stream_batches,
     stream_lines,
 )
+from omnigraph.write.load.formats.kinds import format_named
 from omnigraph.write.load.input.source import RecordInput
-from omnigraph.write.load.input.tables import TableInput
+from omnigraph.write.load.input.table_source import TableInput
 from omnigraph.write.load.options import LoadOptions, OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
@@ -424,7 +426,7 @@ class Graph(FlatNames):
         form = choice(ExportFormat, format, "export format")
         plan = plan_export(snapshot, out, export_format=form, types=types)
         asked = choice(EngineChoice, engine, "engine")
-        chosen = choose(asked, {"export": plan}, session=spark).engine
+        chosen = choose(asked, Weight(plan.nbytes), session=spark).engine
         with exporting(self.uri):
             if chosen is EngineChoice.LOCAL:
                 return export_here(plan, self._session.repository.store.datasets)
@@ -510,6 +512,7 @@ class Graph(FlatNames):
         data: RecordInput | Mapping[str, object],
         *,
         mode: str,
+        format: str | None = None,  # noqa: A002 - the usual name
         branch: str | None = None,
         from_branch: str | None = None,
         reader: str = ConversionMode.STRICT,
@@ -531,10 +534,13 @@ class Graph(FlatNames):
         cancelled: threading.Event | None = None,
         dry_run: bool = False,
     ) -> LoadResult:
-        """Load graph JSONL (paths, globs, bytes or an open file) as one commit, or not at all.
+        """Load graph records, tables by type, or an exported folder as one commit, or not at all.
 
-        `data` may also map names of types to tables: Arrow, pandas, polars, Spark DataFrames, paths
-        of parquet files, or descriptions of sources (`format`, `path`, `options`, `schema`, `map`).
+        Graph records are JSON lines or an array: paths, folders, globs, URIs, bytes, an open file,
+        or a list of objects. `data` may also map names of types to tables: paths of files, Arrow,
+        pandas, polars, lists of objects, Spark DataFrames, or descriptions of sources (`path`,
+        `format`, `options`, `map`). Formats are told by the names of files and by their content;
+        `format` names one: `jsonl`, `json`, `csv`, `tsv`, `parquet`, `arrow`, `orc`.
 
         `mode` is `append`, `merge` or `overwrite`, `reader` is `strict` or `compatible`. With
         `from_branch` a branch that does not exist is cut from that one first. `expected_head` makes
@@ -550,9 +556,9 @@ class Graph(FlatNames):
         writes nothing.
 
         `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
-        where one is configured, and for large inputs. `order_by` names the columns of DataFrames
-        by which the last row of an id is found; `progress` shows what Spark does on stderr, or is
-        called with it. A job of Spark ends without a commit once `cancelled` is set.
+        where one is configured, and for what does not fit here. `order_by` names the columns of
+        DataFrames by which the last row of an id is found; `progress` shows what Spark does on
+        stderr, or is called with it. A job of Spark ends without a commit once `cancelled` is set.
         """
         session = self._session
         if not dry_run:
@@ -584,7 +590,7 @@ class Graph(FlatNames):
         request = LoadRequest(
             session.repository,
             session.committer,
-            data,
+            load_data(data, session),
             options,
             session=spark,
             order_by=tuple(order_by),
@@ -592,6 +598,7 @@ class Graph(FlatNames):
             report=None if isinstance(progress, bool) else progress,
             cancelled=cancelled,
             embedder=session.embedder(embed),
+            form=None if format is None else format_named(format),
         )
         return load_with(session, choice(EngineChoice, engine, "engine"), request)
 
@@ -616,7 +623,7 @@ class Graph(FlatNames):
         cascade: bool = False,
         dry_run: bool = False,
     ) -> LoadResult:
-        """Load Arrow, pandas or polars tables, or parquet files, by type as one commit.
+        """Load tables, files or lists of objects by type as one commit, in this process.
 
         Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
         The other arguments are those of `load`.

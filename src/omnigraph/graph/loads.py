@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from omnigraph.engine import EngineChoice, LoadRequest, run_load
 from omnigraph.graph.session import Session
@@ -11,8 +13,9 @@ from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
 from omnigraph.policy import Action
-from omnigraph.write.load.input.source import RecordSource
-from omnigraph.write.load.input.tables import table_source
+from omnigraph.write.load.formats.exported import exported_input
+from omnigraph.write.load.input.source import RecordInput, RecordSource
+from omnigraph.write.load.input.table_source import table_source
 from omnigraph.write.load.loader import Loader
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.load.workers import LocalLoadWorkers
@@ -40,6 +43,17 @@ def load_target(
         return name
 
 
+LoadData: TypeAlias = "RecordInput | Mapping[str, object]"
+
+
+def load_data(data: LoadData, session: Session) -> LoadData:
+    """Return the input of a load; a folder that an export wrote stands for the files in it."""
+    if not isinstance(data, str | os.PathLike):
+        return data
+    found = exported_input(os.fspath(data), session.repository.store.settings.storage_options)
+    return data if found is None else found
+
+
 def load_with(session: Session, engine: EngineChoice, request: LoadRequest) -> LoadResult:
     """Load with the engine that was asked for, or with the one that fits."""
     return run_load(engine, request, lambda: _load_here(session, request))
@@ -48,9 +62,19 @@ def load_with(session: Session, engine: EngineChoice, request: LoadRequest) -> L
 def _load_here(session: Session, request: LoadRequest) -> LoadResult:
     loader = Loader(request.repository, request.committer, request.embedder)
     if not isinstance(request.data, Mapping):
-        source = RecordSource(request.data, request.options.conversion)
+        source = RecordSource(
+            request.data,
+            request.options.conversion,
+            form=request.form,
+            storage_options=session.repository.store.settings.storage_options,
+        )
         return loader.load(LocalLoadWorkers(source), request.options)
     # Tables usually bring many edges, which are traversed next: the topology is stored at once.
     options = replace(request.options, persists_topology=True)
-    tables = table_source(request.data, session.catalog())
+    tables = table_source(
+        request.data,
+        session.catalog(),
+        form=request.form,
+        storage_options=session.repository.store.settings.storage_options,
+    )
     return loader.load(LocalLoadWorkers(tables), options)

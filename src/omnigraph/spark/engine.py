@@ -20,14 +20,15 @@ from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
 from omnigraph.spark.jobs import Jobs
-from omnigraph.spark.load.inputs import expand, plan_lines, plan_tables, plan_values
+from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
 from omnigraph.spark.load.workers import SparkSource, Tuning, load_on_spark
 from omnigraph.spark.maintenance import spark_workers
 from omnigraph.spark.merge import spark_merge_workers
 from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
 from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
-from omnigraph.write.load.input.source import RECORD_SUFFIXES
+from omnigraph.write.load.formats.files import InputFile
+from omnigraph.write.load.input.source import record_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +55,12 @@ class SparkEngine:
         if find_spec("pyspark") is None:
             return "PySpark is not installed: pip install 'omnigraph[spark]'"
         return java_problem()
+
+    def is_running(self) -> bool:
+        """Whether this process has a session, classic or of Connect."""
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional library
+
+        return SparkSession.getActiveSession() is not None
 
     def load(self, request: LoadRequest) -> LoadResult:
         """Load on the caller's session, or on one that is found or started."""
@@ -152,34 +159,38 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
     """Plan what the tasks will read."""
     data = request.data
     parallelism = parallelism_of(spark)
+    options = request.repository.store.settings.storage_options
     if isinstance(data, Mapping):
         return SparkSource(
             lambda catalog: plan_tables(
-                data, catalog, spark, parallelism=parallelism, order_by=request.order_by
+                data,
+                catalog,
+                spark,
+                parallelism=parallelism,
+                order_by=request.order_by,
+                form=request.form,
+                options=options,
             ),
             place="row",
             last_wins_for_unkeyed_ids=False,
         )
-    paths = record_files(data)
+    files = _record_files(data, options)
     if request.options.conversion is ConversionMode.COMPATIBLE:
         return SparkSource(
-            lambda _: plan_values(paths), place="record", last_wins_for_unkeyed_ids=True
+            lambda _: plan_values(files), place="record", last_wins_for_unkeyed_ids=True
         )
     return SparkSource(
-        lambda _: plan_lines(paths, parallelism=parallelism),
+        lambda _: plan_lines(files, parallelism=parallelism, form=request.form, options=options),
         place="line",
         last_wins_for_unkeyed_ids=True,
     )
 
 
-def record_files(data: object) -> list[str]:
+def _record_files(data: object, options: Mapping[str, str]) -> list[InputFile]:
     """Return the files of graph records that paths name."""
-    if isinstance(data, str | os.PathLike):
-        data = [data]
-    if not isinstance(data, Sequence) or isinstance(data, bytes):
+    if not isinstance(data, str | os.PathLike | list | tuple):
         raise EngineMissingError("spark", f"a {type(data).__name__} is no path of a file")
-    paths: Sequence[str | os.PathLike[str]] = data
-    return [file for path in paths for file in expand(os.fspath(path), RECORD_SUFFIXES)]
+    return record_files(data, options)
 
 
 def parallelism_of(spark: SparkSession) -> int:

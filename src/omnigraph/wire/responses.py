@@ -201,6 +201,7 @@ class GraphBatchLoadOutput(msgspec.Struct):
     actor_id: str | None
     commit: CommitOutput | None
     engine: str | UnsetType = UNSET
+    engine_reason: str | UnsetType = UNSET
     durability: str | UnsetType = UNSET
     inserted: int | UnsetType = UNSET
     updated: int | UnsetType = UNSET

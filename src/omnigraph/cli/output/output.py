@@ -72,10 +72,10 @@ class Output:
             access = "direct, remote"
         say(f"omnigraph {command} → {uri} ({access})", err=True)
 
-    def engine(self, name: str) -> None:
-        """Print on stderr that another engine than this process has done the work."""
+    def engine(self, name: str, reason: str = "") -> None:
+        """Print on stderr that another engine than this process has done the work, and why."""
         if name != "local" and not flags().quiet:
-            say(f"engine: {name}", err=True)
+            say(f"engine: {name} ({reason})" if reason else f"engine: {name}", err=True)
 
     def error(self, error: OmnigraphError) -> None:
         """Print an error: its positions and hint for people, one JSON object for programs."""

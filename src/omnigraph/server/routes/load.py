@@ -88,6 +88,7 @@ async def _load_body(
                 branch,
                 source,
                 request.mode,
+                format="jsonl",
                 engine="auto",
                 progress=report,
                 cancelled=cancelled,

@@ -1,32 +1,53 @@
 """What a bulk load reads: inputs become file splits for tasks, or DataFrames.
 
-1. Graph records and parquet files without expressions are split by bytes and row groups, and tasks
-   read them with Arrow: their rows never enter the JVM. Everything else is a DataFrame.
-2. Planning reads footers and sizes only, never rows.
+1. Tasks read files with the readers of the in-process engine: their rows never enter the JVM. Lines
+   are split by bytes and parquet files by row groups; one task reads any other file as a whole.
+   Tables in memory, tables of a catalog, and what needs an expression of SQL are DataFrames.
+2. Planning reads footers, headers and sizes only, never rows.
 3. A task gets about as many rows as one fragment should have, so that a load of many small files
    leaves few fragments; a large file is divided among all cores.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.fs
 import pyarrow.parquet as pq
 
-from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
-from omnigraph.spark.load.plan import FileTask, LinesSplit, ParquetSplit
-from omnigraph.spark.load.tasks import open_input
-from omnigraph.write.load.input.source import InputUnreadableError, files_of
+from omnigraph.spark.load.plan import FileTask, LinesSplit, ParquetSplit, RecordsSplit, RowsSplit
+from omnigraph.write.load.formats.columnar import no_rows
+from omnigraph.write.load.formats.description import (
+    FileSource,
+    check_mapped,
+    checked_spec,
+    file_source,
+    is_description,
+    mapped_columns,
+    spark_reason,
+)
+from omnigraph.write.load.formats.files import (
+    InputFile,
+    InputUnreadableError,
+    open_seekable,
+    open_stream,
+)
+from omnigraph.write.load.formats.frames import frame_batches
+from omnigraph.write.load.formats.kinds import JSONL, PARQUET, Format, by_suffix
+from omnigraph.write.load.formats.rows import (
+    columns_in,
+    files_of,
+    format_of,
+    position_unit,
+    prepared,
+)
+from omnigraph.write.load.input.source import record_format
 from omnigraph.write.load.input.tables import column_problems
 from omnigraph.write.rules import codes
-from omnigraph.write.rules.violations import Violation
+from omnigraph.write.rules.violations import InputName, Violation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,18 +59,6 @@ ROWS_PER_TASK_MIN: Final = 100_000
 LINES_BYTES_MAX: Final = 48 << 20
 LINES_BYTES_MIN: Final = 4 << 20
 PARTITIONS_MAX: Final = 1 << 16
-_SPEC_KEYS: Final = frozenset({"format", "path", "options", "schema", "map", "src", "dst", "table"})
-_FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
-
-
-class SourceSpecError(InvalidInputError):
-    """The description of a source of a load is not valid."""
-
-    code = "OG-SOURCE-SPEC"
-    hint = "the guide 'Load data' lists what a source may be"
-    template = "source of {source}: {problem}"
-    source: str
-    problem: str
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class LoadPlan:
     pieces of one file: its lines are counted when all of them have been read.
     """
 
-    inputs: tuple[str | None, ...] = ()
+    inputs: tuple[InputName, ...] = ()
     nodes: tuple[FileTask | FrameSource, ...] = ()
     edges: tuple[FileTask | FrameSource, ...] = ()
     lines: tuple[FileTask, ...] = ()
@@ -81,50 +90,75 @@ class LoadPlan:
 # -- graph records --------------------------------------------------------------------------------
 
 
-def plan_lines(paths: Sequence[str], *, parallelism: int) -> LoadPlan:
-    """Plan the reading of graph records, strictly one per line."""
-    sizes = [(path, _size(path)) for path in paths]
-    total = sum(size for _, size in sizes)
+def plan_lines(
+    files: Sequence[InputFile],
+    *,
+    parallelism: int,
+    form: Format | None = None,
+    options: Mapping[str, str] | None = None,
+) -> LoadPlan:
+    """Plan the strict reading of graph records; arrays and compressed files are not split."""
+    total = sum(file.size for file in files)
     per_task = min(max(total // (2 * parallelism), LINES_BYTES_MIN), LINES_BYTES_MAX)
-    inputs: list[str] = []
-    tasks: list[FileTask] = []
-    waiting: list[LinesSplit] = []
-    waiting_bytes = 0
-    for path, size in sizes:
-        for start in range(0, size, per_task):
-            end = min(size, start + per_task)
-            waiting.append(LinesSplit(len(inputs), path, start, end))
-            inputs.append(path)
-            waiting_bytes += end - start
-            if waiting_bytes >= per_task:
-                tasks.append(FileTask(tuple(waiting)))
-                waiting, waiting_bytes = [], 0
-    if waiting:
-        tasks.append(FileTask(tuple(waiting)))
-    return LoadPlan(tuple(inputs), lines=tuple(tasks))
+    inputs: list[InputName] = []
+    tasks = _Tasks(per_task)
+    for number, file in enumerate(files):
+        found = _record_form(file, form, options, is_first=not number)
+        place = None if found is JSONL else position_unit(found)
+        if found is not JSONL or file.suffix_codec:
+            tasks.add(RecordsSplit(len(inputs), file.path, found.name), file.size)
+            inputs.append(InputName(file.path, place))
+            continue
+        for start in range(0, file.size, per_task):
+            end = min(file.size, start + per_task)
+            tasks.add(LinesSplit(len(inputs), file.path, start, end), end - start)
+            inputs.append(InputName(file.path))
+    return LoadPlan(tuple(inputs), lines=tasks.finish())
 
 
-def plan_values(paths: Sequence[str]) -> LoadPlan:
+def _record_form(
+    file: InputFile, form: Format | None, options: Mapping[str, str] | None, *, is_first: bool
+) -> Format:
+    """Look at the first file, and at those whose names do not say whether they are lines."""
+    if not is_first and (form is not None or file.name.endswith((".jsonl", ".ndjson"))):
+        return form or JSONL
+    with open_stream(file.path, options) as source:
+        return record_format(file.path, source, form)
+
+
+class _Tasks:
+    """Gives tasks about as many bytes each."""
+
+    def __init__(self, per_task: int, table_key: str | None = None) -> None:
+        self._per_task = per_task
+        self._table_key = table_key
+        self._waiting: list[LinesSplit | RecordsSplit | RowsSplit] = []
+        self._bytes = 0
+        self._tasks: list[FileTask] = []
+
+    def add(self, split: LinesSplit | RecordsSplit | RowsSplit, size: int) -> None:
+        self._waiting.append(split)
+        self._bytes += size
+        if self._bytes >= self._per_task:
+            self._end()
+
+    def finish(self) -> tuple[FileTask, ...]:
+        if self._waiting:
+            self._end()
+        return tuple(self._tasks)
+
+    def _end(self) -> None:
+        self._tasks.append(FileTask(tuple(self._waiting), self._table_key))
+        self._waiting, self._bytes = [], 0
+
+
+def plan_values(files: Sequence[InputFile]) -> LoadPlan:
     """Plan the compatible reading of graph records: a stream of values cannot be split."""
-    sizes = [_size(path) for path in paths]
     tasks = [
-        FileTask((LinesSplit(source, path, 0, size),))
-        for source, (path, size) in enumerate(zip(paths, sizes, strict=True))
+        FileTask((LinesSplit(source, file.path, 0, file.size),))
+        for source, file in enumerate(files)
     ]
-    return LoadPlan(tuple(paths), lines=tuple(tasks))
-
-
-def _size(path: str) -> int:
-    try:
-        if "://" not in path:
-            return Path(path).stat().st_size
-        system, inside = pa.fs.FileSystem.from_uri(path)
-        info = system.get_file_info(inside)
-    except OSError as error:
-        raise InputUnreadableError(path, f"cannot be read: {error.strerror or error}") from error
-    if info.type is not pa.fs.FileType.File:
-        raise InputUnreadableError(path, "is no file")
-    return int(info.size)
+    return LoadPlan(tuple(InputName(file.path) for file in files), lines=tuple(tasks))
 
 
 # -- tables by type -------------------------------------------------------------------------------
@@ -137,12 +171,14 @@ def plan_tables(
     *,
     parallelism: int,
     order_by: tuple[str, ...] = (),
+    form: Format | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> LoadPlan:
     """Plan the reading of one table per type, given in any form.
 
     `order_by` names columns that define which of several rows of one id is the last.
     """
-    planning = _Planning(spark, parallelism, order_by)
+    planning = _Planning(spark, parallelism, order_by, form, dict(options or {}))
     for name, source in sorted(tables.items()):
         entity_type = _entity_type(name, catalog)
         if entity_type is None:
@@ -170,8 +206,10 @@ class _Planning:
     spark: SparkSession
     parallelism: int
     order_by: tuple[str, ...] = ()
+    form: Format | None = None
+    options: dict[str, str] = field(default_factory=dict)
     frames: int = 0
-    inputs: list[str | None] = field(default_factory=list)
+    inputs: list[InputName] = field(default_factory=list)
     nodes: list[FileTask | FrameSource] = field(default_factory=list)
     edges: list[FileTask | FrameSource] = field(default_factory=list)
     problems: list[Violation] = field(default_factory=list)
@@ -189,19 +227,47 @@ class _Planning:
     def add(self, entity_type: EntityType, source: Any) -> None:
         self.named.add(entity_type.table_key)
         target = self.nodes if entity_type.table_key.startswith("node:") else self.edges
-        if isinstance(source, Mapping):
-            spec = _checked_spec(entity_type, source)
-        elif isinstance(source, str | os.PathLike):
-            spec = {"path": os.fspath(source)}
-        elif isinstance(source, list | tuple):
-            spec = {"path": [os.fspath(path) for path in source]}
-        else:
+        if not is_description(source):
             target.append(self._frame(entity_type, _frame(source, self.spark)))
-            return
-        if _is_plain_parquet(spec):
-            target.extend(self._parquet(entity_type, spec["path"]))
-        else:
+        elif spark_reason(source) is not None:
+            spec = checked_spec(entity_type.name, source)
             target.append(self._frame(entity_type, _read(entity_type, spec, self.spark)))
+        else:
+            target.extend(self._files(entity_type, file_source(entity_type, source, self.form)))
+
+    def _files(self, entity_type: EntityType, source: FileSource) -> Iterator[FileTask]:
+        """Plan files; those of parquet apart, because they can be split."""
+        parquet: list[InputFile] = []
+        files = files_of(source, self.options)
+        total = sum(file.size for file in files)
+        per_task = min(max(total // self.parallelism, LINES_BYTES_MIN), LINES_BYTES_MAX)
+        tasks = _Tasks(per_task, entity_type.table_key)
+        for number, file in enumerate(files):
+            form = self._form(file, source, is_first=not number)
+            if form is PARQUET:
+                parquet.append(file)
+                continue
+            if not number and self._has_problems(entity_type, file, source, form):
+                return
+            tasks.add(RowsSplit(len(self.inputs), file, source), file.size)
+            self.inputs.append(InputName(file.path, position_unit(form)))
+        yield from self._parquet(entity_type, parquet, source)
+        yield from tasks.finish()
+
+    def _form(self, file: InputFile, source: FileSource, *, is_first: bool) -> Format:
+        """Tell the format of a file; names are believed here, tasks look at the content."""
+        named = source.form or by_suffix(file.name)
+        if is_first or named is None or named is JSONL:
+            return format_of(file, source, self.options)
+        return named
+
+    def _has_problems(
+        self, entity_type: EntityType, file: InputFile, source: FileSource, form: Format
+    ) -> bool:
+        names = columns_in(entity_type, file, source, form, self.options)
+        problems = [] if names is None else column_problems(entity_type, names)
+        self.problems += problems
+        return bool(problems)
 
     def _frame(self, entity_type: EntityType, frame: DataFrame) -> FrameSource:
         self.frames += 1
@@ -209,109 +275,72 @@ class _Planning:
             frame = frame.orderBy(*self.order_by)
         return FrameSource(entity_type.table_key, frame, self.frames * PARTITIONS_MAX)
 
-    def _parquet(self, entity_type: EntityType, path: str | list[str]) -> Iterator[FileTask]:
-        groups = list(self._row_groups(entity_type, path))
+    def _parquet(
+        self, entity_type: EntityType, files: Sequence[InputFile], source: FileSource
+    ) -> Iterator[FileTask]:
+        groups = list(self._row_groups(entity_type, files, source))
         total = sum(rows for *_, rows in groups)
         per_task = max(-(-total // self.parallelism), ROWS_PER_TASK_MIN)
         per_task = min(per_task, ROWS_PER_TASK_MAX)
-        waiting: list[tuple[int, str, int, int, int]] = []
+        waiting: list[_Group] = []
         for group in groups:
             waiting.append(group)
             if sum(rows for *_, rows in waiting) >= per_task:
-                yield _parquet_task(entity_type, waiting)
+                yield _parquet_task(entity_type, waiting, source)
                 waiting = []
         if waiting:
-            yield _parquet_task(entity_type, waiting)
+            yield _parquet_task(entity_type, waiting, source)
 
     def _row_groups(
-        self, entity_type: EntityType, path: str | list[str]
-    ) -> Iterator[tuple[int, str, int, int, int]]:
-        paths = [path] if isinstance(path, str) else path
-        for file in (file for one in paths for file in expand(one, (".parquet",))):
+        self, entity_type: EntityType, files: Sequence[InputFile], source: FileSource
+    ) -> Iterator[_Group]:
+        for file in files:
             try:
-                with pq.ParquetFile(open_input(file)) as opened:
+                with pq.ParquetFile(open_seekable(file.path, self.options)) as opened:
                     footer = opened.metadata
-                    names = opened.schema_arrow.names
+                    columns = no_rows(opened.schema_arrow)
             except (OSError, pa.ArrowInvalid) as error:
                 reason = f"cannot be read as parquet: {error}"
-                raise InputUnreadableError(file, reason) from error
+                raise InputUnreadableError(file.path, reason) from error
+            names = prepared(columns, entity_type, file, source.columns).schema.names
             problems = column_problems(entity_type, names)
             if problems:
                 self.problems += problems
                 return
-            source = len(self.inputs)
-            self.inputs.append(file)
+            place = len(self.inputs)
+            self.inputs.append(InputName(file.path, "row"))
             first = 1
             for number in range(footer.num_row_groups):
                 rows = footer.row_group(number).num_rows
-                yield source, file, number, first, rows
+                yield place, file, number, first, rows
                 first += rows
 
 
+_Group: TypeAlias = tuple[int, InputFile, int, int, int]
+"""A source and its file, the number of a row group, of its first row, and how many rows it has."""
+
+
 def _parquet_task(
-    entity_type: EntityType, groups: Sequence[tuple[int, str, int, int, int]]
+    entity_type: EntityType, groups: Sequence[_Group], rows_of: FileSource
 ) -> FileTask:
-    by_file: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
-    for source, path, number, first, rows in groups:
-        by_file.setdefault((source, path), []).append((number, first, rows))
+    by_file: dict[tuple[int, InputFile], list[tuple[int, int, int]]] = {}
+    for source, file, number, first, rows in groups:
+        by_file.setdefault((source, file), []).append((number, first, rows))
     splits = tuple(
         ParquetSplit(
             source=source,
-            path=path,
+            file=file,
+            columns=rows_of.columns,
             groups=tuple(number for number, _, _ in own),
             first_rows=tuple(first for _, first, _ in own),
             rows=sum(rows for _, _, rows in own),
         )
-        for (source, path), own in by_file.items()
+        for (source, file), own in by_file.items()
     )
     return FileTask(splits, entity_type.table_key)
 
 
-def expand(path: str, suffixes: Sequence[str]) -> list[str]:
-    """Return the files that a path names: itself, a glob's, or those in a folder."""
-    if "://" not in path:
-        return [str(file) for file in files_of([path], suffixes)]
-    system, inside = pa.fs.FileSystem.from_uri(path)
-    if system.get_file_info(inside).type is not pa.fs.FileType.Directory:
-        return [path]
-    scheme = path.partition("://")[0]
-    listed = system.get_file_info(pa.fs.FileSelector(inside))
-    found = sorted(info.path for info in listed if info.path.endswith(tuple(suffixes)))
-    if not found:
-        raise InputUnreadableError(path, f"has no file named *{suffixes[0]}")
-    return [f"{scheme}://{name}" for name in found]
-
-
 # -- DataFrames -----------------------------------------------------------------------------------
-
-
-def _checked_spec(entity_type: EntityType, spec: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(spec) - _SPEC_KEYS)
-    if unknown:
-        near = nearest_name(unknown[0], _SPEC_KEYS)
-        hint = (
-            f"; did you mean '{near}'?" if near else f": expected {', '.join(sorted(_SPEC_KEYS))}"
-        )
-        raise SourceSpecError(entity_type.name, f"unknown entry '{unknown[0]}'{hint}")
-    if ("path" in spec) == ("table" in spec):
-        raise SourceSpecError(entity_type.name, "expected one of 'path' and 'table'")
-    return dict(spec)
-
-
-def _format_of(spec: Mapping[str, Any]) -> str:
-    given = spec.get("format")
-    if given:
-        return str(given)
-    if "table" in spec:
-        return ""
-    path = spec["path"]
-    first = str(path if isinstance(path, str | os.PathLike) else path[0])
-    return _FORMATS.get(Path(first).suffix.lower(), "parquet")
-
-
-def _is_plain_parquet(spec: Mapping[str, Any]) -> bool:
-    asks = any(spec.get(name) for name in ("options", "schema", "map", "src", "dst", "table"))
-    return not asks and _format_of(spec) == "parquet"
 
 
 def _frame(source: Any, spark: SparkSession) -> DataFrame:
@@ -319,41 +348,29 @@ def _frame(source: Any, spark: SparkSession) -> DataFrame:
     if hasattr(source, "mapInArrow"):
         frame: DataFrame = source
         return frame
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    elif type(source).__module__.partition(".")[0] == "pandas":
-        source = pa.Table.from_pandas(source, preserve_index=False)
-    elif not isinstance(source, pa.Table):
-        if not isinstance(source, pa.RecordBatchReader) and not hasattr(
-            source, "__arrow_c_stream__"
-        ):
-            raise InputUnreadableError(
-                type(source).__name__,
-                "is no table: give a DataFrame, an Arrow, pandas or polars table, or a path",
-            )
-        source = pa.RecordBatchReader.from_stream(source).read_all()
-    return spark.createDataFrame(source)
+    return spark.createDataFrame(pa.Table.from_batches(frame_batches(source)))
 
 
 def _read(entity_type: EntityType, spec: Mapping[str, Any], spark: SparkSession) -> DataFrame:
     if "table" in spec:
         frame = spark.table(str(spec["table"]))
     else:
-        reader = spark.read.format(_format_of(spec)).options(**dict(spec.get("options") or {}))
+        form = spec.get("format") or _spark_format(spec["path"])
+        reader = spark.read.format(form).options(**dict(spec.get("options") or {}))
         if spec.get("schema"):
             reader = reader.schema(spec["schema"])
         frame = reader.load(spec["path"])
-    expressions = dict(spec.get("map") or {})
-    expressions |= {end: spec[end] for end in ("src", "dst") if spec.get(end)}
+    expressions = mapped_columns(spec)
     if not expressions:
         return frame
-    known = {*entity_type.properties, "id", "src", "dst", "from", "to"}
-    for name in expressions:
-        if name not in known:
-            near = nearest_name(name, known)
-            hint = f"; did you mean '{near}'?" if near else ""
-            raise SourceSpecError(
-                entity_type.name, f"'map' names the unknown property '{name}'{hint}"
-            )
+    check_mapped(entity_type, expressions)
+    known = {*entity_type.properties, "id", "src", "dst", "from", "to"} - expressions.keys()
+    others = [name for name in frame.columns if name in known]
     quoted = [f"{expression} AS `{name}`" for name, expression in expressions.items()]
-    return frame.selectExpr(*quoted)
+    return frame.selectExpr(*quoted, *(f"`{name}`" for name in others))
+
+
+def _spark_format(path: str | Sequence[str]) -> str:
+    """Return the reader of Spark for files that need one."""
+    form = by_suffix(str(path if isinstance(path, str) else path[0]).lower()) or PARQUET
+    return "json" if form.is_records else form.name

@@ -22,7 +22,7 @@ from omnigraph.spark.load.topology import LoadTopologies
 from omnigraph.spark.load.vectors import notes_in
 from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.load.check.repeats import fold
-from omnigraph.write.rules.violations import JSON_REST_RULE
+from omnigraph.write.rules.violations import JSON_REST_RULE, InputName
 from omnigraph.write.stage.delta import WriteMode
 
 if TYPE_CHECKING:
@@ -72,9 +72,8 @@ class SparkRows:
     # -- what has been read -----------------------------------------------------------------------
 
     def _input_positions(self) -> InputPositions:
-        files = [path or "" for path in self._plan.inputs]
-        sources = positions_in_files(files, self._staged.lines)
-        names: list[str | None] = list(dict.fromkeys(files))
+        sources = positions_in_files(self._plan.inputs, self._staged.lines)
+        names = list(dict.fromkeys(self._plan.inputs))
         frames = [
             source
             for source in (*self._plan.nodes, *self._plan.edges)
@@ -88,7 +87,7 @@ class SparkRows:
             ):
                 sources[FRAME_SOURCE + frame.source + part.order] = (len(names), before)
                 before += part.records
-            names.append(None)
+            names.append(InputName(None))
         return InputPositions(tuple(names), sources)
 
     def report(self) -> None:

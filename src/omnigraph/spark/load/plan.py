@@ -21,6 +21,8 @@ from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.store.records import DatasetVersion, WrittenFragment
 from omnigraph.write.embed.tasks import EmbedOrder
 from omnigraph.write.load.check.hashing import HashScheme
+from omnigraph.write.load.formats.description import FileSource
+from omnigraph.write.load.formats.files import InputFile
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.rules.violations import ViolationLog
 from omnigraph.write.stage.columns import Integers
@@ -39,7 +41,9 @@ class ParquetSplit:
     """Some row groups of one parquet file; `first_rows` numbers the first row of each."""
 
     source: int
-    path: str
+    file: InputFile
+    columns: Mapping[str, str]
+    """The column of a property, where it has another name."""
     groups: tuple[int, ...]
     first_rows: tuple[int, ...]
     rows: int
@@ -55,12 +59,30 @@ class LinesSplit:
     end: int
 
 
-Split: TypeAlias = ParquetSplit | LinesSplit
+@dataclass(frozen=True)
+class RecordsSplit:
+    """A whole file of graph records, in a format that cannot be split."""
+
+    source: int
+    path: str
+    form: str
+
+
+@dataclass(frozen=True)
+class RowsSplit:
+    """A whole file of rows of one type."""
+
+    source: int
+    file: InputFile
+    rows_of: FileSource
+
+
+Split: TypeAlias = ParquetSplit | LinesSplit | RecordsSplit | RowsSplit
 
 
 @dataclass(frozen=True)
 class FileTask:
-    """Splits that one task reads, in order. Lines hold all types, parquet files one."""
+    """Splits that one task reads, in order. Graph records hold all types, other files one."""
 
     splits: tuple[Split, ...]
     table_key: str | None = None

@@ -13,6 +13,7 @@ import numpy as np
 
 from omnigraph.write.rules.violations import (
     JSON_RULES,
+    InputName,
     Violation,
     ViolationLog,
     input_of,
@@ -28,7 +29,7 @@ _NUMBER_BITS = 40
 class InputPositions:
     """Maps the source of a task to its input, and to the number of lines before it there."""
 
-    inputs: tuple[str | None, ...]
+    inputs: tuple[InputName, ...]
     sources: Mapping[int, tuple[int, int]]
 
     def of(self, positions: Integers) -> Integers:
@@ -60,13 +61,13 @@ class InputPositions:
 
 
 def positions_in_files(
-    inputs: Sequence[str], lines: Mapping[int, int]
+    inputs: Sequence[InputName], lines: Mapping[int, int]
 ) -> dict[int, tuple[int, int]]:
     """Give files numbers, and count the lines before each piece; pieces come in order."""
-    numbers = {path: number for number, path in enumerate(dict.fromkeys(inputs))}
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(inputs))}
     before = dict.fromkeys(numbers, 0)
     found = {}
-    for source, path in enumerate(inputs):
-        found[source] = (numbers[path], before[path])
-        before[path] += lines.get(source, 0)
+    for source, name in enumerate(inputs):
+        found[source] = (numbers[name], before[name])
+        before[name] += lines.get(source, 0)
     return found

@@ -31,7 +31,7 @@ from omnigraph.spark.load.stored_tasks import (
 )
 from omnigraph.spark.load.tasks import stage_batches, stage_files
 from omnigraph.store.records import DatasetVersion
-from omnigraph.write.load.input.source import InputUnreadableError
+from omnigraph.write.load.formats.files import InputUnreadableError
 from omnigraph.write.load.input.tables import column_problems
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.rules.violations import ViolationLog

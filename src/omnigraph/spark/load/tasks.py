@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from io import BufferedReader
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs
 import pyarrow.parquet as pq
 
 from omnigraph.clock import SystemClock
@@ -35,6 +33,8 @@ from omnigraph.spark.load.plan import (
     LinesSplit,
     LoadContext,
     ParquetSplit,
+    RecordsSplit,
+    RowsSplit,
     Split,
     StagedPart,
     TaskOutcome,
@@ -46,8 +46,12 @@ from omnigraph.spark.load.topology_tasks import END_COLUMNS, narrow, write_ends
 from omnigraph.spark.load.vectors import VectorsFailedError, stage_vectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.batching import gathered
+from omnigraph.write.load.formats.description import SourceSpecError
+from omnigraph.write.load.formats.files import InputUnreadableError, open_seekable, open_stream
+from omnigraph.write.load.formats.kinds import PARQUET, InputFormatError, format_named
+from omnigraph.write.load.formats.rows import file_rows, format_of, prepared, texts_in
 from omnigraph.write.load.input.lines import LineReader
-from omnigraph.write.load.input.source import read_compatibly
+from omnigraph.write.load.input.source import read_compatibly, read_strictly
 from omnigraph.write.load.input.tables import column_batch
 from omnigraph.write.load.rows.check_rows import CheckedRows, ColumnBatch, RowRules, check_rows
 from omnigraph.write.rules.cardinality import has_cardinality
@@ -74,9 +78,11 @@ def stage_files(context: LoadContext, task: FileTask, number: int) -> TaskOutcom
     try:
         if task.table_key is None:
             return _stage_lines(context, task, number)
-        return _stage_parquet(context, context.entity_type(task.table_key), task, number)
+        return _stage_rows(context, context.entity_type(task.table_key), task, number)
     except _UnreadableError as error:
         return TaskOutcome((), ViolationLog(), unreadable=(error.path, error.reason))
+    except (InputUnreadableError, InputFormatError, SourceSpecError) as error:
+        return TaskOutcome((), ViolationLog(), failure=error)
     except VectorsFailedError as failed:
         return TaskOutcome((), ViolationLog(), failure=failed.error)
 
@@ -123,37 +129,51 @@ class _UnreadableError(Exception):
         super().__init__(path, error)
 
 
-def open_input(path: str) -> pa.NativeFile:
-    """Open a file of the input, local or on an object store."""
-    if "://" not in path:
-        return pa.OSFile(path)
-    system, inside = pa.fs.FileSystem.from_uri(path)
-    return system.open_input_file(inside)
-
-
-def _stage_parquet(
+def _stage_rows(
     context: LoadContext, entity_type: EntityType, task: FileTask, number: int
 ) -> TaskOutcome:
     stage = TypeStage(context, entity_type)
     batches = chain.from_iterable(
-        _parquet_batches(entity_type, split)
-        for split in task.splits
-        if isinstance(split, ParquetSplit)
+        _batches_of(context, entity_type, split, stage.rejects) for split in task.splits
     )
     part = stage.write(batches, number)
+    stage.rejects.end_batch()
     return _outcome(context, (part,), stage.rejects)
 
 
-def _parquet_batches(entity_type: EntityType, split: ParquetSplit) -> Iterator[ColumnBatch]:
+def _batches_of(
+    context: LoadContext, entity_type: EntityType, split: Split, rejects: Rejects
+) -> Iterator[ColumnBatch]:
+    options = context.files.settings.storage_options
+    if isinstance(split, ParquetSplit):
+        yield from _parquet_batches(entity_type, split, options)
+    elif isinstance(split, RowsSplit):
+        yield from file_rows(
+            entity_type,
+            split.file,
+            split.rows_of,
+            format_of(split.file, split.rows_of, options),
+            catalog=context.catalog,
+            first=position_in(split.source, 1),
+            refuse=rejects.refuse,
+            options=options,
+        )
+
+
+def _parquet_batches(
+    entity_type: EntityType, split: ParquetSplit, options: Mapping[str, str]
+) -> Iterator[ColumnBatch]:
     try:
-        with pq.ParquetFile(open_input(split.path)) as file:
+        with pq.ParquetFile(open_seekable(split.file.path, options)) as file:
             for group, first in zip(split.groups, split.first_rows, strict=True):
                 row = position_in(split.source, first)
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group]):
-                    yield column_batch(entity_type, batch, row)
+                    whole = prepared(batch, entity_type, split.file, split.columns)
+                    texts = texts_in(whole, split.file, PARQUET)
+                    yield column_batch(entity_type, whole, row, texts)
                     row += batch.num_rows
     except (OSError, pa.ArrowInvalid) as error:
-        raise _UnreadableError(split.path, error) from error
+        raise _UnreadableError(split.file.path, error) from error
 
 
 def _stage_lines(context: LoadContext, task: FileTask, number: int) -> TaskOutcome:
@@ -164,23 +184,28 @@ def _stage_lines(context: LoadContext, task: FileTask, number: int) -> TaskOutco
             _read_values(context, split, sink)
         return _staged_records(context, sink, number, lines)
     reader = LineReader(context.catalog, sink)
+    options = context.files.settings.storage_options
     for split in task.splits:
-        if isinstance(split, LinesSplit):
-            first = position_in(split.source, 1)
+        first = position_in(split.source, 1)
+        if isinstance(split, RecordsSplit):
+            _read_records(context, split, sink, first)
+        elif isinstance(split, LinesSplit):
             lines[split.source] = 0
-            for block in _blocks(_lines(split)):
+            for block in _blocks(_lines(split, options)):
                 reader.read(block, first + lines[split.source])
                 lines[split.source] += block.count(b"\n")
     return _staged_records(context, sink, number, lines)
 
 
+def _read_records(context: LoadContext, split: RecordsSplit, sink: _RecordSink, first: int) -> None:
+    with open_stream(split.path, context.files.settings.storage_options) as source:
+        read_strictly(source, format_named(split.form), context.catalog, sink, first)
+
+
 def _read_values(context: LoadContext, split: Split, sink: _RecordSink) -> None:
-    try:
-        with open_input(split.path) as file:
-            source = BufferedReader(file)
+    if isinstance(split, LinesSplit):
+        with open_stream(split.path, context.files.settings.storage_options) as source:
             read_compatibly(source, context.catalog, sink, position_in(split.source, 1))
-    except OSError as error:
-        raise _UnreadableError(split.path, error) from error
 
 
 def _staged_records(
@@ -267,9 +292,9 @@ class _RecordSink:
         self.waiting: dict[str, tuple[TypeStage, list[ColumnBatch]]] = {}
         self._context = context
 
-    def begin(self, name: str | None) -> int:
+    def begin(self, name: str | None, place: str | None = None) -> int:
         """Start the next input; the task numbers its splits itself."""
-        del name
+        del name, place
         return 1
 
     def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:
@@ -288,10 +313,10 @@ class _RecordSink:
         self.rejects.end_batch()
 
 
-def _lines(split: LinesSplit) -> bytes:
+def _lines(split: LinesSplit, options: Mapping[str, str]) -> bytes:
     """Read the lines that begin in a split; the last one may end behind it."""
     try:
-        with open_input(split.path) as file:
+        with open_seekable(split.path, options) as file:
             start = split.start
             if start:
                 # A line belongs to the split in which its first byte lies.

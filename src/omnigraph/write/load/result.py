@@ -57,6 +57,8 @@ class LoadResult:
     commit: GraphCommit | None
     actor_id: str | None
     engine: str = "local"
+    engine_reason: str = ""
+    """Why that engine did the work."""
     spark_app_id: str | None = None
     durability: str = "full"
     bytes_written: int = 0
@@ -118,6 +120,7 @@ class LoadResult:
             "total_entities": self.total_entities,
             "commit": None if self.commit is None else self.commit.to_json(),
             "engine": self.engine,
+            "engine_reason": self.engine_reason,
             "durability": self.durability,
             "inserted": self.inserted,
             "updated": self.updated,

@@ -19,6 +19,7 @@ RESERVED_NAME: Final = "W108"
 BAD_ENDPOINT: Final = "W109"
 EXTERNAL_BLOB: Final = "W110"
 MISSING_COLUMN: Final = "W111"
+CELLS: Final = "W112"
 
 NOT_UNIQUE: Final = "W201"
 ENDPOINT_NOT_FOUND: Final = "W202"
@@ -38,6 +39,7 @@ WRITE_CODES: Final[dict[str, str]] = {
     BAD_ENDPOINT: "an edge does not name both of its nodes",
     EXTERNAL_BLOB: "the graph does not take blobs from this address",
     MISSING_COLUMN: "a table lacks a column that its type needs",
+    CELLS: "a row of CSV has more or fewer cells than its header",
     NOT_UNIQUE: "two rows share a tuple that `@key` or `@unique` wants once",
     ENDPOINT_NOT_FOUND: "an edge names a node that does not exist",
     TOO_FEW_EDGES: "a node has fewer edges of a type than `@card` wants",

@@ -22,6 +22,7 @@ JSON_RULES: Final = frozenset({JSON_RULE, JSON_REST_RULE})
 
 _INPUT_BITS: Final = 40
 _NUMBER_MASK: Final = (1 << _INPUT_BITS) - 1
+_NOT_SHOWN: Final = frozenset({"table_key", "place"})
 
 
 def position_in(input_number: int, number: int) -> int:
@@ -44,13 +45,22 @@ def input_of(position: int) -> int:
 
 
 @dataclass(frozen=True)
+class InputName:
+    """One of several inputs: its file, if it has one, and the unit of its positions, if its own."""
+
+    name: str | None
+    place: str | None = None
+
+
+@dataclass(frozen=True)
 class Violation:
     """One broken rule: position, property, value, and a message.
 
     `position` counts from 1 in the units of the operation (lines, records, rows, statements); it
     is None for a stored row that the operation would leave behind broken. `source` is the file, if
-    there is one. `table_key` names the table whose rows were checked: a node type and an edge type
-    may have the same name, so `type` alone does not.
+    there is one, and `place` the unit of its positions, where it has its own. `table_key` names the
+    table whose rows were checked: a node type and an edge type may have the same name, so `type`
+    alone does not.
     """
 
     position: int | None
@@ -62,6 +72,7 @@ class Violation:
     message: str
     source: str | None = None
     table_key: TableKey | None = None
+    place: str | None = None
 
     def checked_table(self) -> TableKey:
         """Return the table whose rows were checked; a rule always names it."""
@@ -78,18 +89,19 @@ class Violation:
         # The parser's own sentence names its position already.
         if self.position is None or self.rule in JSON_RULES:
             return self.message
-        return f"{place} {self.position}: {self.message}"
+        return f"{self.place or place} {self.position}: {self.message}"
 
     def to_json(self) -> dict[str, object]:
         """Return the record as JSON."""
-        return {name: value for name, value in vars(self).items() if name != "table_key"}
+        return {name: value for name, value in vars(self).items() if name not in _NOT_SHOWN}
 
-    def located(self, inputs: Sequence[str | None]) -> Violation:
+    def located(self, inputs: Sequence[InputName]) -> Violation:
         """Return the violation with the number of its record and the name of its input."""
         if self.position is None or not inputs:
             return self
         source = inputs[input_of(self.position)]
-        return replace(self, position=number_of(self.position), source=source)
+        number = number_of(self.position)
+        return replace(self, position=number, source=source.name, place=source.place)
 
 
 class ViolationLog:
@@ -135,7 +147,7 @@ class ViolationLog:
         """Sort the collected violations from `start` on by their positions."""
         self.kept[start:] = sorted(self.kept[start:], key=lambda found: found.position or 0)
 
-    def require_clean(self, place: str, inputs: Sequence[str | None] = ()) -> None:
+    def require_clean(self, place: str, inputs: Sequence[InputName] = ()) -> None:
         """Raise if anything was collected; positions are those of `inputs`."""
         if self.total:
             raise ValidationError(
@@ -233,7 +245,7 @@ class KeyConflictError(ConflictError):
 
     @classmethod
     def of(
-        cls, first: KeyConflict, log: ViolationLog, *, place: str, inputs: Sequence[str | None]
+        cls, first: KeyConflict, log: ViolationLog, *, place: str, inputs: Sequence[InputName]
     ) -> KeyConflictError:
         """Return the error of everything that a log has collected."""
         return cls(

@@ -9,6 +9,7 @@ import click
 from omnigraph.cli.address import (
     acting,
     graph_address,
+    has_scope,
     open_target,
     refuse_served_spark,
     resolve_address,
@@ -65,15 +66,19 @@ from omnigraph.cli.output.output import json_option
 )
 @external_blob_option
 @click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
-@engine_options("Load in this process, or on Spark; auto takes Spark for large files.")
+@engine_options(
+    "Load in this process, or on Spark; auto takes Spark for what does not fit into memory."
+)
 @json_option
 def command(
     uri: str | None,
+    files: tuple[str, ...],
     data: tuple[str, ...],
     nodes: tuple[str, ...],
     edges: tuple[str, ...],
     form: str | None,
     mapping: tuple[str, ...],
+    csv_options: tuple[str, ...],
     mode: str,
     branch: str,
     base: str | None,
@@ -90,9 +95,24 @@ def command(
     spark_remote: str | None,
     as_json: bool,
 ) -> None:
-    """Load files of nodes and edges as one commit, or not at all."""
+    """Load files of nodes and edges as one commit, or not at all.
+
+    Graph records name their types. Tables (CSV, TSV, Parquet, Arrow, ORC, JSON) are given by type:
+    FILE with --node TYPE, or --node TYPE=FILE.
+    """
     on_spark = wants_spark(engine, spark_master=spark_master, spark_remote=spark_remote)
-    source = load_input(data=data, nodes=nodes, edges=edges, form=form, mapping=mapping)
+    if uri is not None and has_scope():
+        # The graph is addressed by a flag, so the first argument is a file.
+        files = (uri, *files)
+        uri = None
+    source = load_input(
+        files=(*files, *data),
+        nodes=nodes,
+        edges=edges,
+        form=form,
+        mapping=mapping,
+        csv_options=csv_options,
+    )
     refuse_served_spark(uri, on_spark=on_spark)
     if mode == "overwrite" and not dry_run:
         require_consent("load --mode overwrite", resolve_address(uri), as_json=as_json)
@@ -100,6 +120,7 @@ def command(
     result = graph.load(
         source,
         mode=mode,
+        format=form,
         branch=branch,
         from_branch=base,
         embed=embed,
@@ -115,7 +136,7 @@ def command(
         progress=not flags().quiet,
         actor_id=acting(),
     )
-    out.engine(result.engine)
+    out.engine(result.engine, result.engine_reason)
     shape = {"uri": graph.uri, **result.to_json()}
     if base is None:
         del shape["base_branch"]

@@ -12,8 +12,11 @@ from omnigraph.write.rules.violations import Violation
 class LoadSink(Protocol):
     """Takes what a reader reads, batch by batch."""
 
-    def begin(self, name: str | None) -> int:
-        """Start the next input, a file by its name, and return its first position."""
+    def begin(self, name: str | None, place: str | None = None) -> int:
+        """Start the next input, a file by its name, and return its first position.
+
+        `place` is the unit of its positions, where it is another one than that of the load.
+        """
         ...
 
     def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:

@@ -79,16 +79,22 @@ class LineReader:
 
     def read(self, text: bytes, first: int) -> None:
         """Read a block; its first line has the position `first`."""
+        if self.read_plain(text, first):
+            return
+        for decoded in strict_batches(BytesIO(text), self._sink.refuse, first):
+            self._sorter.take(decoded)
+            self._sink.end_batch()
+
+    def read_plain(self, text: bytes, first: int) -> bool:
+        """Read a block if it is plain; hand nothing over otherwise."""
         found = self._plain(text, first)
         if found is None:
-            for decoded in strict_batches(BytesIO(text), self._sink.refuse, first):
-                self._sorter.take(decoded)
-                self._sink.end_batch()
-            return
+            return False
         self.blocks_plain += 1
         for entity_type, batch in found:
             self._sink.add(entity_type, batch)
         self._sink.end_batch()
+        return True
 
     def _plain(self, text: bytes, first: int) -> list[tuple[EntityType, ColumnBatch]] | None:
         lines = _lines(text)

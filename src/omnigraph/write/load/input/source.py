@@ -1,20 +1,40 @@
-"""Graph JSONL as the input of a load: where its bytes are, and which reader reads it."""
+"""Graph records as the input of a load: where they are, and which reader reads them."""
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from io import BufferedReader, BytesIO, FileIO
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias, cast
 
-from omnigraph.errors import InvalidInputError
 from omnigraph.schema import Catalog
 from omnigraph.schema.values.converted import ConversionMode
-from omnigraph.schema.values.decode import BATCH_BYTES, paused_garbage_collection
+from omnigraph.schema.values.decode import paused_garbage_collection
+from omnigraph.write.load.formats.description import is_objects
+from omnigraph.write.load.formats.files import (
+    InputFile,
+    InputUnreadableError,
+    find_files,
+    head_of,
+    open_stream,
+)
+from omnigraph.write.load.formats.json_array import BrokenArrayError, array_blocks
+from omnigraph.write.load.formats.json_rows import object_batches
+from omnigraph.write.load.formats.kinds import (
+    GRAPH_RECORDS,
+    HEAD_BYTES,
+    JSON,
+    JSONL,
+    RECORD_SUFFIXES,
+    Format,
+    InputFormatError,
+    by_content,
+    checked,
+)
+from omnigraph.write.load.formats.rows import line_blocks, position_unit
 from omnigraph.write.load.input.decode import compatible_batches
 from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.lines import LineReader
@@ -22,28 +42,22 @@ from omnigraph.write.load.input.records import RecordSorter
 
 RecordInput: TypeAlias = (
     "str | os.PathLike[str] | bytes | BinaryIO | list[str] | list[Path] | tuple[str | Path, ...]"
+    " | Sequence[Mapping[str, object]]"
 )
-"""Paths, globs or folders of files, the text itself as bytes, or an open binary file."""
+"""Paths, globs or folders, the text itself as bytes, an open binary file, or a list of objects."""
 
-RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
-
-
-class InputUnreadableError(InvalidInputError):
-    """The input of a load is not there, or is nothing that can be read."""
-
-    code = "OG-INPUT"
-    hint = "give files, folders or globs that exist, or `--data -` for standard input"
-    template = "{source} {problem}"
-    source: str
-    problem: str
+_STDIN: Final = "the input"
 
 
 @dataclass(frozen=True)
 class RecordSource:
-    """Graph JSONL, read strictly or compatibly."""
+    """Graph records, read strictly or compatibly."""
 
     data: RecordInput
     reader: ConversionMode = ConversionMode.STRICT
+    form: Format | None = None
+    """Lines or an array, where the caller says it."""
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     last_wins_for_unkeyed_ids: bool = True
 
     @property
@@ -53,19 +67,75 @@ class RecordSource:
 
     def read(self, catalog: Catalog, sink: LoadSink) -> None:
         """Read batch by batch, file by file."""
-        read = _read_strictly if self.reader is ConversionMode.STRICT else read_compatibly
-        for name, data in _inputs(self.data):
-            with _opened(data) as source, paused_garbage_collection():
-                read(source, catalog, sink, sink.begin(name))
+        if is_objects(self.data):
+            objects = cast("Sequence[Mapping[str, object]]", self.data)
+            _read_objects(objects, catalog, sink, self.reader)
+            return
+        for name, opened in self._inputs():
+            with opened as source, paused_garbage_collection():
+                if self.reader is ConversionMode.STRICT:
+                    form = record_format(name or _STDIN, source, self.form)
+                    first = sink.begin(name, None if form is JSONL else position_unit(form))
+                    read_strictly(source, form, catalog, sink, first)
+                else:
+                    read_compatibly(source, catalog, sink, sink.begin(name))
+
+    def _inputs(self) -> Iterator[tuple[str | None, AbstractContextManager[BinaryIO]]]:
+        data = self.data
+        if isinstance(data, bytes):
+            yield None, _given(BytesIO(data))
+        elif isinstance(data, str | os.PathLike | list | tuple):
+            for file in record_files(data, self.storage_options):
+                yield file.path, open_stream(file.path, self.storage_options)
+        elif hasattr(data, "read") and isinstance(data.read(0), bytes):
+            yield None, _given(cast("BinaryIO", data))
+        else:
+            raise InputUnreadableError(
+                type(data).__name__,
+                "is no input of records: give paths, bytes, a file that is open for reading bytes,"
+                " or a list of objects; tables are given by the names of their types",
+            )
 
 
-def _read_strictly(source: BinaryIO, catalog: Catalog, sink: LoadSink, first: int) -> None:
+@contextmanager
+def _given(source: BinaryIO) -> Iterator[BinaryIO]:
+    yield source
+
+
+def record_files(
+    data: str | os.PathLike[str] | Sequence[object], options: Mapping[str, str] | None = None
+) -> list[InputFile]:
+    """Return the files of graph records that paths name."""
+    paths = [data] if isinstance(data, str | os.PathLike) else list(data)
+    return find_files(cast("list[str]", paths), RECORD_SUFFIXES, options)
+
+
+def record_format(name: str, source: BinaryIO, asked: Format | None) -> Format:
+    """Return whether a text is lines or an array; raise where it is neither."""
+    if asked is not None and not asked.is_records:
+        raise InputFormatError(name, asked.title, GRAPH_RECORDS)
+    head = head_of(source, HEAD_BYTES)
+    stated = asked or JSONL
+    try:
+        if asked is None and by_content(head) is JSON and not name.endswith((".jsonl", ".ndjson")):
+            return JSON
+        return checked(name, stated, head)
+    except InputFormatError as error:
+        raise InputFormatError(name, error.found, GRAPH_RECORDS) from None
+
+
+def read_strictly(
+    source: BinaryIO, form: Format, catalog: Catalog, sink: LoadSink, first: int
+) -> None:
+    """Read lines, or the elements of an array; the first one has the position `first`."""
     reader = LineReader(catalog, sink)
-    while text := source.read(BATCH_BYTES):
-        if not text.endswith(b"\n"):
-            text += source.readline()
-        reader.read(text, first)
-        first += text.count(b"\n")
+    position = first
+    try:
+        for text in array_blocks(source) if form is JSON else line_blocks(source):
+            reader.read(text, position)
+            position += text.count(b"\n")
+    except BrokenArrayError as error:
+        sink.refuse(error.violation(first), None)
 
 
 def read_compatibly(source: BinaryIO, catalog: Catalog, sink: LoadSink, first: int) -> None:
@@ -76,58 +146,13 @@ def read_compatibly(source: BinaryIO, catalog: Catalog, sink: LoadSink, first: i
         sink.end_batch()
 
 
-def files_of(paths: Sequence[str | os.PathLike[str]], suffixes: Sequence[str]) -> list[Path]:
-    """Find files: each path is a file, a folder of files with one of the suffixes, or a glob."""
-    for path in paths:
-        if not isinstance(path, str | os.PathLike):
-            raise InputUnreadableError(type(path).__name__, "is no path of a file, folder or glob")
-    return [file for path in paths for file in _files_at(Path(path), suffixes)]
-
-
-def _files_at(path: Path, suffixes: Sequence[str]) -> list[Path]:
-    if path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.suffix in suffixes)
-        if not found:
-            wanted = " or ".join(f"*{suffix}" for suffix in suffixes)
-            raise InputUnreadableError(str(path), f"has no file named {wanted}")
-        return found
-    if not glob.has_magic(str(path)) or path.exists():
-        return [path]
-    found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute pattern
-    files = [file for file in found if file.is_file()]
-    if not files:
-        raise InputUnreadableError(str(path), "matches no file")
-    return files
-
-
-def _inputs(data: RecordInput) -> Iterator[tuple[str | None, Path | bytes | BinaryIO]]:
-    if isinstance(data, bytes):
-        yield None, data
-    elif isinstance(data, str | os.PathLike):
-        yield from ((str(path), path) for path in files_of([data], RECORD_SUFFIXES))
-    elif isinstance(data, list | tuple):
-        yield from ((str(path), path) for path in files_of(data, RECORD_SUFFIXES))
-    elif hasattr(data, "read") and isinstance(data.read(0), bytes):
-        yield None, data
-    else:
-        raise InputUnreadableError(
-            type(data).__name__,
-            "is no input of records: give paths, bytes or a file that is open for reading bytes;"
-            " tables are given by the names of their types",
-        )
-
-
-@contextmanager
-def _opened(data: Path | bytes | BinaryIO) -> Iterator[BinaryIO]:
-    if isinstance(data, bytes):
-        yield BytesIO(data)
-    elif isinstance(data, Path):
-        try:
-            source = BufferedReader(FileIO(data))
-        except OSError as error:
-            problem = f"cannot be read: {error.strerror or error}"
-            raise InputUnreadableError(str(data), problem) from error
-        with source:
-            yield source
-    else:
-        yield data
+def _read_objects(
+    objects: Sequence[Mapping[str, object]],
+    catalog: Catalog,
+    sink: LoadSink,
+    reader: ConversionMode,
+) -> None:
+    sorter = RecordSorter(catalog, reader, sink)
+    for decoded in object_batches(objects, sink.begin(None, "record")):
+        sorter.take(decoded)
+        sink.end_batch()

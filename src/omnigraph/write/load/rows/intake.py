@@ -27,7 +27,13 @@ from omnigraph.write.load.rows.quarantine import Quarantine, graph_records
 from omnigraph.write.load.rows.row_parts import Destination, TableBases
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.rules.violations import JSON_REST_RULE, Violation, ViolationLog, position_in
+from omnigraph.write.rules.violations import (
+    JSON_REST_RULE,
+    InputName,
+    Violation,
+    ViolationLog,
+    position_in,
+)
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stored_rows import StoredRows
@@ -65,7 +71,7 @@ class Intake:
         self._batch_start = 0
         self._spellings: dict[str, Spellings] = {}
         self.types: dict[str, LoadedType] = {}
-        self.inputs: list[str | None] = []
+        self.inputs: list[InputName] = []
         self.log = ViolationLog()
         self.quarantine = None if options.quarantine is None else Quarantine(options.quarantine)
         self.records_read: Counter[str] = Counter()
@@ -75,9 +81,9 @@ class Intake:
 
     # -- what a source hands over -----------------------------------------------------------------
 
-    def begin(self, name: str | None) -> int:
+    def begin(self, name: str | None, place: str | None = None) -> int:
         """Start the next input, and return its first position."""
-        self.inputs.append(name)
+        self.inputs.append(InputName(name, place))
         return position_in(len(self.inputs) - 1, 1)
 
     def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:

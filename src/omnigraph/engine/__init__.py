@@ -3,25 +3,27 @@
 1. This module imports no engine. `omnigraph.spark.engine` registers itself when it is imported, and
    is imported only when a caller needs it.
 2. `auto` takes the other engine when the caller passes one of its tables or sessions, when a
-   cluster is configured, or when the input is large and the engine can start here. Inputs that
-   only this process can read stay here.
-3. The choice is part of the result, and is logged when the caller did not make it.
+   cluster is configured and the input is in files, or when this process should not take the work
+   (`weigh`) and the engine can start here. Inputs that only this process can read stay here.
+3. The choice and its reason are part of the result; a choice of the other engine is logged.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 from omnigraph.changes.selection import Selection
+from omnigraph.engine.memory import available_bytes
+from omnigraph.engine.weigh import decide, weigh
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.maintenance.workers import MaintenanceWorkers
 from omnigraph.manifest import Repository, Snapshot
@@ -30,7 +32,9 @@ from omnigraph.names import choice
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.export.exporter import ExportPlan, ExportResult
-from omnigraph.write.load.input.source import RECORD_SUFFIXES, RecordInput, files_of
+from omnigraph.write.load.formats.description import is_objects, spark_reason
+from omnigraph.write.load.formats.kinds import Format
+from omnigraph.write.load.input.source import RecordInput
 from omnigraph.write.load.options import LoadOptions, LoadOptionsError
 from omnigraph.write.load.result import LoadResult
 
@@ -40,7 +44,7 @@ MIN_BYTES: Final = 64 << 20
 _MIN_BYTES_NAME: Final = "OMNIGRAPH_SPARK_MIN_BYTES"
 _CLUSTER_SETTINGS: Final = ("SPARK_REMOTE", "OMNIGRAPH_SPARK_MASTER")
 _ENGINE_MODULE: Final = "omnigraph.spark.engine"
-_TABLE_SUFFIXES: Final = (".parquet",)
+_ASKED: Final = "the caller asked for it"
 
 
 class EngineChoice(StrEnum):
@@ -77,6 +81,8 @@ class LoadRequest:
     """Once it is set, a job that has not committed ends with an error."""
     embedder: RowEmbedder | None = None
     """Fills the vectors that `@embed` asks for."""
+    form: Format | None = None
+    """The format of files, where the caller names it."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,10 @@ class BulkEngine(Protocol):
 
     def problem(self) -> str | None:
         """Return in one sentence why it cannot run here, or None."""
+        ...
+
+    def is_running(self) -> bool:
+        """Whether work can begin without starting anything."""
         ...
 
     def load(self, request: LoadRequest) -> LoadResult:
@@ -226,15 +236,37 @@ def choose(
     if only_local is not None:
         if asked is EngineChoice.SPARK:
             raise EngineMissingError("spark", only_local)
-        return Choice(EngineChoice.LOCAL)
+        return Choice(EngineChoice.LOCAL, only_local)
     if asked is not EngineChoice.AUTO:
-        return Choice(asked)
+        return Choice(asked, _ASKED)
     setting = next((name for name in _CLUSTER_SETTINGS if environ.get(name)), None)
     if session is not None or _has_foreign_table(data):
         return Choice(EngineChoice.SPARK, "the caller handed a table or session of Spark")
-    if setting is not None:
+    weight = weigh(data)
+    if setting is not None and not weight.is_in_memory:
         return Choice(EngineChoice.SPARK, f"{setting} is set")
-    return _by_size(input_bytes(data), environ)
+    verdict = decide(
+        weight, least=_min_bytes(environ), memory=available_bytes, is_running=_is_running
+    )
+    if not verdict.is_too_much:
+        return Choice(EngineChoice.LOCAL, verdict.reason)
+    return _if_it_runs(verdict.reason)
+
+
+def _is_running() -> bool:
+    """Whether a session of Spark runs in this process; never imports PySpark to find out."""
+    return "pyspark" in sys.modules and engine_named("spark").is_running()
+
+
+def _if_it_runs(reason: str) -> Choice:
+    """Choose the other engine if it can run here."""
+    try:
+        problem = engine_named("spark").problem()
+    except EngineMissingError as error:
+        problem = str(error)
+    if problem is None:
+        return Choice(EngineChoice.SPARK, reason)
+    return Choice(EngineChoice.LOCAL, f"{reason}, and Spark cannot run here: {problem}")
 
 
 def bulk_engine(
@@ -255,22 +287,18 @@ def bulk_engine(
 
 def _by_size(size: int, environ: Mapping[str, str]) -> Choice:
     limit = _min_bytes(environ)
-    if size <= limit:
+    least = MIN_BYTES if limit is None else limit
+    if size <= least:
         return Choice(EngineChoice.LOCAL)
-    try:
-        problem = engine_named("spark").problem()
-    except EngineMissingError as error:
-        problem = str(error)
-    if problem is not None:
-        reason = f"the work has {size} bytes, and Spark cannot run here: {problem}"
-        return Choice(EngineChoice.LOCAL, reason)
-    return Choice(EngineChoice.SPARK, f"the work has more than {limit} bytes")
+    return _if_it_runs(f"the work has more than {least} bytes")
 
 
 def note(chosen: Choice) -> None:
     """Log why an engine was chosen, unless the caller chose it."""
-    if chosen.reason:
-        _log.info("engine %s: %s", chosen.engine, chosen.reason)
+    if chosen.reason and chosen.reason != _ASKED:
+        is_usual = chosen.engine is EngineChoice.LOCAL
+        level = logging.DEBUG if is_usual else logging.INFO
+        _log.log(level, "engine %s: %s", chosen.engine, chosen.reason)
 
 
 def run_load(
@@ -284,14 +312,14 @@ def run_load(
     if chosen.engine is EngineChoice.LOCAL:
         if request.order_by:
             raise LoadOptionsError("`order_by` is for tables of Spark")
-        return local()
+        return replace(local(), engine_reason=chosen.reason)
     try:
-        return engine_named(chosen.engine).load(request)
+        return replace(engine_named(chosen.engine).load(request), engine_reason=chosen.reason)
     except EngineDeclinedError as error:
         if request.order_by or _has_foreign_table(request.data):
             raise
         note(Choice(EngineChoice.LOCAL, error.reason))
-        return local()
+        return replace(local(), engine_reason=error.reason)
 
 
 def _only_local(request: LoadRequest) -> str | None:
@@ -299,59 +327,26 @@ def _only_local(request: LoadRequest) -> str | None:
     if request.options.is_dry_run:
         return "dry runs are done in this process only"
     data = request.data
-    if isinstance(data, Mapping | str | os.PathLike):
-        pass
-    elif isinstance(data, bytes) or not isinstance(data, Sequence):
-        return "it reads files and tables; write the records to a file first"
+    tables = data.values() if isinstance(data, Mapping) else [data]
+    # Tables of Spark would give every row every property.
+    is_here = any(map(is_objects, tables))
+    if is_here or not isinstance(data, Mapping | str | os.PathLike | list | tuple):
+        return "records in memory are loaded in this process"
     return None
 
 
 def _has_foreign_table(data: object) -> bool:
-    """Whether some table, or the description of a source, is nothing that Arrow reads."""
+    """Whether only the other engine can read some table."""
     if not isinstance(data, Mapping):
         return False
-    return any(
-        isinstance(table, Mapping) or type(table).__module__.partition(".")[0] == "pyspark"
-        for table in data.values()
-    )
+    return any(spark_reason(table) is not None for table in data.values())
 
 
-def _min_bytes(environ: Mapping[str, str]) -> int:
+def _min_bytes(environ: Mapping[str, str]) -> int | None:
+    """Return the limit that is set, if one is."""
     text = environ.get(_MIN_BYTES_NAME, "")
     try:
-        return int(text) if text else MIN_BYTES
+        return int(text) if text else None
     except ValueError:
         problem = f"{_MIN_BYTES_NAME} is '{text}'; expected a number of bytes"
         raise LoadOptionsError(problem) from None
-
-
-def input_bytes(data: object) -> int:
-    """Return the size of an input, as far as it is known without reading it."""
-    if isinstance(data, Mapping):
-        return sum(_table_bytes(table) for table in data.values())
-    return _files_bytes(data, RECORD_SUFFIXES)
-
-
-def _table_bytes(table: object) -> int:
-    size = getattr(table, "nbytes", None)
-    if isinstance(size, int):
-        return size
-    return _files_bytes(table, _TABLE_SUFFIXES)
-
-
-def _files_bytes(data: object, suffixes: Sequence[str]) -> int:
-    if isinstance(data, str | os.PathLike):
-        data = [data]
-    if not isinstance(data, Sequence) or isinstance(data, bytes):
-        return 0
-    paths = [os.fspath(path) for path in data if isinstance(path, str | os.PathLike)]
-    local = [Path(path) for path in paths if "://" not in path]
-    found = files_of([path for path in local if _is_there(path)], suffixes)
-    return sum(file.stat().st_size for file in found if file.is_file())
-
-
-def _is_there(path: Path) -> bool:
-    """Whether a path names files; the reader reports one that does not."""
-    if path.is_dir():
-        return any(path.iterdir())
-    return path.exists() or any(mark in str(path) for mark in "*?[")
