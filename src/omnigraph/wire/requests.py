@@ -97,7 +97,8 @@ class LoadOptionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     message: str | None = None
     properties: str | None = None
     embed: Literal["missing", "all", "off"] = "missing"
-    on_duplicate: Literal["error", "last"] = "error"
+    on_duplicate: Literal["error", "last", "first", "combine"] = "error"
+    missing: Literal["keep", "null"] | None = None
     cascade: bool = False
     dry_run: bool = False
 

@@ -161,7 +161,7 @@ class TableStage:
         if self._mode is WriteMode.OVERWRITE:
             schema = staged.entity_type.arrow_schema
             over = stage_all_rows(key, base, self._datasets, schema, fragments=fragments)
-            return StagedTable(over, inserted)
+            return StagedTable(over, inserted, removed=base.entry.row_count)
         if not inserted and not matched.updated:
             return StagedTable(None, unchanged=matched.unchanged)
         rewritten = [part for outcome in matched.outcomes for part in outcome.fragments]

@@ -12,8 +12,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
@@ -58,6 +58,7 @@ class StagedTable:
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
+    nulled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def bytes_written(self) -> int:
@@ -77,7 +78,7 @@ def stage_type(
         base = bases.of(entry)
         schema, fragments = loaded.destination.schema, _fragments(loaded, base, loaded.live)
         write = stage_all_rows(loaded.table_key, base, bases.datasets, schema, fragments=fragments)
-        return StagedTable(write, inserted=write.row_count)
+        return StagedTable(write, inserted=write.row_count, removed=entry.row_count)
     if not loaded.live_count:
         return StagedTable(None)
     matches = _matches(loaded, stored) if loaded.given.row_count and entry.row_count else None

@@ -77,7 +77,7 @@ class LoadState:
         return {
             TableKey(key).type_name: staged.removed
             for key, staged in self.staged.items()
-            if staged.removed
+            if staged.removed and key not in self.intake.records_read
         }
 
     @property
@@ -95,4 +95,6 @@ class LoadState:
             updated=staged.updated,
             unchanged=staged.unchanged,
             rejected=0 if quarantine is None else quarantine.counts[key],
+            deleted=staged.removed,
+            nulled=staged.nulled,
         )

@@ -110,7 +110,7 @@ class LoadCheck(LoadScope):
     def repeated(self, rows: WrittenRows, members: tuple[str, ...]) -> FoundRows:
         """Compare the records of the input among each other, even two of one id."""
         loaded = self._of(rows)
-        counted = loaded.live if self.options.keeps_last else loaded.records
+        counted = loaded.live if self.options.folds else loaded.records
         return self._repeats(loaded, loaded.tuple_column(members), members, counted=counted)
 
     def _repeats(

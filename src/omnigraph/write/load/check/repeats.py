@@ -41,7 +41,7 @@ def folds(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> bool:
     """Return whether the last of several records of one id replaces the others."""
     if options.mode is not WriteMode.MERGE:
         return False
-    return options.keeps_last or (source.last_wins_for_unkeyed_ids and not loaded.is_keyed)
+    return options.folds or (source.last_wins_for_unkeyed_ids and not loaded.is_keyed)
 
 
 def fold(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> None:
