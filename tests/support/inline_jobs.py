@@ -107,7 +107,7 @@ def inline_load(
     else:
         is_strict = options.get("conversion", ConversionMode.STRICT) is ConversionMode.STRICT
         source = (
-            SparkSource(lambda _: plan_lines([str(data)], parallelism=2), "line", True)
+            SparkSource(lambda _: plan_lines([str(data)], parallelism=2), "line", False)
             if is_strict
             else SparkSource(lambda _: plan_values([str(data)]), "record", True)
         )

@@ -168,7 +168,7 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
     return SparkSource(
         lambda _: plan_lines(paths, parallelism=parallelism),
         place="line",
-        last_wins_for_unkeyed_ids=True,
+        last_wins_for_unkeyed_ids=False,
     )
 
 

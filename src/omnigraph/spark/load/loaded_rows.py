@@ -20,8 +20,8 @@ from omnigraph.spark.load.read_back import loaded_types
 from omnigraph.spark.load.rejected_file import decode_rejected
 from omnigraph.spark.load.topology import LoadTopologies
 from omnigraph.spark.load.vectors import notes_in
+from omnigraph.write.load.check.folding import fold
 from omnigraph.write.load.check.hashing import HashScheme
-from omnigraph.write.load.check.repeats import fold
 from omnigraph.write.rules.violations import JSON_REST_RULE
 from omnigraph.write.stage.delta import WriteMode
 

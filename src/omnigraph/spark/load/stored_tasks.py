@@ -28,7 +28,7 @@ from omnigraph.spark.load.plan import CARDINALITY, ID, LoadContext
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.values import BLOB_STORAGE
-from omnigraph.write.load.stage import compared
+from omnigraph.write.load.compare import compared
 from omnigraph.write.stage.columns import flat, slabs
 
 if TYPE_CHECKING:

@@ -111,6 +111,11 @@ class LoadOptions:
         return self.missing is Missing.KEEP
 
     @property
+    def tracks_absent(self) -> bool:
+        """Whether it matters which properties a record does not name."""
+        return self.keeps_absent or self.on_duplicate is OnDuplicate.COMBINE
+
+    @property
     def folds(self) -> bool:
         """Whether several records of one id become one."""
         return self.on_duplicate is not OnDuplicate.ERROR

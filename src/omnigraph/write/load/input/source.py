@@ -44,7 +44,11 @@ class RecordSource:
 
     data: RecordInput
     reader: ConversionMode = ConversionMode.STRICT
-    last_wins_for_unkeyed_ids: bool = True
+
+    @property
+    def last_wins_for_unkeyed_ids(self) -> bool:
+        """Whether the last record of an id wins: so does the compatible reader."""
+        return self.reader is ConversionMode.COMPATIBLE
 
     @property
     def place(self) -> str:

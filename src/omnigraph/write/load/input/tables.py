@@ -272,6 +272,10 @@ def column_batch(entity_type: EntityType, batch: pa.RecordBatch, first_row: int)
         record=lambda row: _record(entity_type, batch, ends, row),
         given=_given(entity_type, batch["id"]) if "id" in names else None,
         ends={end: _end(entity_type, batch[name], name) for end, name in ends.items()},
+        absent=lambda: {
+            name: np.ones(count, np.bool_) for name in entity_type.properties if name not in names
+        },
+        is_columnar=True,
     )
 
 
