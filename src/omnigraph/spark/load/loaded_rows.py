@@ -16,7 +16,7 @@ from omnigraph.spark.load.inputs import FrameSource
 from omnigraph.spark.load.plan import FRAME_SOURCE, LoadContext
 from omnigraph.spark.load.positions import InputPositions, positions_in_files
 from omnigraph.spark.load.proofs import Proofs
-from omnigraph.spark.load.read_back import loaded_types
+from omnigraph.spark.load.read_back import combined_part, loaded_types
 from omnigraph.spark.load.rejected_file import decode_rejected
 from omnigraph.spark.load.topology import LoadTopologies
 from omnigraph.spark.load.vectors import notes_in
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.stored_tasks import EndsTask
     from omnigraph.store import Store
     from omnigraph.write.embed.row_embedder import EmbedNotes
+    from omnigraph.write.load.rows.types import LoadedType
     from omnigraph.write.load.stage import StagedTable
     from omnigraph.write.load.state import LoadState
+    from omnigraph.write.stage.columns import Integers
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +68,8 @@ class SparkRows:
         self._mode = load.options.mode
         self._datasets = staged_on.datasets
         self._inputs = self._input_positions()
+        self._combined: dict[str, Integers] = {}
+        """Rows that were written again with the values of others of their ids, by table."""
         self._orphaned: dict[str, list[EndsTask]] = {}
         """Stored edges that the last proof found to be removed with their nodes, by table."""
 
@@ -167,6 +171,19 @@ class SparkRows:
         )
         for loaded in self._load.intake.types.values():
             fold(loaded, self._load.options, self._load.source)
+            if loaded.is_overlaid:
+                self._stage_combined(loaded)
+
+    def _stage_combined(self, loaded: LoadedType) -> None:
+        """Write combined rows as one more part; the rows that they were made of do not count."""
+        key = loaded.table_key
+        parts = self._staged.staged.parts[key]
+        self._combined[key] = loaded.overlaid_rows
+        order = 1 + max(part.order for part in parts)
+        positions = self._staged.types()[key].positions(loaded.overlaid_rows)
+        part = combined_part(self._context, loaded, positions, order)
+        self._staged.staged.add([part])
+        self._views.forget(key)
 
     # -- committing -------------------------------------------------------------------------------
 
@@ -213,5 +230,8 @@ class SparkRows:
         for key, loaded in self._load.intake.types.items():
             if loaded.live is not None and not loaded.live.all():
                 rows = np.flatnonzero(~loaded.live)
+                combined = self._combined.get(key)
+                if combined is not None:
+                    rows = np.union1d(rows, combined)
                 found[key] = dropped_file(self._staged, key, rows)
         return found

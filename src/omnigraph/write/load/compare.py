@@ -81,7 +81,7 @@ class _Comparison:
         self._nulled = nulled
         self._columns = dict(zip(given.schema.names, given.columns, strict=True))
         self._same: Mask = np.ones(given.num_rows, np.bool_)
-        self._embedded = _embedded(entity_type)
+        self._embedded = embedded_texts(entity_type)
 
     def run(self) -> tuple[Mask, list[pa.Array]]:
         blobs = self._entity_type.blob_properties
@@ -228,7 +228,7 @@ def _by_cost(given: pa.RecordBatch, others: set[str]) -> list[list[str]]:
     return [names for names in (cheap, [name for name in plain if name not in cheap]) if names]
 
 
-def _embedded(entity_type: EntityType) -> Mapping[str, str]:
+def embedded_texts(entity_type: EntityType) -> Mapping[str, str]:
     """Return the properties that the graph fills by itself, and the texts that they come from."""
     if not isinstance(entity_type, NodeType):
         return {}

@@ -15,13 +15,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.schema import EntityType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.converted import missing_message
 from omnigraph.schema.values.equality import equal_rows
 from omnigraph.write.load.check.hashing import Hashes
 from omnigraph.write.load.check.matches import Match
 from omnigraph.write.load.check.scope import LoadScope
+from omnigraph.write.load.compare import embedded_texts
 from omnigraph.write.load.rows.absent import MADE, AbsentMasks, any_of, chosen, masks_of
 from omnigraph.write.load.rows.overlay import Overlay
 from omnigraph.write.load.rows.types import LoadedType
@@ -63,7 +64,8 @@ def check_incomplete(check: LoadScope) -> None:
 
 
 def _check_type(loaded: LoadedType, names: list[str], check: LoadScope) -> None:
-    sources = _required_sources(loaded.entity_type, names)
+    texts = embedded_texts(loaded.entity_type)
+    sources = {name: texts[name] for name in names if name in texts}
     for start, batch in loaded.batches(tuple(dict.fromkeys(("id", *sources.values())))):
         count = batch.num_rows
         absent = loaded.absent.between(start, start + count)
@@ -85,14 +87,6 @@ def _check_type(loaded: LoadedType, names: list[str], check: LoadScope) -> None:
                 before = _stored_texts(loaded, kept.row_ids[own], source, check)
                 changed = kept.rows[own][~equal_rows(texts, before.cast(texts.type))]
                 _add(loaded, changed, name, source, check)
-
-
-def _required_sources(entity_type: EntityType, names: list[str]) -> dict[str, str]:
-    """Return the texts of required vectors."""
-    if not isinstance(entity_type, NodeType):
-        return {}
-    made = entity_type.embed_sources
-    return {name: made[name].source for name in names if name in made}
 
 
 def _kept_rows(loaded: LoadedType, start: int, count: int, check: LoadScope) -> Match:

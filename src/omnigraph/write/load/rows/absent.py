@@ -119,10 +119,14 @@ class AbsentRows:
         return self._bits.masks(words)
 
     def take(self, rows: npt.NDArray[np.int64]) -> dict[str, Mask]:
-        """Return the masks of some rows, as they were added."""
+        """Return the masks of some rows."""
         if not self._words:
             return {}
-        return self._bits.masks(tuple(spool.take(rows) for spool in self._words))
+        words = tuple(spool.take(rows) for spool in self._words)
+        own, places = np.isin(rows, self._replaced), np.searchsorted(self._replaced, rows)
+        for word, other in zip(words, self._replacements, strict=False):
+            word[own] = other[places[own]]
+        return self._bits.masks(words)
 
     def replace(self, rows: npt.NDArray[np.int64], absent: AbsentMasks) -> None:
         """Exchange what some rows do not name; rows of all calls ascend."""

@@ -215,6 +215,12 @@ class LoadedType:
         """Whether some rows have other values than those that were read."""
         return bool(self._overlays)
 
+    @property
+    def overlaid_rows(self) -> Integers:
+        """The rows that have other values than those that were read."""
+        rows = [np.zeros(0, np.int64), *(overlay.rows for overlay in self._overlays)]
+        return np.unique(np.concatenate(rows))
+
     def lay_over(self, overlay: Overlay) -> None:
         """Give some rows other values."""
         self._overlays = (*self._overlays, overlay)
