@@ -93,7 +93,8 @@ class _Comparison:
         for name in blobs:
             self._compare_blobs(name)
         differs = ~self._same
-        self._complete(differs, [name for name in self._absent if name not in {*texts, *blobs}])
+        plain = [name for name in self._given.schema.names if name not in {*texts, *blobs}]
+        self._complete(differs, [name for name in plain if name in self._absent])
         for name in blobs:
             self._complete_blobs(differs, name)
         return differs, list(self._columns.values())

@@ -21,6 +21,7 @@ from omnigraph.schema.values.converted import missing_message
 from omnigraph.schema.values.equality import equal_rows
 from omnigraph.write.load.check.hashing import Hashes
 from omnigraph.write.load.check.matches import Match
+from omnigraph.write.load.check.repeats import repeats
 from omnigraph.write.load.check.scope import LoadScope
 from omnigraph.write.load.compare import embedded_texts
 from omnigraph.write.load.rows.absent import MADE, AbsentMasks, any_of, chosen, masks_of
@@ -77,8 +78,11 @@ def _check_type(loaded: LoadedType, names: list[str], check: LoadScope) -> None:
         is_kept[kept.rows - start] = True
         for name in names:
             lacks = lacking(absent, name, count) & live
-            missing = lacks & ~is_kept
-            _add(loaded, np.flatnonzero(missing) + start, name, None, check)
+            missing = np.flatnonzero(lacks & ~is_kept) + start
+            if len(missing):
+                # Of several rows of one id only one was found; that they are several is reported.
+                missing = np.setdiff1d(missing, _repeated(loaded))
+            _add(loaded, missing, name, None, check)
             if name in sources:
                 source = sources[name]
                 asked = lacks & ~any_of(absent, (source,), count)
@@ -87,6 +91,13 @@ def _check_type(loaded: LoadedType, names: list[str], check: LoadScope) -> None:
                 before = _stored_texts(loaded, kept.row_ids[own], source, check)
                 changed = kept.rows[own][~equal_rows(texts, before.cast(texts.type))]
                 _add(loaded, changed, name, source, check)
+
+
+def _repeated(loaded: LoadedType) -> Integers:
+    """Return the rows that share their id with another row."""
+    found = repeats(loaded, loaded.ids, ("id",), counted=loaded.live)
+    rows = [part for one in found for part in (one.rows, one.first)]
+    return np.concatenate([np.zeros(0, np.int64), *rows])
 
 
 def _kept_rows(loaded: LoadedType, start: int, count: int, check: LoadScope) -> Match:
