@@ -10,16 +10,27 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from omnigraph.engine import LoadRequest
 from omnigraph.errors import InvalidInputError
 from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph, LoadResult
 from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.spark.engine import source_of
 from omnigraph.spark.load.workers import Tuning
-from omnigraph.write.load.options import LoadOptions, Missing, NullCells, OnDuplicate, OnError
+from omnigraph.write.load.options import (
+    LoadOptions,
+    LoadOptionsError,
+    Missing,
+    NullCells,
+    OnDuplicate,
+    OnError,
+    RowsTiedError,
+)
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
-from support.inline_jobs import inline_load
+from support.inline_jobs import InlineFrame, inline_load
 from support.loads import graph_lines
+from support.places import session_of
 
 SCHEMA = """\
 node Person {
@@ -66,11 +77,10 @@ class Way:
             name: CHOICES[name](value) if name in CHOICES else value
             for name, value in asked.items()
         }
-        tuning = Tuning(driver_rows_max=0) if self.name == "tasks" else None
-        return inline_load(graph, given, tuning=tuning, **chosen)
+        return inline_load(graph, given, tuning=Tuning(driver_rows_max=0), **chosen)
 
 
-@pytest.fixture(params=["local", "tasks", "driver"])
+@pytest.fixture(params=["local", "tasks"])
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Way:
     return Way(request.param, tmp_path)
 
@@ -304,6 +314,39 @@ def test_an_id_twice_is_an_error_by_default(graph: Graph, way: Way) -> None:
         way.load(graph, [thing("t", size=1), thing("t", size=2)])
     result = way.load(graph, [thing("t", size=1), thing("t", size=2)], reader="compatible")
     assert result.superseded == 1
+
+
+@pytest.mark.parametrize("choice", ["last", "first", "combine"])
+def test_rows_of_a_frame_must_differ_in_their_order(
+    graph: Graph, tmp_path: Path, choice: str
+) -> None:
+    table = pa.table({"id": ["t", "t", "u"], "size": pa.array([1, 2, 2], pa.int32())})
+    way = Way("tasks", tmp_path)
+    way.load(graph, {"Thing": table}, on_duplicate=choice, order_by=("size",))
+    tied = pa.table({"id": ["t", "u", "t"], "size": pa.array([2, 2, 2], pa.int32())})
+    with pytest.raises(RowsTiedError, match="Thing 't' has several rows that are equal in size"):
+        way.load(graph, {"Thing": tied}, on_duplicate=choice, order_by=("size",))
+
+
+def test_frames_without_an_order_are_not_folded(graph: Graph) -> None:
+    options = LoadOptions(
+        WriteMode.MERGE, graph.snapshot().incarnation, on_duplicate=OnDuplicate.LAST
+    )
+    session = session_of(graph)
+    frames = {"Thing": InlineFrame(pa.table({"id": ["t"]}))}
+    request = LoadRequest(session.repository, session.committer, frames, options)
+    with pytest.raises(LoadOptionsError, match="needs `order_by`"):
+        source_of(request, _NoSession())  # type: ignore[arg-type]  # only its setting is read
+
+
+class _NoSession:
+    """Has the one setting that planning asks for."""
+
+    class conf:  # noqa: N801 - the name that a session has for it
+        @staticmethod
+        def get(name: str, default: object) -> str:
+            del name, default
+            return "2"
 
 
 def test_only_a_merge_folds(graph: Graph) -> None:

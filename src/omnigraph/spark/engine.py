@@ -28,6 +28,7 @@ from omnigraph.spark.progress import Progress, classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
 from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
 from omnigraph.write.load.input.source import RECORD_SUFFIXES
+from omnigraph.write.load.options import LoadOptionsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -153,6 +154,7 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
     data = request.data
     parallelism = parallelism_of(spark)
     if isinstance(data, Mapping):
+        _require_order(request, data)
         return SparkSource(
             lambda catalog: plan_tables(
                 data, catalog, spark, parallelism=parallelism, order_by=request.order_by
@@ -170,6 +172,16 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
         place="line",
         last_wins_for_unkeyed_ids=False,
     )
+
+
+def _require_order(request: LoadRequest, tables: Mapping[str, object]) -> None:
+    """Refuse to choose among rows of one id that have no order."""
+    has_frames = any(hasattr(table, "mapInArrow") for table in tables.values())
+    if request.options.folds and has_frames and not request.order_by:
+        raise LoadOptionsError(
+            f"`on_duplicate='{request.options.on_duplicate}'` needs `order_by`:"
+            " rows of a DataFrame have no order"
+        )
 
 
 def record_files(data: object) -> list[str]:

@@ -132,6 +132,12 @@ class SparkRows:
                 if part.embedded is not None:
                     yield from notes_in(self._context.files, part.embedded, staged.entity_type.name)
 
+    @property
+    def _framed(self) -> frozenset[str]:
+        """The tables whose rows come from DataFrames."""
+        sources = (*self._plan.nodes, *self._plan.edges)
+        return frozenset(one.table_key for one in sources if isinstance(one, FrameSource))
+
     # -- checking ---------------------------------------------------------------------------------
 
     def prove(self, snapshot: Snapshot) -> frozenset[str] | None:
@@ -169,8 +175,9 @@ class SparkRows:
                 is_overwrite=self._mode is WriteMode.OVERWRITE,
             )
         )
-        for loaded in self._load.intake.types.values():
-            fold(loaded, self._load.options, self._load.source)
+        for key, loaded in self._load.intake.types.items():
+            order_by = self._load.options.order_by if key in self._framed else ()
+            fold(loaded, self._load.options, self._load.source, order_by)
             if loaded.is_overlaid:
                 self._stage_combined(loaded)
 

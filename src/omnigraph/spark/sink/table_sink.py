@@ -27,7 +27,7 @@ from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.names import check_actor, check_commit_texts
-from omnigraph.schema import EntityType
+from omnigraph.schema import EntityType, NodeType
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.spark.source.options import (
     SourceOptionError,
@@ -44,7 +44,7 @@ from omnigraph.store.connect import open_objects
 from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.values import Scalar
 from omnigraph.write.load.input.tables import column_problems
-from omnigraph.write.load.options import Missing, NullCells, OnDuplicate
+from omnigraph.write.load.options import Missing, NullCells, OnDuplicate, RowsTiedError
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -100,6 +100,8 @@ class WriteTarget:
     on_duplicate: OnDuplicate = OnDuplicate.ERROR
     order_by: tuple[str, ...] = ()
     """The columns by which several rows of one id are ordered."""
+    identity: tuple[str, ...] = ()
+    """The columns that make the id of a row."""
     missing: Missing | None = None
     null_cells: NullCells = NullCells.NULL
 
@@ -156,6 +158,7 @@ def write_target(
         operation_id=f"spark-{SystemClock().ulid()}",
         on_duplicate=_on_duplicate(options),
         order_by=_order_by(options, schema.fieldNames()),
+        identity=_identity(entity_type, schema.fieldNames()),
         missing=_missing(options, entity_type, schema.fieldNames()),
         null_cells=NullCells(_chosen(options, "nullCells", tuple(NullCells)) or NullCells.NULL),
     )
@@ -186,6 +189,12 @@ def _order_by(options: SourceOptions, columns: Sequence[str]) -> tuple[str, ...]
     if folds and not names:
         raise SourceOptionError("onDuplicate", "needs `orderBy`: rows of a frame have no order")
     return names
+
+
+def _identity(entity_type: EntityType, columns: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(entity_type, NodeType) and entity_type.key:
+        return entity_type.key
+    return ("id",) if "id" in columns else ()
 
 
 def _missing(
@@ -350,9 +359,23 @@ def _reader(
     if target.order_by:
         # Bounded by `STAGED_BYTES_MAX`.
         table = pa.Table.from_batches(batches, schema)
+        _require_order(target, table)
         ordered = table.sort_by([(name, "ascending") for name in target.order_by])
         batches = iter(ordered.to_batches())
     return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _require_order(target: WriteTarget, table: pa.Table) -> None:
+    """Refuse rows of one id that are equal in all columns of the order."""
+    if not target.identity:
+        return
+    keys = list(dict.fromkeys((*target.identity, *target.order_by)))
+    counted = table.group_by(keys).aggregate([([], "count_all")])
+    tied = counted.filter(pc.greater(counted["count_all"], 1))
+    named = tied.filter(tied[target.identity[0]].is_valid())
+    if named.num_rows:
+        shown = ", ".join(str(named[name][0].as_py()) for name in target.identity)
+        raise RowsTiedError(target.name, shown, ", ".join(target.order_by))
 
 
 def _batches(parts: Sequence[StagedRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,17 @@ class LoadOptionsError(InvalidInputError):
     problem: str
 
 
+class RowsTiedError(InvalidInputError):
+    """Several rows of one id are to be ordered, and are equal in all columns of the order."""
+
+    code = "OG-LOAD-TIE"
+    hint = "order the rows by a column in which they differ"
+    template = "{type_name} '{entity_id}' has several rows that are equal in {columns}"
+    type_name: str
+    entity_id: str
+    columns: str
+
+
 class OnError(StrEnum):
     """What happens when rows break rules."""
 

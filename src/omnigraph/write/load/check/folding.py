@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.schema import NodeType
+from omnigraph.schema.values.equality import equal_rows
 from omnigraph.write.load.check.repeats import Repeats, folds, repeats
 from omnigraph.write.load.input.interfaces import LoadInput
-from omnigraph.write.load.options import LoadOptions, OnDuplicate
+from omnigraph.write.load.options import LoadOptions, OnDuplicate, RowsTiedError
 from omnigraph.write.load.rows.absent import MADE, masks_of
 from omnigraph.write.load.rows.overlay import Overlay
 from omnigraph.write.load.rows.types import LoadedType
@@ -27,19 +28,43 @@ from omnigraph.write.stage.columns import Integers, Mask, flat
 _COMBINED_ROWS: Final = 1 << 17
 
 
-def fold(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> None:
-    """Make one record of several that have one id, if the load asks for that."""
+def fold(
+    loaded: LoadedType,
+    options: LoadOptions,
+    source: LoadInput,
+    order_by: Sequence[str] = (),
+) -> None:
+    """Make one record of several that have one id, if the load asks for that.
+
+    Rows that were ordered by columns must differ in them.
+    """
     if not folds(loaded, options, source) or not loaded.has_given_ids:
         return
     found = list(repeats(loaded, loaded.ids, ("id",), counted=loaded.live))
     if not found:
         return
+    for part in found if order_by else ():
+        _require_order(loaded, part, order_by)
     if options.on_duplicate is OnDuplicate.COMBINE:
         _combine(loaded, found)
     elif options.on_duplicate is OnDuplicate.FIRST:
         loaded.supersede(np.concatenate([part.rows for part in found]))
     else:
         loaded.supersede(np.concatenate([part.previous for part in found]))
+
+
+def _require_order(loaded: LoadedType, part: Repeats, order_by: Sequence[str]) -> None:
+    columns = tuple(dict.fromkeys(("id", *order_by)))
+    rows = np.unique(np.concatenate([part.rows, part.previous]))
+    picked = loaded.pick(rows, columns)
+    later, earlier = (pa.array(np.searchsorted(rows, one)) for one in (part.rows, part.previous))
+    tied = np.ones(len(part.rows), np.bool_)
+    for name in order_by:
+        column = flat(picked[name])
+        tied &= equal_rows(column.take(later), column.take(earlier))
+    if tied.any():
+        entity_id = picked["id"][int(np.searchsorted(rows, part.rows[tied][0]))].as_py()
+        raise RowsTiedError(loaded.entity_type.name, entity_id, ", ".join(order_by))
 
 
 def _combine(loaded: LoadedType, parts: Sequence[Repeats]) -> None:
