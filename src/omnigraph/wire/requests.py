@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from omnigraph.names import MAIN
 
@@ -98,7 +99,8 @@ class LoadOptionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     properties: str | None = None
     embed: Literal["missing", "all", "off"] = "missing"
     on_duplicate: Literal["error", "last", "first", "combine"] = "error"
-    missing: Literal["keep", "null"] | None = None
+    # Not optional: in a query string the word `null` would be read as None.
+    missing: Literal["keep", "null"] | UnsetType = UNSET
     cascade: bool = False
     dry_run: bool = False
 
