@@ -165,7 +165,7 @@ def tuples_that_keep(
     return [members for members in unique_tuples(entity_type) if matters(members)]
 
 
-def with_kept_members(loaded: LoadedType, stored: StoredRows) -> LoadedType:
+def with_stored_members(loaded: LoadedType, stored: StoredRows) -> LoadedType:
     """Return the rows with the members of `@unique` tuples that they keep."""
     tuples = tuples_that_keep(
         loaded.entity_type, loaded.absent.names, loaded.absent.names_everywhere

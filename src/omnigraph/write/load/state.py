@@ -13,7 +13,7 @@ from omnigraph.schema import Catalog
 from omnigraph.write.load.check.load_check import LoadCheck
 from omnigraph.write.load.input.interfaces import LoadInput
 from omnigraph.write.load.options import LoadOptions
-from omnigraph.write.load.partial import with_kept_members
+from omnigraph.write.load.partial import with_stored_members
 from omnigraph.write.load.result import LoadCounts, Seconds
 from omnigraph.write.load.rows.intake import Intake
 from omnigraph.write.load.rows.row_parts import TableBases
@@ -74,7 +74,7 @@ class LoadState:
         stored = StoredRows(snapshot)
         types: Mapping[str, LoadedType] = self.intake.types
         if self.options.keeps_absent:
-            types = {key: with_kept_members(loaded, stored) for key, loaded in types.items()}
+            types = {key: with_stored_members(loaded, stored) for key, loaded in types.items()}
         return LoadCheck(types, self.catalog, self.options, self.source, stored)
 
     def removed(self) -> dict[str, int]:
