@@ -7,6 +7,7 @@
 | mixed | 100,000 records of graph JSONL, all checks | `pyarrow.json` + `write_dataset` | 3.0 |
 | csv | 500,000 Person + 1,000,000 Knows | `pyarrow.csv` + the same rows as parquet | 1.5 |
 | upsert | 100,000 rows into 1,000,000 | raw `merge_insert` without an index | 1.5 |
+| partial | 100,000 of 1,000,000 rows changed by input without a column | whole rows | 1.3 |
 | parquet | 1,000,000 Person + 10,000,000 Knows, ready to traverse | Kuzu | 1.0, memory 1.5 |
 | memory | peak memory of loads of 250 MB and 1 GB of JSONL | each other | 8 bytes per record |
 
@@ -228,6 +229,36 @@ def upsert(root: Path, scale: float, rounds: int) -> None:
     Comparison("upsert", "merge_insert", 1.5).run(rounds, ours, peer)
 
 
+def partial(root: Path, scale: float, rounds: int) -> None:
+    stored, changed = int(1_000_000 * scale), int(100_000 * scale)
+    folders = Folders(root)
+    base = folders.new()
+    with Graph.init(base, PLAIN_SCHEMA) as graph:
+        graph.load_tables(nodes={"Person": people(0, stored)}, mode="append")
+    whole = people(stored - changed, changed)
+    older = pa.array((np.arange(changed) + 1) % 100, pa.int32())
+    whole = whole.set_column(1, "age", older)
+    part = whole.select(["name", "age"])
+    files = {"whole": root / "whole.jsonl", "part": root / "part.jsonl"}
+    for path, table in ((files["whole"], whole), (files["part"], part)):
+        records = ({"type": "Person", "data": data} for data in table.to_pylist())
+        path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
+
+    def merging(data: object, missing: str) -> Step:
+        def step() -> Callable[[], object]:
+            target = folders.new()
+            shutil.copytree(base, target)
+            graph = Graph.open(target)
+            return lambda: graph.load(data, mode="merge", engine="local", missing=missing)
+
+        return step
+
+    ours, peer = merging({"Person": part}, "keep"), merging({"Person": whole}, "null")
+    Comparison("partial table", "whole rows", 1.3).run(rounds, ours, peer)
+    ours, peer = merging(files["part"], "keep"), merging(files["whole"], "null")
+    Comparison("partial records", "whole records", 1.3).run(rounds, ours, peer)
+
+
 @dataclass(frozen=True)
 class Run:
     """What one run in a process of its own has taken."""
@@ -331,7 +362,14 @@ def memory(root: Path, scale: float, rounds: int) -> None:
     print(f"memory: {more:.1f} bytes more for every further record (bar {MORE_BYTES_MAX}) {mark}")
 
 
-PARTS = {"mixed": mixed, "csv": csv, "upsert": upsert, "parquet": parquet, "memory": memory}
+PARTS = {
+    "mixed": mixed,
+    "csv": csv,
+    "upsert": upsert,
+    "partial": partial,
+    "parquet": parquet,
+    "memory": memory,
+}
 
 
 def main() -> None:

@@ -49,7 +49,8 @@ def test_load_has_its_fields_as_json(root: str, capfd: pytest.CaptureFixture[str
     assert shape.pop("commit")["graph_manifest_version"] == 2
     assert shape.pop("bytes_written") > 0
     assert set(shape.pop("seconds")) == {"read", "validate", "write", "commit"}
-    counters = {"updated": 0, "unchanged": 0, "rejected": 0}
+    counters = dict.fromkeys(("updated", "unchanged", "deleted", "rejected", "superseded"), 0)
+    own = {**counters, "nulled": {}, "warnings": []}
     assert shape == {
         "uri": root,
         "branch": "main",
@@ -58,12 +59,29 @@ def test_load_has_its_fields_as_json(root: str, capfd: pytest.CaptureFixture[str
         "engine": "local",
         "engine_reason": f"the input, about {len(RECORDS)} bytes, fits into memory",
         "durability": "full",
-        "nodes": [{"name": "Person", "entities_loaded": 2, "inserted": 2, **counters}],
-        "edges": [{"name": "Knows", "entities_loaded": 1, "inserted": 1, **counters}],
+        "nodes": [{"name": "Person", "entities_loaded": 2, "inserted": 2, **own}],
+        "edges": [{"name": "Knows", "entities_loaded": 1, "inserted": 1, **own}],
         "total_entities": 3,
         "inserted": 3,
         **counters,
+        "nulled": 0,
+        "warnings": [],
     }
+
+
+def test_merges_keep_or_empty_what_a_file_does_not_name(
+    root: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["load", root, "--data", data(root), "--mode", "append"]) == 0
+    named = Path(root).parent / "named.jsonl"
+    named.write_text('{"type": "Person", "data": {"name": "a"}}\n' * 2)
+    capfd.readouterr()
+    merge = ["load", root, "--data", str(named), "--mode", "merge", "--on-duplicate", "first"]
+    assert run(merge) == 0
+    assert "1 unchanged, 1 superseded\nnothing to commit" in capfd.readouterr().out
+    assert run([*merge, "--missing", "null"]) == 0
+    said = capfd.readouterr().out
+    assert "1 updated, 1 superseded\n1 values of Person.age became null\ncommit" in said
 
 
 def test_load_with_from_makes_the_branch(root: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -243,6 +243,11 @@ def test_a_load_has_options(graph: Any) -> None:
     )
     commit = graph.get_commit(loaded.commit.graph_commit_id)
     assert (commit.message, dict(commit.properties)) == ("why not", {"job": "7", "a=b": "c=d"})
+    named = b'{"type": "Person", "data": {"name": "dan"}}'
+    assert graph.load(named, mode="merge").unchanged == 1
+    emptied = graph.load(named, mode="merge", missing="null")
+    assert dict(emptied.node_counts["Person"].nulled) == {"age": 1}
+    assert emptied.nulled == 1
     one = b'{"type": "Person", "data": {"name": "bob"}}'
     gone = graph.load(one, mode="overwrite", cascade=True)
     assert dict(gone.cascaded) == {"Knows": 1}

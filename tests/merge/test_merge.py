@@ -493,9 +493,7 @@ def test_a_decision_about_a_row_that_needs_none_is_refused(
     before = diverged.head_commit_id_for_branch()
     path = tmp_path / "decisions.jsonl"
     path.write_text(f'{json.dumps(line)}\n{{"type": "Doc", "id": "a", "take": "source"}}\n')
-    with pytest.raises(
-        NotInConflictError, match=f"not in conflict: {line['type']} '{line['id']}'"
-    ):
+    with pytest.raises(NotInConflictError, match=f"not in conflict: {line['type']} '{line['id']}'"):
         diverged.branch_merge("draft", resolve_file=path, prefer="source", dry_run=dry_run)
     assert diverged.head_commit_id_for_branch() == before
     idle = {"type": line["type"], "id": line["id"], "take": None}

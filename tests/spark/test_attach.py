@@ -336,10 +336,15 @@ def test_the_last_of_several_rows_of_one_id_wins_by_a_column(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"onDuplicate": "first"}, "`onDuplicate` is error or last, found 'first'"),
+        (
+            {"onDuplicate": "any"},
+            "`onDuplicate` is error or last or first or combine, found 'any'",
+        ),
+        ({"onDuplicate": "first"}, "needs `orderBy`: rows of a frame have no order"),
         ({"onDuplicate": "last", "orderBy": "x"}, "names no column of the frame: `x`"),
-        ({"orderBy": "name"}, "`orderBy` is for `onDuplicate` `last`"),
-        ({"missing": "keep"}, "`missing` is null or error, found 'keep'"),
+        ({"orderBy": "name"}, "`orderBy` is for `onDuplicate` `last`, `first` and `combine`"),
+        ({"missing": "empty"}, "`missing` is keep or null or error, found 'empty'"),
+        ({"nullCells": "drop"}, "`nullCells` is null or keep, found 'drop'"),
         ({"missing": "error"}, "the frame has no column age"),
     ],
 )

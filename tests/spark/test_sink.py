@@ -30,6 +30,7 @@ from omnigraph.spark.sink.stream import (
 from omnigraph.spark.sink.table_sink import GraphWriter, SinkTooLargeError
 from omnigraph.spark.source.data_source import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptionError
+from omnigraph.write.load.options import RowsTiedError
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 
 SCHEMA = """
@@ -155,6 +156,42 @@ def test_append_refuses_ids_that_exist_and_merge_replaces_them(uri: str) -> None
     write(uri, people("ann", "eve", age=[3, 4]), node="Person", graphMode="merge")
     ages = {one["data"]["id"]: one["data"]["age"] for one in entities(uri)}  # type: ignore[index]  # nested JSON
     assert ages == {"ann": 3, "bob": 2, "eve": 4}
+
+
+def person(uri: str, name: str) -> dict[str, object]:
+    """Return what is stored of a person, without nulls."""
+    data = next(one["data"] for one in entities(uri) if one["data"]["id"] == name)  # type: ignore[index,call-overload]  # nested JSON
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def test_a_merge_keeps_columns_that_the_frame_does_not_have(uri: str) -> None:
+    total = pa.array([5], pa.decimal128(20, 0))
+    write(uri, people("ann", age=[1], total=total), node="Person")
+    merge = {"node": "Person", "graphMode": "merge"}
+    write(uri, people("ann", age=[2]), **merge)
+    assert person(uri, "ann") == {"id": "ann", "name": "ann", "age": 2, "total": 5}
+    empty = people("ann", age=pa.array([None], pa.int32()))
+    write(uri, empty, **merge, nullCells="keep")
+    assert person(uri, "ann")["age"] == 2
+    write(uri, empty, **merge)
+    assert person(uri, "ann") == {"id": "ann", "name": "ann", "total": 5}
+    write(uri, people("ann", age=[3]), **merge, missing="null")
+    assert person(uri, "ann") == {"id": "ann", "name": "ann", "age": 3}
+
+
+def test_rows_of_one_id_are_combined_in_their_order(uri: str) -> None:
+    table = people(
+        *("ann", "ann", "ann"),
+        age=pa.array([2, 1, None], pa.int32()),
+        total=pa.array([30, 10, 20], pa.decimal128(20, 0)),
+    )
+    merge = {"node": "Person", "graphMode": "merge", "nullCells": "keep"}
+    write(uri, table, **merge, onDuplicate="combine", orderBy="total")
+    assert person(uri, "ann") == {"id": "ann", "name": "ann", "age": 2, "total": 30}
+    write(uri, table, **merge, onDuplicate="first", orderBy="total")
+    assert person(uri, "ann") == {"id": "ann", "name": "ann", "age": 1, "total": 10}
+    with pytest.raises(RowsTiedError, match="Person 'ann' has several rows that are equal in name"):
+        write(uri, table, **merge, onDuplicate="last", orderBy="name")
 
 
 def test_overwrite_leaves_exactly_the_rows_of_the_frame(uri: str) -> None:

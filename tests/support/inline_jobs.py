@@ -109,7 +109,7 @@ def inline_load(
         files = record_files(data)
         is_strict = options.get("conversion", ConversionMode.STRICT) is ConversionMode.STRICT
         source = (
-            SparkSource(lambda _: plan_lines(files, parallelism=2), "line", True)
+            SparkSource(lambda _: plan_lines(files, parallelism=2), "line", False)
             if is_strict
             else SparkSource(lambda _: plan_values(files), "record", True)
         )

@@ -95,7 +95,7 @@ class Model:
         read: Written = {}
         for line, record in enumerate(records, 1):
             self._read(line, record, read, outcome)
-        superseded = self._superseded(read, mode, keeps_last=keeps_last)
+        superseded = self._superseded(read, keeps_last=keeps_last)
         while True:
             written = {
                 name: [one for one in rows if one.line not in outcome.rejected]
@@ -155,11 +155,12 @@ class Model:
         spelled = [str(row[name]) for name in sorted(kind.key)]
         return spelled[0] if len(spelled) == 1 else '["' + '","'.join(spelled) + '"]'
 
-    def _superseded(self, read: Written, mode: str, *, keeps_last: bool) -> set[int]:
+    @staticmethod
+    def _superseded(read: Written, *, keeps_last: bool) -> set[int]:
         """Return the lines that count for nothing because a later one has their id."""
         superseded: set[int] = set()
-        for name, rows in read.items():
-            if mode != "merge" or (self.types[name].key and not keeps_last):
+        for rows in read.values():
+            if not keeps_last:
                 continue
             last = {one.identity: one.line for one in rows}
             superseded |= {one.line for one in rows if last[one.identity] != one.line}
@@ -292,8 +293,6 @@ class Model:
 
     def _conflicts(self, live: Written, mode: str) -> list[Problem]:
         conflicts: list[Problem] = []
-        if mode == "merge":
-            return conflicts
         for name, rows in live.items():
             seen: set[object] = set()
             for one in rows:

@@ -246,17 +246,18 @@ def test_the_result_counts_records_by_type_in_name_order(graph: Graph) -> None:
     assert list(seconds) == ["read", "validate", "write", "commit"]
     assert isinstance(written, int)
     assert written > 0
-    none = {"updated": 0, "unchanged": 0, "rejected": 0}
+    none = dict.fromkeys(("updated", "unchanged", "deleted", "rejected", "superseded"), 0)
+    own = {**none, "nulled": {}, "warnings": []}
     assert shape == {
         "branch": "main",
         "base_branch": None,
         "branch_created": False,
         "mode": "append",
         "nodes": [
-            {"name": "City", "entities_loaded": 1, "inserted": 1, **none},
-            {"name": "Person", "entities_loaded": 2, "inserted": 2, **none},
+            {"name": "City", "entities_loaded": 1, "inserted": 1, **own},
+            {"name": "Person", "entities_loaded": 2, "inserted": 2, **own},
         ],
-        "edges": [{"name": "Knows", "entities_loaded": 1, "inserted": 1, **none}],
+        "edges": [{"name": "Knows", "entities_loaded": 1, "inserted": 1, **own}],
         "total_entities": 4,
         "commit": result.commit.to_json(),
         "engine": "local",
@@ -264,6 +265,8 @@ def test_the_result_counts_records_by_type_in_name_order(graph: Graph) -> None:
         "durability": "process",
         "inserted": 4,
         **none,
+        "nulled": 0,
+        "warnings": [],
         "actor_id": "ada",
     }
     commit = graph.get_commit(result.commit.graph_commit_id)

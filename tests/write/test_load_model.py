@@ -139,6 +139,7 @@ def _check_load(data: st.DataObject, model: Model, graph: Graph, quarantine: Pat
         "mode": mode,
         "on_duplicate": "last" if keeps_last else "error",
         "cascade": cascades,
+        "missing": "null" if mode == "merge" else None,
     }
     if data.draw(st.booleans()):
         expected = model.load(records, mode, keeps_last=keeps_last, cascades=cascades)

@@ -135,7 +135,7 @@ def storage_options() -> dict[str, str] | None:
 
 def has_scope() -> bool:
     """Whether a flag addresses a graph, so that no argument has to."""
-    return any(flags().get(kind) for kind in ("uri", "store", "server"))
+    return any(flags().get(kind) for kind in ("uri", "store", "server", "profile"))
 
 
 def resolve_scope(uri: str | None = None) -> Scope:

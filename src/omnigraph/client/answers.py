@@ -36,6 +36,7 @@ from omnigraph.write.load.result import LoadCounts, Seconds
 Json = dict[str, Any]
 ENVELOPE: Final = b"omnigraph"
 ARROW: Final = "application/vnd.apache.arrow.stream"
+_COUNTERS: Final = ("inserted", "updated", "unchanged", "deleted", "rejected", "superseded")
 
 
 def read(answer: Answer) -> QueryResult:
@@ -145,8 +146,9 @@ def _cascaded(shape: list[Json] | None) -> dict[str, int] | None:
 
 
 def _load_counts(shape: Json) -> LoadCounts:
-    counts = {name: shape.get(name, 0) for name in ("inserted", "updated", "unchanged", "rejected")}
-    return LoadCounts(shape["entities_loaded"], **counts)
+    counts = {name: shape.get(name, 0) for name in _COUNTERS}
+    nulled, warnings = shape.get("nulled", {}), tuple(shape.get("warnings", ()))
+    return LoadCounts(shape["entities_loaded"], **counts, nulled=nulled, warnings=warnings)
 
 
 def merge(shape: Json) -> MergeResult:

@@ -198,6 +198,8 @@ def load(
     quarantine: str | Path | None = None,
     max_errors: int | None = None,
     on_duplicate: str = "error",
+    missing: str | None = None,
+    null_cells: str = "null",
     cascade: bool = False,
     order_by: Sequence[str] = (),
     engine: str = "auto",
@@ -220,6 +222,7 @@ def load(
         quarantine=quarantine,
         max_errors=max_errors is not None,
         order_by=tuple(order_by),
+        null_cells=null_cells != "null",
     )
     refuse(progress=not isinstance(progress, bool), cancelled=cancelled)
     options = {
@@ -228,6 +231,7 @@ def load(
         "properties": json_bytes(dict(properties)).decode() if properties else None,
         "embed": None if embed == "missing" else embed,
         "on_duplicate": None if on_duplicate == "error" else on_duplicate,
+        "missing": missing,
         "cascade": cascade or None,
         "dry_run": dry_run or None,
     }

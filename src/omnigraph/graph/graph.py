@@ -22,8 +22,8 @@ from omnigraph.engine import (
     choose,
     engine_named,
 )
-from omnigraph.errors import InvalidInputError
 from omnigraph.engine.weigh import Weight
+from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.flat_names import FlatNames
@@ -96,7 +96,7 @@ from omnigraph.write.export.exporter import (
 from omnigraph.write.load.formats.kinds import format_named
 from omnigraph.write.load.input.source import RecordInput
 from omnigraph.write.load.input.table_source import TableInput
-from omnigraph.write.load.options import LoadOptions, OnDuplicate, OnError
+from omnigraph.write.load.options import LoadOptions, Missing, NullCells, OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
 from omnigraph.write.stage.delta import WriteMode
@@ -526,6 +526,8 @@ class Graph(FlatNames):
         quarantine: str | Path | None = None,
         max_errors: int | None = None,
         on_duplicate: str = OnDuplicate.ERROR,
+        missing: str | None = None,
+        null_cells: str = NullCells.NULL,
         cascade: bool = False,
         order_by: Sequence[str] = (),
         engine: str = EngineChoice.AUTO,
@@ -548,12 +550,17 @@ class Graph(FlatNames):
         URI are taken only from below `external_blob_bases`. The commit keeps `properties`.
 
         With `on_error="quarantine"` rows that break a rule are left out and written to the
-        directory `quarantine`; a load with more than `max_errors` of them fails. In a merge,
-        `on_duplicate="last"` lets the last of several records of one id win. An overwrite with
+        directory `quarantine`; a load with more than `max_errors` of them fails. An overwrite with
         `cascade` removes stored edges together with their nodes, instead of refusing. `embed`
         chooses which vectors of `@embed` properties are made, if a provider is configured:
         `missing`, `all` or `off`. A `dry_run` checks and counts everything, in this process, and
         writes nothing.
+
+        A merge keeps properties of stored rows that the input does not name; with `missing="null"`
+        they become their `@default` or null, which is what the compatible reader does unless told
+        otherwise. A null in a table is a value; with `null_cells="keep"` it names nothing. Of
+        several records of one id, `on_duplicate` takes the `last` or the `first`, or folds them
+        with `combine`; `error` refuses them.
 
         `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
         where one is configured, and for what does not fit here. `order_by` names the columns of
@@ -583,6 +590,9 @@ class Graph(FlatNames):
             quarantine=None if quarantine is None else Path(quarantine),
             max_errors=max_errors,
             on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
+            missing=None if missing is None else choice(Missing, missing, "missing"),
+            null_cells=choice(NullCells, null_cells, "null_cells"),
+            order_by=tuple(order_by),
             cascade=cascade,
             is_dry_run=dry_run,
             terms=session.terms,
@@ -620,6 +630,8 @@ class Graph(FlatNames):
         quarantine: str | Path | None = None,
         max_errors: int | None = None,
         on_duplicate: str = OnDuplicate.ERROR,
+        missing: str | None = None,
+        null_cells: str = NullCells.NULL,
         cascade: bool = False,
         dry_run: bool = False,
     ) -> LoadResult:
@@ -647,6 +659,8 @@ class Graph(FlatNames):
             quarantine=quarantine,
             max_errors=max_errors,
             on_duplicate=on_duplicate,
+            missing=missing,
+            null_cells=null_cells,
             cascade=cascade,
             engine=EngineChoice.LOCAL,
             dry_run=dry_run,

@@ -29,6 +29,7 @@ from omnigraph.spark.session import get_spark, java_problem
 from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
 from omnigraph.write.load.formats.files import InputFile
 from omnigraph.write.load.input.source import record_files
+from omnigraph.write.load.options import LoadOptionsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,6 +162,7 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
     parallelism = parallelism_of(spark)
     options = request.repository.store.settings.storage_options
     if isinstance(data, Mapping):
+        _require_order(request, data)
         return SparkSource(
             lambda catalog: plan_tables(
                 data,
@@ -182,8 +184,18 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
     return SparkSource(
         lambda _: plan_lines(files, parallelism=parallelism, form=request.form, options=options),
         place="line",
-        last_wins_for_unkeyed_ids=True,
+        last_wins_for_unkeyed_ids=False,
     )
+
+
+def _require_order(request: LoadRequest, tables: Mapping[str, object]) -> None:
+    """Refuse to choose among rows of one id that have no order."""
+    has_frames = any(hasattr(table, "mapInArrow") for table in tables.values())
+    if request.options.folds and has_frames and not request.order_by:
+        raise LoadOptionsError(
+            f"`on_duplicate='{request.options.on_duplicate}'` needs `order_by`:"
+            " rows of a DataFrame have no order"
+        )
 
 
 def _record_files(data: object, options: Mapping[str, str]) -> list[InputFile]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from omnigraph.names import MAIN
 
@@ -97,7 +98,9 @@ class LoadOptionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     message: str | None = None
     properties: str | None = None
     embed: Literal["missing", "all", "off"] = "missing"
-    on_duplicate: Literal["error", "last"] = "error"
+    on_duplicate: Literal["error", "last", "first", "combine"] = "error"
+    # Not optional: in a query string the word `null` would be read as None.
+    missing: Literal["keep", "null"] | UnsetType = UNSET
     cascade: bool = False
     dry_run: bool = False
 

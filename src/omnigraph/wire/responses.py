@@ -178,7 +178,11 @@ class GraphBatchDeclarationOutput(msgspec.Struct):
     inserted: int | UnsetType = UNSET
     updated: int | UnsetType = UNSET
     unchanged: int | UnsetType = UNSET
+    deleted: int | UnsetType = UNSET
     rejected: int | UnsetType = UNSET
+    superseded: int | UnsetType = UNSET
+    nulled: dict[str, int] | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class CascadedOutput(msgspec.Struct):
@@ -206,7 +210,11 @@ class GraphBatchLoadOutput(msgspec.Struct):
     inserted: int | UnsetType = UNSET
     updated: int | UnsetType = UNSET
     unchanged: int | UnsetType = UNSET
+    deleted: int | UnsetType = UNSET
     rejected: int | UnsetType = UNSET
+    superseded: int | UnsetType = UNSET
+    nulled: int | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
     bytes_written: int | UnsetType = UNSET
     seconds: dict[str, float] | UnsetType = UNSET
     spark_app_id: str | UnsetType = UNSET

@@ -57,10 +57,11 @@ def refuse_nulls(column: pa.Array, prop: PropType, name: str, log: ErrorLog) -> 
     if not column.null_count:
         return
     missing = ~valid_mask(column) & ~log.bad
+    log.add(np.flatnonzero(missing), codes.MISSING, missing_message(prop, name))
+
+
+def missing_message(prop: PropType, name: str) -> str:
+    """Return what is wrong with a row that lacks a required value."""
     subject = {Scalar.BLOB: "blob property", Scalar.VECTOR: "vector property"}
     what = subject.get(prop.scalar, "property")
-    log.add(
-        np.flatnonzero(missing),
-        codes.MISSING,
-        f"non-nullable {what} '{name}' has null or invalid values",
-    )
+    return f"non-nullable {what} '{name}' has null or invalid values"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
+from msgspec import UNSET
 from starlette.responses import Response
 
 from omnigraph.graph import BranchNotFoundError, LoadResult, Report
@@ -49,6 +50,7 @@ async def load_with_options(call: Call) -> Response:
         "properties": _properties(request.properties),
         "embed": request.embed,
         "on_duplicate": request.on_duplicate,
+        "missing": None if request.missing is UNSET else request.missing,
         "cascade": request.cascade,
         "dry_run": request.dry_run,
     }

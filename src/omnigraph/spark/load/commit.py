@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -68,6 +69,10 @@ class _Matched:
     @property
     def unchanged(self) -> int:
         return sum(outcome.unchanged for outcome in self.outcomes)
+
+    @property
+    def nulled(self) -> Mapping[str, int]:
+        return sum((Counter(outcome.nulled) for outcome in self.outcomes), Counter())
 
 
 class TableStage:
@@ -133,7 +138,8 @@ class TableStage:
             is_prefiltered = staged.rows <= min(
                 PREFILTER_ROWS_MAX, base.entry.row_count // _PREFILTER_SHARE
             )
-            tasks += [MatchTask(own, rows, ids, is_prefiltered) for own in found]
+            absent = staged.absent_files
+            tasks += [MatchTask(own, rows, ids, is_prefiltered, absent) for own in found]
             stored += base.entry.row_count if among is None else staged.rows
         outcomes = self._run.calls("comparing with stored rows", match_stored, tasks, rows=stored)
         matched: dict[str, _Matched] = {}
@@ -161,14 +167,16 @@ class TableStage:
         if self._mode is WriteMode.OVERWRITE:
             schema = staged.entity_type.arrow_schema
             over = stage_all_rows(key, base, self._datasets, schema, fragments=fragments)
-            return StagedTable(over, inserted)
+            return StagedTable(over, inserted, removed=base.entry.row_count)
         if not inserted and not matched.updated:
             return StagedTable(None, unchanged=matched.unchanged)
         rewritten = [part for outcome in matched.outcomes for part in outcome.fragments]
         deletions = [part for outcome in matched.outcomes for part in outcome.deletions]
         fragments = [*rewritten, *fragments]
         write = stage_rows(key, base, self._datasets, fragments=fragments, deletions=deletions)
-        return StagedTable(write, inserted, matched.updated, matched.unchanged)
+        return StagedTable(
+            write, inserted, matched.updated, matched.unchanged, nulled=matched.nulled
+        )
 
     def _new_fragments(self, staged: StagedType, leaving: Sequence[str]) -> list[WrittenFragment]:
         """Return the fragments of rows that stay and are new, written again where need be."""

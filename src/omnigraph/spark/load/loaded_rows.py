@@ -16,12 +16,12 @@ from omnigraph.spark.load.inputs import FrameSource
 from omnigraph.spark.load.plan import FRAME_SOURCE, LoadContext
 from omnigraph.spark.load.positions import InputPositions, positions_in_files
 from omnigraph.spark.load.proofs import Proofs
-from omnigraph.spark.load.read_back import loaded_types
+from omnigraph.spark.load.read_back import combined_part, loaded_types
 from omnigraph.spark.load.rejected_file import decode_rejected
 from omnigraph.spark.load.topology import LoadTopologies
 from omnigraph.spark.load.vectors import notes_in
+from omnigraph.write.load.check.folding import fold
 from omnigraph.write.load.check.hashing import HashScheme
-from omnigraph.write.load.check.repeats import fold
 from omnigraph.write.rules.violations import JSON_REST_RULE, InputName
 from omnigraph.write.stage.delta import WriteMode
 
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.stored_tasks import EndsTask
     from omnigraph.store import Store
     from omnigraph.write.embed.row_embedder import EmbedNotes
+    from omnigraph.write.load.rows.types import LoadedType
     from omnigraph.write.load.stage import StagedTable
     from omnigraph.write.load.state import LoadState
+    from omnigraph.write.stage.columns import Integers
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +68,8 @@ class SparkRows:
         self._mode = load.options.mode
         self._datasets = staged_on.datasets
         self._inputs = self._input_positions()
+        self._combined: dict[str, Integers] = {}
+        """Rows that were written again with the values of others of their ids, by table."""
         self._orphaned: dict[str, list[EndsTask]] = {}
         """Stored edges that the last proof found to be removed with their nodes, by table."""
 
@@ -127,6 +131,12 @@ class SparkRows:
                 if part.embedded is not None:
                     yield from notes_in(self._context.files, part.embedded, staged.entity_type.name)
 
+    @property
+    def _framed(self) -> frozenset[str]:
+        """The tables whose rows come from DataFrames."""
+        sources = (*self._plan.nodes, *self._plan.edges)
+        return frozenset(one.table_key for one in sources if isinstance(one, FrameSource))
+
     # -- checking ---------------------------------------------------------------------------------
 
     def prove(self, snapshot: Snapshot) -> frozenset[str] | None:
@@ -164,8 +174,22 @@ class SparkRows:
                 is_overwrite=self._mode is WriteMode.OVERWRITE,
             )
         )
-        for loaded in self._load.intake.types.values():
-            fold(loaded, self._load.options, self._load.source)
+        for key, loaded in self._load.intake.types.items():
+            order_by = self._load.options.order_by if key in self._framed else ()
+            fold(loaded, self._load.options, self._load.source, order_by)
+            if loaded.is_overlaid:
+                self._stage_combined(loaded)
+
+    def _stage_combined(self, loaded: LoadedType) -> None:
+        """Write combined rows as one more part; the rows that they were made of do not count."""
+        key = loaded.table_key
+        parts = self._staged.staged.parts[key]
+        self._combined[key] = loaded.overlaid_rows
+        order = 1 + max(part.order for part in parts)
+        positions = self._staged.types()[key].positions(loaded.overlaid_rows)
+        part = combined_part(self._context, loaded, positions, order)
+        self._staged.staged.add([part])
+        self._views.forget(key)
 
     # -- committing -------------------------------------------------------------------------------
 
@@ -212,5 +236,8 @@ class SparkRows:
         for key, loaded in self._load.intake.types.items():
             if loaded.live is not None and not loaded.live.all():
                 rows = np.flatnonzero(~loaded.live)
+                combined = self._combined.get(key)
+                if combined is not None:
+                    rows = np.union1d(rows, combined)
                 found[key] = dropped_file(self._staged, key, rows)
         return found

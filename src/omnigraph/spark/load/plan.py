@@ -32,6 +32,10 @@ FRAME_SOURCE: Final = 1 << 22
 VIOLATIONS_ALL: Final = 1 << 62
 ID: Final = "id"
 CARDINALITY: Final = "card"
+ABSENT: Final = "absent"
+"""The side file of the properties that staged rows do not name."""
+NEEDS: Final = "needs"
+"""The run of the ids of rows that lack a required property: they have to be stored."""
 ENDS: Final = "ends"
 """The side file of the ends of staged edges, as numbers of nodes."""
 
@@ -110,6 +114,12 @@ class LoadContext:
     """Whether the ends of edges that were looked up are kept, for the topology."""
     embed: EmbedOrder | None = None
     """Which vectors tasks make, if any."""
+    tracks_absent: bool = False
+    """Whether tasks note which properties rows do not name."""
+    keeps_absent: bool = False
+    """Whether stored rows keep properties that rows do not name."""
+    null_cells_are_absent: bool = False
+    """Whether a null of a table means that the row does not name the property."""
 
     def entity_type(self, table_key: str) -> EntityType:
         """Return the type of a table."""
@@ -167,6 +177,12 @@ class StagedPart:
     """Ends of written edges without a node."""
     embedded: str | None = None
     """The file that says which vectors were made, and from what."""
+    absent: frozenset[str] = frozenset()
+    """The properties that some rows do not name."""
+    absent_everywhere: frozenset[str] = frozenset()
+    """The properties that no row names."""
+    changes_texts: bool = False
+    """Whether a row names the text of a required vector that it lacks."""
 
     @property
     def rows(self) -> int:

@@ -6,6 +6,7 @@
 | … and not in stored rows that stay | no hash occurs on both sides |
 | ends exist | every end was found, as text, in the set of node ids |
 | `@card` | edges per hash of a source are within the bounds, and no two nodes share a hash |
+| required properties that rows do not name | the ids of such rows are all stored |
 | overwritten nodes leave no edge behind | ends of stored edges are in the set of the new nodes |
 
 A proof is exact. A rule that it cannot prove is *unproven*, not broken: two texts may share a hash.
@@ -14,7 +15,7 @@ Then the rules themselves are run. So it is with a rule that has no proof at all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,16 +27,17 @@ from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.spark.load.hash_runs import common, counted, hash_ranges, repeated
 from omnigraph.spark.load.key_set import KeySet, sorted_run
-from omnigraph.spark.load.plan import CARDINALITY, ID, unique_runs
+from omnigraph.spark.load.plan import CARDINALITY, ID, NEEDS, unique_runs
 from omnigraph.spark.load.run import LoadRun, StagedLoad, stored_slices
 from omnigraph.spark.load.stored_tasks import EndsTask, FoundTask, count_found, count_missing_ends
 from omnigraph.write.load.check.hashing import is_among
+from omnigraph.write.load.partial import tuples_that_keep
 from omnigraph.write.rules.cardinality import check_cardinality, has_cardinality, is_outside
 from omnigraph.write.rules.check import Rule
 from omnigraph.write.rules.endpoints import check_endpoints, edge_ends
 from omnigraph.write.rules.ids import check_repeated_ids, check_stored_ids
 from omnigraph.write.rules.orphans import check_orphans
-from omnigraph.write.rules.unique import check_unique
+from omnigraph.write.rules.unique import UNIQUE_RULE, check_unique
 from omnigraph.write.rules.validate import RULES
 from omnigraph.write.rules.values import check_values
 from omnigraph.write.stage.delta import WriteMode
@@ -100,6 +102,7 @@ class Proofs:
     def unproven(self) -> list[Unproven]:
         """Return everything that is not proven."""
         found = [*self._without_proof(), *self._repeated(), *self._ends(), *self._orphans()]
+        found += self._incomplete()
         if self._mode is not WriteMode.OVERWRITE:
             found += self._against_stored()
         else:
@@ -123,6 +126,30 @@ class Proofs:
                 runs = staged.runs(kind)
                 if any(len(repeated(runs, within)) for within in hash_ranges(runs)):
                     yield Unproven(staged.table_key, kind)
+
+    # -- rows that do not name everything ---------------------------------------------------------
+
+    def _incomplete(self) -> Iterator[Unproven]:
+        """Return the types in which rules depend on what stored rows keep."""
+        for key, staged in self._types.items():
+            keeps = tuples_that_keep(staged.entity_type, staged.absent, staged.absent_everywhere)
+            if keeps and self._snapshot.entry(key).row_count:
+                yield Unproven(key, UNIQUE_RULE)
+            needs = staged.run_paths(NEEDS)
+            is_kept = not needs or self._all_stored(key, needs)
+            if not is_kept or any(part.changes_texts for part in staged.parts):
+                yield Unproven(key, "required")
+
+    def _all_stored(self, key: str, runs: Sequence[tuple[str, int]]) -> bool:
+        """Whether all ids of some runs are stored, so that their rows keep what they lack."""
+        if not self._load.context.keeps_absent or not self._snapshot.entry(key).row_count:
+            return False
+        ids = self._run.merged_set(key, runs)
+        tasks = [FoundTask(own, ids) for own in stored_slices(self._snapshot, key)]
+        rows = self._snapshot.entry(key).row_count // _PREFILTERED_ROWS_PER_ROW
+        wanted = sum(self._files.read(path).num_rows for path, _ in runs)
+        found = self._run.calls("looking for rows", count_found, tasks, rows=rows)
+        return bool(sum(found) == wanted)
 
     # -- against stored rows ----------------------------------------------------------------------
 

@@ -14,21 +14,30 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType
+from omnigraph.spark.load.absent_files import write_absent
+from omnigraph.spark.load.key_set import sorted_run
+from omnigraph.spark.load.plan import ABSENT, ID, StagedPart, runs_of
+from omnigraph.spark.load.stored_tasks import as_blobs
+from omnigraph.spark.task_store import task_store
 from omnigraph.store.records import ScanRequest
+from omnigraph.write.load.rows.absent import with_placeholders
 from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.row_parts import Destination, RowPart, TableBases
-from omnigraph.write.load.rows.types import LoadedType
+from omnigraph.write.load.rows.types import ROW, LoadedType
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.rules.violations import ViolationLog
+from omnigraph.write.stage.columns import flat
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
+    from omnigraph.spark.load.plan import LoadContext
     from omnigraph.spark.load.positions import InputPositions
     from omnigraph.spark.load.staged import StagedType
     from omnigraph.spark.load.staged_views import StagedViews
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.write.load.check.hashing import HashScheme
     from omnigraph.write.load.rows.spool import SpoolBudget
+    from omnigraph.write.stage.columns import Integers
 
 
 class _ViewPart(RowPart):
@@ -40,10 +49,12 @@ class _ViewPart(RowPart):
         budget: SpoolBudget,
         handle: DatasetHandle,
         fragment_ids: tuple[int, ...],
+        blobs: Sequence[str] = (),
     ) -> None:
         super().__init__(destination, budget, may_stream=False)
         self._handle = handle
         self._fragment_ids = fragment_ids
+        self._blobs = frozenset(blobs)
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Count rows that are there already."""
@@ -51,10 +62,17 @@ class _ViewPart(RowPart):
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read all rows in their order."""
+        names = tuple(self._schema.names if columns is None else columns)
+        blobs = self._blobs.intersection(names)
         request = ScanRequest(
-            columns=None if columns is None else tuple(columns), fragment_ids=self._fragment_ids
+            columns=names, fragment_ids=self._fragment_ids, blobs_as_bytes=bool(blobs)
         )
-        yield from self._handle.scan(request)
+        for batch in self._handle.scan(request):
+            read = batch
+            for name in blobs:
+                place = batch.schema.get_field_index(name)
+                read = read.set_column(place, self._schema.field(name), as_blobs(batch[name]))
+            yield read
 
 
 def loaded_types(
@@ -79,7 +97,8 @@ def loaded_types(
         )
         if staged.rows:
             rows = views.rows(staged).fragment_ids
-            loaded.fresh = _ViewPart(destination, budget, views.handle(staged), rows)
+            blobs = staged.entity_type.blob_properties
+            loaded.fresh = _ViewPart(destination, budget, views.handle(staged), rows, blobs)
             _fill(loaded, staged, inputs)
         found[key] = loaded
     return found
@@ -96,6 +115,7 @@ def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> Non
         for piece, ids_are_new in _by_part(staged, batch, start):
             numbers = np.arange(start, start + piece.num_rows)
             start += piece.num_rows
+            absent = staged.absent_files.masks(staged.files, entity_type, numbers)
             loaded.add(
                 CheckedRows(
                     rows=piece,
@@ -103,8 +123,45 @@ def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> Non
                     bad=np.zeros(piece.num_rows, np.bool_),
                     log=ViolationLog(),
                     ids_are_new=ids_are_new,
+                    absent=absent,
                 )
             )
+
+
+def combined_part(
+    context: LoadContext, loaded: LoadedType, positions: Integers, order: int
+) -> StagedPart:
+    """Write the rows that several records were combined into."""
+    entity_type, scheme = loaded.entity_type, context.scheme
+    rows = loaded.overlaid_rows
+    table = loaded.pick(rows, loaded.destination.schema.names).drop_columns([ROW])
+    absent = loaded.absent.take(rows)
+    batches = table.combine_chunks().to_batches()
+    schema = entity_type.arrow_schema
+    written = [
+        with_placeholders(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        for batch in batches
+    ]
+    fragments = task_store(context.files).datasets.write_fragments(
+        context.bases[loaded.table_key], pa.RecordBatchReader.from_batches(schema, written)
+    )
+    ids = flat(table["id"])
+    run = sorted_run(scheme.texts(ids), ids, np.arange(len(rows)))
+    name = loaded.table_key.replace(":", "-")
+    return StagedPart(
+        table_key=loaded.table_key,
+        order=order,
+        records=0,
+        fragments=fragments,
+        ids_are_new=False,
+        positions=runs_of(positions),
+        side_files={
+            ID: context.files.write(f"{ID}-{name}", run),
+            ABSENT: write_absent(context.files, entity_type, [(absent, len(rows))]),
+        },
+        missing=ViolationLog(),
+        absent=frozenset(absent),
+    )
 
 
 def _by_part(

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.schema import EntityType
-from omnigraph.spark.load.plan import ID, StagedPart
+from omnigraph.spark.load.absent_files import AbsentFiles
+from omnigraph.spark.load.plan import ABSENT, ID, StagedPart
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.write.stage.columns import concatenated, flat
 
@@ -44,6 +45,22 @@ class StagedType:
     def rows(self) -> int:
         """How many rows were written."""
         return sum(part.rows for part in self.parts)
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """The properties that some rows do not name."""
+        return frozenset(name for part in self.parts for name in part.absent)
+
+    @property
+    def absent_everywhere(self) -> frozenset[str]:
+        """The properties that no row names."""
+        found = [part.absent_everywhere for part in self.parts if part.rows]
+        return frozenset.intersection(*found) if found else frozenset()
+
+    @property
+    def absent_files(self) -> AbsentFiles:
+        """What rows do not name."""
+        return AbsentFiles(self.run_paths(ABSENT))
 
     @property
     def ids_are_new(self) -> bool:

@@ -28,6 +28,7 @@ class StagedViews:
         self._bases = bases
         self._replaces = replaces
         self._known: dict[str, tuple[StagedFragments, DatasetHandle]] = {}
+        self._outdated: list[DatasetVersion] = []
 
     def handle(self, staged: StagedType) -> DatasetHandle:
         """Open the version that has the staged rows."""
@@ -55,11 +56,18 @@ class StagedViews:
             groups[-1].append(number)
         return [Slice(staged.table_key, found.at, tuple(group)) for group in groups]
 
+    def forget(self, table_key: str) -> None:
+        """Open a type anew when it is asked for: more rows were staged."""
+        known = self._known.pop(table_key, None)
+        if known is not None:
+            self._outdated.append(known[0].at)
+
     def close(self) -> None:
         """Remove the views."""
-        for rows, _ in self._known.values():
-            self._datasets.discard_staged_view(rows.at)
+        for at in (*self._outdated, *(rows.at for rows, _ in self._known.values())):
+            self._datasets.discard_staged_view(at)
         self._known.clear()
+        self._outdated.clear()
 
     def _opened(self, staged: StagedType) -> tuple[StagedFragments, DatasetHandle]:
         key = staged.table_key

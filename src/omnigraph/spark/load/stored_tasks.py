@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.schema import EntityType
 from omnigraph.schema.values.blobs import blob_column
+from omnigraph.spark.load.absent_files import AbsentFiles
 from omnigraph.spark.load.key_set import (
     HashRange,
     KeySet,
@@ -28,7 +30,7 @@ from omnigraph.spark.load.plan import CARDINALITY, ID, LoadContext
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.values import BLOB_STORAGE
-from omnigraph.write.load.stage import compared
+from omnigraph.write.load.compare import compared
 from omnigraph.write.stage.columns import flat, slabs
 
 if TYPE_CHECKING:
@@ -267,6 +269,8 @@ class MatchTask:
     ids: KeySet
     is_prefiltered: bool = False
     """Whether few of the stored ids are staged."""
+    absent: AbsentFiles = field(default_factory=AbsentFiles)
+    """What staged rows do not name."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +285,7 @@ class MatchOutcome:
     matched: str | None
     updated: int
     unchanged: int
+    nulled: Mapping[str, int] = field(default_factory=dict)
 
 
 def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOutcome:
@@ -294,6 +299,8 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
     name = entity_type.table_key.replace(":", "-")
     matched = context.files.write(f"matched-{name}", pa.table({"row": np.sort(rows)}))
     handle = task.stored.open(context)
+    absent = task.absent.masks(context.files, entity_type, rows)
+    nulled: Counter[str] = Counter()
     changed: list[pa.RecordBatch] = []
     removed: list[pa.Array] = []
     start = 0
@@ -301,7 +308,15 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
         own = slice(start, start + batch.num_rows)
         start += batch.num_rows
         differs, columns = compared(
-            entity_type, handle, batch, row_ids=row_ids[own], addresses=addresses[own]
+            entity_type,
+            handle,
+            batch,
+            row_ids=row_ids[own],
+            addresses=addresses[own],
+            absent={name: mask[own] for name, mask in absent.items()}
+            if context.keeps_absent
+            else None,
+            nulled=nulled,
         )
         if differs.any():
             mask = pa.array(differs)
@@ -317,7 +332,7 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
     fragments = datasets.write_fragments(base, pa.Table.from_batches(changed), row_id_column=ROW_ID)
     deletions = datasets.write_deletions(base, pa.concat_arrays(removed))
     count = sum(batch.num_rows for batch in changed)
-    return MatchOutcome(fragments, deletions, matched, count, len(rows) - count)
+    return MatchOutcome(fragments, deletions, matched, count, len(rows) - count, nulled)
 
 
 def _hits(context: LoadContext, task: MatchTask) -> tuple[Integers, np.ndarray, np.ndarray]:
@@ -382,13 +397,14 @@ def whole_rows(
     )
     for batch in rows.open(context).scan(request):
         columns = [
-            _as_blobs(batch[name]) if name in entity_type.blob_properties else batch[name]
+            as_blobs(batch[name]) if name in entity_type.blob_properties else batch[name]
             for name in entity_type.arrow_schema.names
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=entity_type.arrow_schema)
 
 
-def _as_blobs(column: pa.Array) -> pa.Array:
+def as_blobs(column: pa.Array) -> pa.Array:
+    """Return bytes in the form in which blobs are written."""
     data = column.cast(BLOB_STORAGE.field(0).type)
     uris = pa.nulls(len(column), BLOB_STORAGE.field(1).type)
     return blob_column(data, uris, column.is_valid().to_numpy(zero_copy_only=False))

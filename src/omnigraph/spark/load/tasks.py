@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -22,12 +21,15 @@ from omnigraph.clock import SystemClock
 from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.values.converted import ConversionMode
+from omnigraph.spark.load.absent_files import write_absent
 from omnigraph.spark.load.key_set import NO_ROW, sorted_run
 from omnigraph.spark.load.plan import (
+    ABSENT,
     CARDINALITY,
     ENDS,
     FRAME_SOURCE,
     ID,
+    NEEDS,
     VIOLATIONS_ALL,
     FileTask,
     LinesSplit,
@@ -46,6 +48,7 @@ from omnigraph.spark.load.topology_tasks import END_COLUMNS, narrow, write_ends
 from omnigraph.spark.load.vectors import VectorsFailedError, stage_vectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.batching import gathered
+from omnigraph.write.load.compare import embedded_texts
 from omnigraph.write.load.formats.description import SourceSpecError
 from omnigraph.write.load.formats.files import InputUnreadableError, open_seekable, open_stream
 from omnigraph.write.load.formats.kinds import PARQUET, InputFormatError, format_named
@@ -53,6 +56,8 @@ from omnigraph.write.load.formats.rows import file_rows, format_of, prepared, te
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.source import read_compatibly, read_strictly
 from omnigraph.write.load.input.tables import column_batch
+from omnigraph.write.load.partial import lacking, required_properties
+from omnigraph.write.load.rows.absent import AbsentMasks, any_of, with_placeholders
 from omnigraph.write.load.rows.check_rows import CheckedRows, ColumnBatch, RowRules, check_rows
 from omnigraph.write.rules.cardinality import has_cardinality
 from omnigraph.write.rules.endpoints import ENDPOINT_RULE, edge_ends, missing_end
@@ -366,7 +371,13 @@ class TypeStage:
             copies_external=not context.replaces,
             violations_max=VIOLATIONS_ALL if context.keeps_rejected else VIOLATIONS_MAX,
             filled=frozenset() if self._vectors is None else self._vectors.targets,
+            keeps_absent=context.tracks_absent,
+            null_cells_are_absent=context.null_cells_are_absent,
         )
+        self._absent: list[tuple[AbsentMasks, int]] = []
+        self._needs: list[Integers] = []
+        self._changes_texts = False
+        self._required = required_properties(entity_type)
         self._clock = SystemClock()
         self._records = 0
         self._ids_are_new = True
@@ -377,6 +388,7 @@ class TypeStage:
         self._rows = 0
         self._hashes: dict[str, list[Hashes]] = {}
         self._valid: dict[str, list[Mask]] = {}
+        self._sources = embedded_texts(entity_type)
         self._is_end = entity_type.table_key in context.ends
         self._tuples = unique_runs(entity_type)
         self._counts_sources = has_cardinality(entity_type)
@@ -414,13 +426,24 @@ class TypeStage:
             side_files=self._side_files(),
             missing=self._missing,
             embedded=None if self._vectors is None else self._vectors.noted(),
+            absent=frozenset(name for absent, _ in self._absent for name in absent),
+            absent_everywhere=self._absent_everywhere(),
+            changes_texts=self._changes_texts,
         )
+
+    def _absent_everywhere(self) -> frozenset[str]:
+        found = [
+            {name for name, mask in absent.items() if mask.all()}
+            for absent, count in self._absent
+            if count
+        ]
+        return frozenset(set.intersection(*found)) if found else frozenset()
 
     def _checked(self, batch: ColumnBatch) -> pa.RecordBatch:
         self._records += len(batch.positions)
         checked = check_rows(self._rules, batch, self._clock)
         if self._vectors is not None and checked.rows.num_rows:
-            checked = replace(checked, rows=self._vectors.fill(checked.rows))
+            checked = self._vectors.filled(checked)
         self.rejects.take(self._entity_type, batch, checked)
         self._ids_are_new &= checked.ids_are_new
         self._positions.append(checked.positions)
@@ -429,8 +452,20 @@ class TypeStage:
                 self._remember_ids(checked.rows)
             self._remember(checked.rows)
             self._probe(checked.rows, checked.positions)
+            self._remember_absent(checked)
             self._rows += checked.rows.num_rows
-        return checked.rows
+        return with_placeholders(checked.rows) if checked.absent else checked.rows
+
+    def _remember_absent(self, checked: CheckedRows) -> None:
+        count, absent = checked.rows.num_rows, checked.absent
+        self._absent.append((absent, count))
+        for name in self._required:
+            lacks = lacking(absent, name, count)
+            if lacks.any():
+                self._needs.append(np.flatnonzero(lacks) + self._rows)
+                source = self._sources.get(name)
+                if source is not None and (lacks & ~any_of(absent, (source,), count)).any():
+                    self._changes_texts = True
 
     def _remember_ids(self, rows: pa.RecordBatch) -> None:
         self._ids.append(rows["id"])
@@ -475,6 +510,10 @@ class TypeStage:
         written = {}
         if self._keeps_ends and self._rows:
             written[ENDS] = write_ends(files, self._end_numbers)
+        if any(absent for absent, _ in self._absent):
+            written[ABSENT] = write_absent(files, self._entity_type, self._absent)
+        if self._needs:
+            written[NEEDS] = self._needed_ids()
         for name, parts in self._hashes.items():
             hashes = np.concatenate(parts)
             if name == ID:
@@ -489,6 +528,15 @@ class TypeStage:
                 run = pa.table({"hash": hashes[order], "row": order})
             written[name] = files.write(f"{name}-{_safe(self._entity_type.table_key)}", run)
         return written
+
+    def _needed_ids(self) -> str:
+        """Write the ids of rows that have to be stored, because they lack a required property."""
+        rows = np.concatenate(self._id_rows)
+        own = np.isin(rows, np.concatenate(self._needs))
+        hashes = np.concatenate(self._hashes[ID])[own]
+        ids = flat(pa.chunked_array(self._ids)).filter(pa.array(own))
+        name = f"{NEEDS}-{_safe(self._entity_type.table_key)}"
+        return self._context.files.write(name, sorted_run(hashes, ids, rows[own]))
 
 
 def _safe(table_key: str) -> str:

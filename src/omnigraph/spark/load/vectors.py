@@ -7,6 +7,7 @@ from which text goes into a side file: it is recorded only when the load is publ
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from omnigraph.spark.task_store import task_store
 from omnigraph.store.errors import StorageError
 from omnigraph.write.embed.row_embedder import EmbedNotes
 from omnigraph.write.embed.tasks import EmbedOrder
+from omnigraph.write.load.rows.absent import with_made
+from omnigraph.write.load.rows.check_rows import CheckedRows
 
 if TYPE_CHECKING:
     from omnigraph.spark.load.plan import LoadContext
@@ -56,15 +59,17 @@ class StageVectors:
         """The vector properties that rows need not give."""
         return self._embedder.targets(self._node)
 
-    def fill(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def filled(self, checked: CheckedRows) -> CheckedRows:
         """Fill the vectors of some rows."""
         try:
-            return self._embedder.fill(self._node, rows)
+            rows = self._embedder.fill(self._node, checked.rows, checked.absent)
         except StorageError:
             raise
         except OmnigraphError as error:
             self._shared.fail(error)
             raise VectorsFailedError(error) from error
+        absent = self._embedder.unnamed(self._node, checked.absent)
+        return replace(checked, rows=rows, absent=with_made(self._node, rows, absent))
 
     def noted(self) -> str | None:
         """Write which vector was made from which text to a file; a given vector has no text."""

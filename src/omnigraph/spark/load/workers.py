@@ -31,6 +31,7 @@ from omnigraph.spark.load.staged_views import StagedViews
 from omnigraph.write.embed.tasks import EmbedOrder, order_for
 from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.load.loader import Loader
+from omnigraph.write.load.options import NullCells
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.staging_record import DatasetBase, StagingJob, StagingRecords
@@ -146,6 +147,9 @@ class SparkLoadWorkers:
             and load.options.mode is not WriteMode.MERGE
             and not load.options.is_dry_run,
             embed=self._embed_order(written, snapshot),
+            tracks_absent=load.options.tracks_absent,
+            keeps_absent=load.options.keeps_absent,
+            null_cells_are_absent=load.options.null_cells is NullCells.KEEP,
         )
 
     def _embed_order(self, written: Sequence[EntityType], snapshot: Snapshot) -> EmbedOrder | None:

@@ -27,7 +27,7 @@ from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.names import check_actor, check_commit_texts
-from omnigraph.schema import EntityType
+from omnigraph.schema import EntityType, NodeType
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.spark.source.options import (
     SourceOptionError,
@@ -44,7 +44,7 @@ from omnigraph.store.connect import open_objects
 from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.values import Scalar
 from omnigraph.write.load.input.tables import column_problems
-from omnigraph.write.load.options import OnDuplicate
+from omnigraph.write.load.options import Missing, NullCells, OnDuplicate, RowsTiedError
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -65,8 +65,8 @@ TRUNCATED: Final = "truncated_moments"
 _READ_ONLY: Final = (
     *("columns", "filter", "fragmentsPerPartition", "follow", "versionAsOf", "timestampAsOf"),
 )
-_MISSING: Final = ("null", "error")
-"""What an optional property is that the frame has no column for: null, or an error."""
+_MISSING: Final = (*Missing, "error")
+"""What becomes of properties that the frame has no column for; `error` refuses the frame."""
 
 
 class SinkTooLargeError(InvalidInputError):
@@ -99,7 +99,11 @@ class WriteTarget:
     """Under which all tasks of the write leave their files."""
     on_duplicate: OnDuplicate = OnDuplicate.ERROR
     order_by: tuple[str, ...] = ()
-    """The columns by which the last of several rows of one id is found."""
+    """The columns by which several rows of one id are ordered."""
+    identity: tuple[str, ...] = ()
+    """The columns that make the id of a row."""
+    missing: Missing | None = None
+    null_cells: NullCells = NullCells.NULL
 
     @property
     def properties(self) -> dict[str, str]:
@@ -141,7 +145,6 @@ def write_target(
     problems = [problem.message for problem in column_problems(entity_type, schema.fieldNames())]
     if problems:
         raise SourceOptionError(kind, f"does not fit the frame: {'; '.join(problems)}")
-    _require_columns(options, entity_type, schema.fieldNames())
     return WriteTarget(
         settings=replace(pin.settings, durability=_durability(options)),
         branch=pin.branch,
@@ -155,16 +158,24 @@ def write_target(
         operation_id=f"spark-{SystemClock().ulid()}",
         on_duplicate=_on_duplicate(options),
         order_by=_order_by(options, schema.fieldNames()),
+        identity=_identity(entity_type, schema.fieldNames()),
+        missing=_missing(options, entity_type, schema.fieldNames()),
+        null_cells=NullCells(_chosen(options, "nullCells", tuple(NullCells)) or NullCells.NULL),
     )
 
 
+def _chosen(options: SourceOptions, name: str, known: Sequence[str]) -> str | None:
+    """Return the value of an option that is one of some words."""
+    asked = options[name]
+    if asked is None:
+        return None
+    if asked.lower() not in known:
+        raise SourceOptionError(name, f"is {' or '.join(known)}, found '{asked}'")
+    return asked.lower()
+
+
 def _on_duplicate(options: SourceOptions) -> OnDuplicate:
-    asked = (options["onDuplicate"] or OnDuplicate.ERROR).lower()
-    if asked not in list(OnDuplicate):
-        raise SourceOptionError(
-            "onDuplicate", f"is {' or '.join(OnDuplicate)}, found '{options['onDuplicate']}'"
-        )
-    return OnDuplicate(asked)
+    return OnDuplicate(_chosen(options, "onDuplicate", tuple(OnDuplicate)) or OnDuplicate.ERROR)
 
 
 def _order_by(options: SourceOptions, columns: Sequence[str]) -> tuple[str, ...]:
@@ -172,24 +183,31 @@ def _order_by(options: SourceOptions, columns: Sequence[str]) -> tuple[str, ...]
     for name in names:
         if name not in columns:
             raise SourceOptionError("orderBy", f"names no column of the frame: `{name}`")
-    if names and _on_duplicate(options) is not OnDuplicate.LAST:
-        raise SourceOptionError("orderBy", "is for `onDuplicate` `last`")
+    folds = _on_duplicate(options) is not OnDuplicate.ERROR
+    if names and not folds:
+        raise SourceOptionError("orderBy", "is for `onDuplicate` `last`, `first` and `combine`")
+    if folds and not names:
+        raise SourceOptionError("onDuplicate", "needs `orderBy`: rows of a frame have no order")
     return names
 
 
-def _require_columns(
+def _identity(entity_type: EntityType, columns: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(entity_type, NodeType) and entity_type.key:
+        return entity_type.key
+    return ("id",) if "id" in columns else ()
+
+
+def _missing(
     options: SourceOptions, entity_type: EntityType, columns: Sequence[str]
-) -> None:
-    """Check what happens to optional columns that the frame does not have."""
-    asked = (options["missing"] or _MISSING[0]).lower()
-    if asked not in _MISSING:
-        found = options["missing"]
-        raise SourceOptionError("missing", f"is {' or '.join(_MISSING)}, found '{found}'")
+) -> Missing | None:
+    """Return what becomes of properties that the frame has no column for."""
+    asked = _chosen(options, "missing", _MISSING)
     absent = [name for name in entity_type.properties if name not in columns]
     if asked == "error" and absent:
         raise SourceOptionError(
             "missing", f"is `error`, and the frame has no column {', '.join(absent)}"
         )
+    return None if asked in (None, "error") else Missing(asked)
 
 
 def _mode(options: SourceOptions, *, overwrite: bool) -> WriteMode:
@@ -322,6 +340,8 @@ def load_parts(
             edges=rows if target.kind == "edge" else None,
             mode=target.mode,
             on_duplicate=target.on_duplicate,
+            missing=target.missing,
+            null_cells=target.null_cells,
             actor_id=target.actor_id,
             message=target.message,
             properties=noted,
@@ -339,9 +359,23 @@ def _reader(
     if target.order_by:
         # Bounded by `STAGED_BYTES_MAX`.
         table = pa.Table.from_batches(batches, schema)
+        _require_order(target, table)
         ordered = table.sort_by([(name, "ascending") for name in target.order_by])
         batches = iter(ordered.to_batches())
     return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _require_order(target: WriteTarget, table: pa.Table) -> None:
+    """Refuse rows of one id that are equal in all columns of the order."""
+    if not target.identity:
+        return
+    keys = list(dict.fromkeys((*target.identity, *target.order_by)))
+    counted = table.group_by(keys).aggregate([([], "count_all")])
+    tied = counted.filter(pc.greater(counted["count_all"], 1))
+    named = tied.filter(tied[target.identity[0]].is_valid())
+    if named.num_rows:
+        shown = ", ".join(str(named[name][0].as_py()) for name in target.identity)
+        raise RowsTiedError(target.name, shown, ", ".join(target.order_by))
 
 
 def _batches(parts: Sequence[StagedRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

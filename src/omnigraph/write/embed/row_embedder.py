@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
@@ -213,13 +213,29 @@ class RowEmbedder:
                 tables[node.table_key] = replace(table, rows=rows)
         return GraphDelta(tables)
 
-    def fill(self, node: NodeType, rows: pa.Table, stored: StoredRows) -> pa.Table:
-        """Fill the vectors of some rows of one type, which have all stored columns."""
+    def fill(
+        self,
+        node: NodeType,
+        rows: pa.Table,
+        stored: StoredRows,
+        absent: Mapping[str, Mask] | None = None,
+    ) -> pa.Table:
+        """Fill the vectors of some rows of one type, which have all stored columns.
+
+        `absent` are properties that rows do not name: a stored vector stays while its text does.
+        """
         if not self.is_active:
             return rows
         for name, embed in node.embed_sources.items():
-            rows = self._filled(_Target(node, name, embed), rows, stored)
+            is_absent = (absent or {}).get(name, np.zeros(rows.num_rows, np.bool_))
+            rows = self._filled(_Target(node, name, embed), rows, stored, is_absent)
         return rows
+
+    def unnamed(self, node: NodeType, absent: Mapping[str, Mask]) -> Mapping[str, Mask]:
+        """Return what rows still do not name after `fill`: with `all` every vector is new."""
+        if not self.is_active or self.mode is not EmbedMode.ALL:
+            return absent
+        return {name: mask for name, mask in absent.items() if name not in node.embed_sources}
 
     def notes(self) -> list[EmbedNotes]:
         """Return what is to be recorded."""
@@ -244,11 +260,16 @@ class RowEmbedder:
 
     # -- one target -----------------------------------------------------------------------------
 
-    def _filled(self, target: _Target, rows: pa.Table, stored: StoredRows) -> pa.Table:
+    def _filled(
+        self, target: _Target, rows: pa.Table, stored: StoredRows, is_absent: Mask
+    ) -> pa.Table:
         verdict = self._verdict(target, rows, stored)
+        if self.mode is not EmbedMode.ALL:
+            kept = _keeps_vector(target, rows, verdict.wanted & is_absent, stored)
+            verdict = replace(verdict, wanted=verdict.wanted & ~kept)
         if verdict.wanted.any():
             rows = self._with_vectors(target, rows, verdict.wanted, stored)
-        _require_vectors(target, rows)
+        _require_vectors(target, rows.filter(pa.array(~is_absent)))
         if verdict.given.any():
             self._notes_of(target).forgotten.append(flat(rows["id"]).filter(verdict.given))
         return rows
@@ -385,6 +406,24 @@ def _is_stored_vector(
     old = _matrix(flat(found[target.name]).take(places.take(pa.array(both))), target.dimension)
     new = _matrix(vectors.take(pa.array(both)), target.dimension)
     result[both] = (old.view(np.uint32) == new.view(np.uint32)).all(axis=1)
+    return result
+
+
+def _keeps_vector(target: _Target, rows: pa.Table, asked: Mask, stored: StoredRows) -> Mask:
+    """Return which of some rows have a stored vector whose text they do not change."""
+    result: Mask = np.zeros(rows.num_rows, np.bool_)
+    numbers = np.flatnonzero(asked)
+    key = target.node.table_key
+    if not len(numbers) or not stored.row_count(key):
+        return result
+    own = rows.select(["id", target.embed.source]).take(pa.array(numbers))
+    columns = ("id", target.embed.source, target.name)
+    found = stored.where(key, "id", own["id"], columns=columns)
+    found = found.filter(found[target.name].is_valid())
+    places = pc.index_in(flat(own["id"]), value_set=flat(found["id"]))
+    before = flat(found[target.embed.source]).take(places)
+    same = pc.equal(before, flat(own[target.embed.source]).cast(before.type))
+    result[numbers] = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
     return result
 
 

@@ -24,6 +24,7 @@ from omnigraph.search.embedding.config import EmbeddingConfig
 from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.write.embed.row_embedder import EmbedMode, EmbedNotes, RowEmbedder, VectorCache
+from omnigraph.write.stage.columns import Mask
 from omnigraph.write.stage.stored_rows import StoredRows
 
 
@@ -69,10 +70,16 @@ class TaskEmbedder:
         """Return the vector properties that need not be given, because they are filled here."""
         return self._rows.targets(node)
 
-    def fill(self, node: NodeType, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def fill(
+        self, node: NodeType, rows: pa.RecordBatch, absent: Mapping[str, Mask] | None = None
+    ) -> pa.RecordBatch:
         """Fill the vectors of some rows, which have all stored columns."""
-        filled = self._rows.fill(node, pa.Table.from_batches([rows]), self._stored)
+        filled = self._rows.fill(node, pa.Table.from_batches([rows]), self._stored, absent)
         return next(iter(filled.combine_chunks().to_batches()), rows)
+
+    def unnamed(self, node: NodeType, absent: Mapping[str, Mask]) -> Mapping[str, Mask]:
+        """Return what rows still do not name after `fill`."""
+        return self._rows.unnamed(node, absent)
 
     def notes(self) -> list[EmbedNotes]:
         """Return what is to be recorded once the rows are published."""

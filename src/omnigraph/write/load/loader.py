@@ -5,13 +5,15 @@
 2. Memory is bounded by batches, not by the input: rows are written as fragments while they are
    read, or wait in files; `rows/types.py` lists the few numbers per row that stay.
 3. All types of one call are one commit; an edge may name a node of the same call in any order.
-4. A load that changes nothing makes no commit, unless its terms ask for it (`commit/terms.py`).
+4. A load that changes nothing makes no commit, unless it has properties for one, or its terms ask
+   for it (`commit/terms.py`).
 5. With a quarantine, rows that break a rule are rejected instead, then the rows that break a rule
    without those, until the rest is valid. A broken rule that rejecting rows cannot fix fails the
    load.
 6. `append` and `merge` that lose a race before any effect are checked and staged again on the newer
-   state, with the rows as they were converted and the files as they were written; the last attempt
-   runs under the branch lock, so no other writer can win. `overwrite` raises the conflict instead,
+   state, with the rows as they were converted and the files as they were written; what they took
+   from stored rows (kept properties, the verdict `unchanged`) is taken anew. The last attempt runs
+   under the branch lock, so no other writer can win. `overwrite` raises the conflict instead,
    unless only maintenance has moved its tables.
 7. A branch that the call has made is removed again when the load fails.
 8. `cleanup` spares files that are written long before the commit while the load lives: it holds a
@@ -51,8 +53,8 @@ from omnigraph.write.commit.attempts import attempts
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
+from omnigraph.write.load.check.folding import fold
 from omnigraph.write.load.check.load_check import LoadCheck
-from omnigraph.write.load.check.repeats import fold
 from omnigraph.write.load.input.interfaces import LoadInput
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.result import LoadCounts, LoadResult
@@ -244,6 +246,9 @@ class Loader:
         """Return the check of tables that were only read and have moved."""
 
         def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
+            for key in sorted(moved & load.staged.keys()):
+                # Rows were found to be as stored, in a table that is another one now.
+                raise mismatch(state, key, snapshot.entry(key))
             rows.gather(snapshot)
             again = Snapshot(snapshot.incarnation, state, snapshot.datasets)
             recheck = load.check(again)
@@ -268,7 +273,7 @@ class Loader:
             check = self._check(load, rows, snapshot)
             stored = StoredRows(snapshot)
             load.staged = {
-                key: preview_type(loaded, stored, load.options.mode)
+                key: preview_type(loaded, stored, load.options)
                 for key, loaded in load.intake.types.items()
             }
             for key, addresses in check.cascaded.items():
@@ -311,7 +316,8 @@ class Loader:
                 stored = StoredRows(snapshot)
                 load.staged[key] = stage_cascade(key, addresses, stored, load.bases)
         tables = tuple(one.write for one in load.staged.values() if one.write is not None)
-        if not tables and not (options.terms and options.terms.commits_unchanged):
+        commits_unchanged = options.terms is not None and options.terms.commits_unchanged
+        if not tables and not options.properties and not commits_unchanged:
             return None
         job = WriteJob(
             kind=WriterKind.LOAD,

@@ -25,6 +25,17 @@ class LoadOptionsError(InvalidInputError):
     problem: str
 
 
+class RowsTiedError(InvalidInputError):
+    """Several rows of one id are to be ordered, and are equal in all columns of the order."""
+
+    code = "OG-LOAD-TIE"
+    hint = "order the rows by a column in which they differ"
+    template = "{type_name} '{entity_id}' has several rows that are equal in {columns}"
+    type_name: str
+    entity_id: str
+    columns: str
+
+
 class OnError(StrEnum):
     """What happens when rows break rules."""
 
@@ -40,6 +51,28 @@ class OnDuplicate(StrEnum):
     ERROR = "error"
     LAST = "last"
     """The last one wins."""
+    FIRST = "first"
+    """The first one wins."""
+    COMBINE = "combine"
+    """Each property takes the last value that a record gives it."""
+
+
+class Missing(StrEnum):
+    """What happens in a merge to properties of stored rows that the input does not name."""
+
+    KEEP = "keep"
+    """They stay as they are."""
+    NULL = "null"
+    """They become their `@default`, or null."""
+
+
+class NullCells(StrEnum):
+    """What a null in a table means."""
+
+    NULL = "null"
+    """The value null."""
+    KEEP = "keep"
+    """The same as a column that is not there."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +95,11 @@ class LoadOptions:
     max_errors: int | None = None
     """A load with more bad rows fails, whatever `on_error` says."""
     on_duplicate: OnDuplicate = OnDuplicate.ERROR
+    missing: Missing | None = None
+    """None means `keep`, and `null` with the compatible reader."""
+    null_cells: NullCells = NullCells.NULL
+    order_by: tuple[str, ...] = ()
+    """The columns by which rows without an order of their own are ordered."""
     cascade: bool = False
     """Whether an overwrite also removes the stored edges of nodes that it removes."""
     is_dry_run: bool = False
@@ -75,9 +113,23 @@ class LoadOptions:
     """How many bytes a load keeps in memory; the rest is spilled to files."""
 
     @property
-    def keeps_last(self) -> bool:
-        """Whether the last of several records of one id replaces the others."""
-        return self.on_duplicate is OnDuplicate.LAST
+    def keeps_absent(self) -> bool:
+        """Whether properties of stored rows stay as they are where the input does not name them."""
+        if self.mode is not WriteMode.MERGE:
+            return False
+        if self.missing is None:
+            return self.conversion is ConversionMode.STRICT
+        return self.missing is Missing.KEEP
+
+    @property
+    def tracks_absent(self) -> bool:
+        """Whether it matters which properties a record does not name."""
+        return self.keeps_absent or self.on_duplicate is OnDuplicate.COMBINE
+
+    @property
+    def folds(self) -> bool:
+        """Whether several records of one id become one."""
+        return self.on_duplicate is not OnDuplicate.ERROR
 
     @property
     def quarantines(self) -> bool:
@@ -90,8 +142,10 @@ class LoadOptions:
             raise LoadOptionsError(
                 "`on_error='quarantine'` and a quarantine directory go together: give both or none"
             )
-        if self.keeps_last and self.mode is not WriteMode.MERGE:
-            raise LoadOptionsError("`on_duplicate='last'` is for mode `merge`")
+        if self.folds and self.mode is not WriteMode.MERGE:
+            raise LoadOptionsError(f"`on_duplicate='{self.on_duplicate}'` is for mode `merge`")
+        if self.missing is Missing.KEEP and self.mode is not WriteMode.MERGE:
+            raise LoadOptionsError("`missing='keep'` is for mode `merge`")
         if self.cascade and self.mode is not WriteMode.OVERWRITE:
             raise LoadOptionsError("`cascade` is for mode `overwrite`: other modes remove no nodes")
         if self.max_errors is not None and self.max_errors < 0:

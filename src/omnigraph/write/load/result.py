@@ -17,6 +17,13 @@ class LoadCounts:
     updated: int = 0
     unchanged: int = 0
     rejected: int = 0
+    deleted: int = 0
+    """Stored rows that were removed: in an overwrite all that were there before."""
+    superseded: int = 0
+    """Records that another record of the same id has replaced."""
+    nulled: Mapping[str, int] = field(default_factory=dict)
+    """How many stored values became null, by property."""
+    warnings: tuple[str, ...] = ()
 
     def to_json(self, name: str) -> dict[str, object]:
         """Return the counters of a type."""
@@ -26,7 +33,11 @@ class LoadCounts:
             "inserted": self.inserted,
             "updated": self.updated,
             "unchanged": self.unchanged,
+            "deleted": self.deleted,
             "rejected": self.rejected,
+            "superseded": self.superseded,
+            "nulled": dict(sorted(self.nulled.items())),
+            "warnings": list(self.warnings),
         }
 
 
@@ -105,6 +116,27 @@ class LoadResult:
         """How many records were rejected."""
         return self.unreadable + sum(counts.rejected for counts in self._counts())
 
+    @property
+    def deleted(self) -> int:
+        """How many stored rows were removed, those of `cascaded` not counted."""
+        return sum(counts.deleted for counts in self._counts())
+
+    @property
+    def superseded(self) -> int:
+        """How many records another record of the same id has replaced."""
+        return sum(counts.superseded for counts in self._counts())
+
+    @property
+    def nulled(self) -> int:
+        """How many stored values became null."""
+        return sum(sum(counts.nulled.values()) for counts in self._counts())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the caller should know, each with the type that it is about."""
+        named = (*self.node_counts.items(), *self.edge_counts.items())
+        return tuple(f"{name}: {text}" for name, counts in named for text in counts.warnings)
+
     def _counts(self) -> tuple[LoadCounts, ...]:
         return (*self.node_counts.values(), *self.edge_counts.values())
 
@@ -125,7 +157,11 @@ class LoadResult:
             "inserted": self.inserted,
             "updated": self.updated,
             "unchanged": self.unchanged,
+            "deleted": self.deleted,
             "rejected": self.rejected,
+            "superseded": self.superseded,
+            "nulled": self.nulled,
+            "warnings": list(self.warnings),
             "bytes_written": self.bytes_written,
             "seconds": self.seconds.to_json(),
         }

@@ -4,28 +4,23 @@
 2. In a merge the others are compared with the stored rows: equal ones are `unchanged` and not
    written; changed ones are rewritten under their stable row ids, and exactly their old versions
    removed.
-3. A vector that the graph has made from a text (`@embed`) neither makes a row different nor gets
-   lost while the input leaves it out and the text is the same.
+3. Properties that a row does not name keep their stored values (`compare.py`).
 4. Rows are compared batch by batch. The addresses of stored rows are spilled to a file when there
    are many; a changed row takes 8 bytes of memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.manifest.forks import WriteBase
-from omnigraph.schema import EntityType, NodeType
-from omnigraph.schema.values.equality import equal_rows
-from omnigraph.schema.values.numeric import valid_mask
-from omnigraph.store.blob_contents import blob_slices
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import (
     ROW_ADDRESS,
@@ -35,12 +30,16 @@ from omnigraph.store.records import (
     WrittenFragment,
 )
 from omnigraph.write.commit.job import TableWrite
-from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
+from omnigraph.write.load.check.buckets import Buckets
 from omnigraph.write.load.check.hashing import Hashes, HashPairs
+from omnigraph.write.load.check.matches import Matches
 from omnigraph.write.load.check.scope import live_rows
-from omnigraph.write.load.rows.row_parts import TableBases
+from omnigraph.write.load.compare import compared
+from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.rows.absent import masks_of
+from omnigraph.write.load.rows.row_parts import TableBases, kept_rows
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.stage.columns import Integers, Mask, flat, slabs, to_mask
+from omnigraph.write.stage.columns import Mask, flat, slabs
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stage_rows import stage_all_rows, stage_rows, write_rewritten
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
@@ -58,6 +57,7 @@ class StagedTable:
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
+    nulled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def bytes_written(self) -> int:
@@ -67,35 +67,38 @@ class StagedTable:
 
 
 def stage_type(
-    loaded: LoadedType, stored: StoredRows, bases: TableBases, mode: WriteMode
+    loaded: LoadedType, stored: StoredRows, bases: TableBases, options: LoadOptions
 ) -> StagedTable:
     """Stage all live rows of a type on top of a snapshot."""
     entry = stored.entry(loaded.table_key)
     if loaded.row_count >= _DECLARED_ROWS_MIN:
         bases.declare(bases.of(entry))
-    if mode is WriteMode.OVERWRITE:
+    if options.mode is WriteMode.OVERWRITE:
         base = bases.of(entry)
         schema, fragments = loaded.destination.schema, _fragments(loaded, base, loaded.live)
         write = stage_all_rows(loaded.table_key, base, bases.datasets, schema, fragments=fragments)
-        return StagedTable(write, inserted=write.row_count)
+        return StagedTable(write, inserted=write.row_count, removed=entry.row_count)
     if not loaded.live_count:
         return StagedTable(None)
-    matches = _matches(loaded, stored) if loaded.given.row_count and entry.row_count else None
+    matches = matches_of(loaded, stored) if loaded.given.row_count and entry.row_count else None
     if matches is None or not matches.count:
         base = bases.of(entry)
         fragments = _fragments(loaded, base, loaded.live)
         write = stage_rows(loaded.table_key, base, bases.datasets, fragments=fragments)
         return StagedTable(write, inserted=loaded.live_count)
-    return _stage_update(loaded, stored, bases, matches)
+    return _stage_update(loaded, stored, bases, matches, keeps_absent=options.keeps_absent)
 
 
-def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> StagedTable:
+def preview_type(loaded: LoadedType, stored: StoredRows, options: LoadOptions) -> StagedTable:
     """Count what staging would do, and write nothing."""
     entry = stored.entry(loaded.table_key)
-    if mode is WriteMode.OVERWRITE or not (loaded.given.row_count and entry.row_count):
+    if options.mode is WriteMode.OVERWRITE:
+        return StagedTable(None, inserted=loaded.live_count, removed=entry.row_count)
+    if not (loaded.given.row_count and entry.row_count):
         return StagedTable(None, inserted=loaded.live_count)
-    matches = _matches(loaded, stored)
-    changes = _Changes(loaded, stored.snapshot.open(loaded.table_key), matches)
+    matches = matches_of(loaded, stored)
+    handle = stored.snapshot.open(loaded.table_key)
+    changes = _Changes(loaded, handle, matches, keeps_absent=options.keeps_absent)
     for _ in changes.rows():
         pass
     return StagedTable(
@@ -103,6 +106,7 @@ def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> Sta
         inserted=loaded.live_count - matches.count,
         updated=changes.count,
         unchanged=matches.count - changes.count,
+        nulled=changes.nulled,
     )
 
 
@@ -119,6 +123,10 @@ def stage_cascade(
 def _fragments(
     loaded: LoadedType, base: WriteBase, kept: Mask | None
 ) -> tuple[WrittenFragment, ...]:
+    if loaded.is_overlaid:
+        batches = kept_rows((batch for _, batch in loaded.batches()), kept)
+        reader = pa.RecordBatchReader.from_batches(loaded.destination.schema, batches)
+        return loaded.destination.write(base, reader)
     fragments: tuple[WrittenFragment, ...] = ()
     start = 0
     for part in (loaded.fresh, loaded.given):
@@ -134,81 +142,16 @@ def _fragments(
 # -- rows that are stored already -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Match:
-    """Rows of the load whose ids are stored, ascending, and where."""
-
-    rows: Integers
-    row_ids: Hashes
-    addresses: Hashes
-
-    def between(self, low: int, high: int) -> _Match:
-        first, last = np.searchsorted(self.rows, (low, high))
-        own = slice(first, last)
-        return _Match(self.rows[own], self.row_ids[own], self.addresses[own])
+def matches_of(loaded: LoadedType, stored: StoredRows) -> Matches:
+    """Find the live rows whose ids are stored; the answer is kept for the same published table."""
+    entry = stored.entry(loaded.table_key)
+    if loaded.matches is None or loaded.matches[0] != entry:
+        loaded.matches = entry, _find_matches(loaded, stored)
+    return loaded.matches[1]
 
 
-class _Matches:
-    """All rows of the load whose ids are stored; many of them wait in a file, by row."""
-
-    def __init__(self, loaded: LoadedType) -> None:
-        self._budget = loaded.budget
-        self._shift = np.uint64(64 - max(1, loaded.row_count.bit_length()))
-        self._parts: list[_Match] = []
-        self._buckets: Buckets | None = None
-        self._window = range(0)
-        self._inside: _Match | None = None
-        self.count = 0
-
-    def add(self, rows: Integers, row_ids: Hashes, addresses: Hashes) -> None:
-        """Add rows, in any order."""
-        self.count += len(rows)
-        self._parts.append(_Match(rows, row_ids, addresses))
-        if self._buckets is None and self.count > self._budget.rows_at_once:
-            self._buckets = Buckets(self._budget, 3)
-        if self._buckets is not None:
-            for part in self._parts:
-                scaled = part.rows.astype(np.uint64) << self._shift
-                self._buckets.append(scaled, part.row_ids, part.addresses)
-            self._parts = []
-
-    def rows(self) -> Iterator[Integers]:
-        """Read the rows, in no order."""
-        if self._buckets is None:
-            yield from (part.rows for part in self._parts)
-            return
-        for scaled, _, _ in self._buckets.slabs(range(BUCKETS)):
-            yield (scaled >> self._shift).astype(np.int64)
-
-    def between(self, low: int, high: int) -> _Match:
-        """Return the rows of a batch; batches are asked for in their order."""
-        if self._buckets is None:
-            if self._inside is None:
-                self._inside = self._sorted(self._parts)
-            return self._inside.between(low, high)
-        ends = np.array([low, max(low, high - 1)], np.uint64) << self._shift
-        first, last = bucket_of(ends).tolist()
-        if self._inside is None or not (first in self._window and last in self._window):
-            self._window = range(first, last + 1)
-            scaled, row_ids, addresses = self._buckets.rows(self._window)
-            rows = (scaled >> self._shift).astype(np.int64)
-            self._inside = self._sorted([_Match(rows, row_ids, addresses)])
-        return self._inside.between(low, high)
-
-    @staticmethod
-    def _sorted(parts: Sequence[_Match]) -> _Match:
-        if not parts:
-            nothing = np.zeros(0, np.uint64)
-            return _Match(np.zeros(0, np.int64), nothing, nothing)
-        rows = np.concatenate([part.rows for part in parts])
-        order = np.argsort(rows)
-        row_ids = np.concatenate([part.row_ids for part in parts])
-        addresses = np.concatenate([part.addresses for part in parts])
-        return _Match(rows[order], row_ids[order], addresses[order])
-
-
-def _matches(loaded: LoadedType, stored: StoredRows) -> _Matches:
-    matches = _Matches(loaded)
+def _find_matches(loaded: LoadedType, stored: StoredRows) -> Matches:
+    matches = Matches(loaded.budget, loaded.row_count)
     if loaded.live_count <= PROBES_MAX:
         alive = live_rows(loaded, loaded.id_start or 0)
         ids = loaded.pick(alive, ("id",))["id"]
@@ -247,7 +190,12 @@ def _stored_ids(
 
 
 def _stage_update(
-    loaded: LoadedType, stored: StoredRows, bases: TableBases, matches: _Matches
+    loaded: LoadedType,
+    stored: StoredRows,
+    bases: TableBases,
+    matches: Matches,
+    *,
+    keeps_absent: bool,
 ) -> StagedTable:
     entry = stored.entry(loaded.table_key)
     handle = stored.snapshot.open(loaded.table_key)
@@ -255,7 +203,7 @@ def _stage_update(
     for rows in matches.rows():
         is_new[rows] = False
     inserted = int(np.count_nonzero(is_new))
-    changes = _Changes(loaded, handle, matches)
+    changes = _Changes(loaded, handle, matches, keeps_absent=keeps_absent)
     rewritten = changes.rows()
     first = next(rewritten, None)
     if not inserted and first is None:
@@ -274,13 +222,19 @@ def _stage_update(
         inserted=inserted,
         updated=changes.count,
         unchanged=matches.count - changes.count,
+        nulled=changes.nulled,
     )
 
 
 class _Changes:
     """The rows of a load that differ from the stored rows of their ids."""
 
-    def __init__(self, loaded: LoadedType, handle: DatasetHandle, matches: _Matches) -> None:
+    def __init__(
+        self, loaded: LoadedType, handle: DatasetHandle, matches: Matches, *, keeps_absent: bool
+    ) -> None:
+        self.nulled: Counter[str] = Counter()
+        """How many stored values become null, by property."""
+        self._keeps_absent = keeps_absent
         self._loaded = loaded
         self._handle = handle
         self._matches = matches
@@ -303,12 +257,17 @@ class _Changes:
             if not len(own.rows):
                 continue
             given = batch.take(pa.array(own.rows - start))
+            absent = masks_of(
+                self._loaded.absent.between(start, start + batch.num_rows), own.rows - start
+            )
             differs, columns = compared(
                 self._loaded.entity_type,
                 self._handle,
                 given,
                 row_ids=own.row_ids,
                 addresses=own.addresses,
+                absent=absent if self._keeps_absent else None,
+                nulled=self.nulled,
             )
             if not differs.any():
                 continue
@@ -316,108 +275,3 @@ class _Changes:
             mask = pa.array(differs)
             arrays = [column.filter(mask) for column in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema), own.row_ids[differs]
-
-
-def compared(
-    entity_type: EntityType,
-    handle: DatasetHandle,
-    given: pa.RecordBatch,
-    *,
-    row_ids: Hashes,
-    addresses: Hashes,
-) -> tuple[Mask, list[pa.Array]]:
-    """Return which rows differ from the stored ones, and the columns to write for those.
-
-    The rows were found by their ids, which are not compared again.
-    """
-    columns = dict(zip(given.schema.names, given.columns, strict=True))
-    same: Mask = np.ones(given.num_rows, np.bool_)
-    embedded = _embedded(entity_type)
-    if embedded:
-        names = list(dict.fromkeys([*embedded, *embedded.values()]))
-        stored = handle.take(pa.array(row_ids), columns=names)
-        before = {name: _as(flat(stored[name]), given[name].type) for name in names}
-        equal = {name: equal_rows(given[name], before[name]) for name in names}
-        for target, source in embedded.items():
-            derived = ~valid_mask(given[target]) & equal[source]
-            columns[target] = _chosen(derived, before[target], given[target])
-            equal[target] |= derived
-        same &= np.logical_and.reduce(list(equal.values()))
-    for names in _by_cost(
-        given, {"id", *embedded, *embedded.values(), *entity_type.blob_properties}
-    ):
-        _compare(handle, given.select(names), row_ids=row_ids, same=same)
-    for name in entity_type.blob_properties:
-        same &= _equal_blobs(
-            handle, name, given[name], row_ids=row_ids, addresses=addresses, asked=same
-        )
-    return ~same, list(columns.values())
-
-
-def _by_cost(given: pa.RecordBatch, others: set[str]) -> list[list[str]]:
-    """Group columns: numbers are fetched for a sixth of what texts and lists cost."""
-    plain = [name for name in given.schema.names if name not in others]
-    cheap = [name for name in plain if pa.types.is_primitive(given.schema.field(name).type)]
-    return [names for names in (cheap, [name for name in plain if name not in cheap]) if names]
-
-
-def _compare(handle: DatasetHandle, given: pa.RecordBatch, *, row_ids: Hashes, same: Mask) -> None:
-    """Compare some columns, in rows that are the same so far."""
-    rows = np.flatnonzero(same)
-    if not len(rows):
-        return
-    stored = handle.take(pa.array(row_ids[rows]), columns=given.schema.names)
-    if len(rows) < given.num_rows:
-        given = given.take(pa.array(rows))
-    for name in given.schema.names:
-        same[rows] &= equal_rows(given[name], _as(flat(stored[name]), given[name].type))
-
-
-def _equal_blobs(
-    handle: DatasetHandle,
-    name: str,
-    given: pa.Array,
-    *,
-    row_ids: Hashes,
-    addresses: Hashes,
-    asked: Mask,
-) -> Mask:
-    """Compare blobs in rows that are equal in all else: null, bytes of ours, or a reference.
-
-    Only bytes are ever given in a merge, so a stored reference is always something else.
-    """
-    described = flat(handle.take_addresses(pa.array(addresses), columns=[name])[name])
-    uris = pc.struct_field(described, "blob_uri")
-    is_ours = valid_mask(described) & ~to_mask(pc.not_equal(uris, "").fill_null(False))
-    is_given = valid_mask(given)
-    equal: Mask = ~is_given & ~valid_mask(described)
-    contents = pc.struct_field(given, "data")
-    sizes = pc.cast(pc.struct_field(described, "size"), pa.int64()).fill_null(0)
-    is_as_long = to_mask(pc.equal(pc.binary_length(contents), sizes).fill_null(False))
-    rows = np.flatnonzero(asked & is_given & is_ours & is_as_long)
-    for start, stop in blob_slices(np.asarray(sizes)[rows]):
-        part = rows[start:stop]
-        stored = handle.read_blobs(name, row_ids[part].tolist())
-        wanted = contents.take(pa.array(part)).to_pylist()
-        equal[part] = [old == new for old, new in zip(stored, wanted, strict=True)]
-    return equal
-
-
-def _embedded(entity_type: EntityType) -> dict[str, str]:
-    """Return the properties that the graph fills by itself, and the texts that they come from."""
-    if not isinstance(entity_type, NodeType):
-        return {}
-    return {target: note.source for target, note in entity_type.embed_sources.items()}
-
-
-def _chosen(mask: Mask, first: pa.Array, second: pa.Array) -> pa.Array:
-    """Take rows of `first` where the mask says so, and of `second` elsewhere."""
-    if not mask.any():
-        return second
-    count = len(mask)
-    places = np.where(mask, np.arange(count), np.arange(count) + count)
-    return pa.concat_arrays([first, second]).take(pa.array(places))
-
-
-def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type == kind else column.cast(kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -13,10 +13,12 @@ from omnigraph.schema import Catalog
 from omnigraph.write.load.check.load_check import LoadCheck
 from omnigraph.write.load.input.interfaces import LoadInput
 from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.partial import with_stored_members
 from omnigraph.write.load.result import LoadCounts, Seconds
 from omnigraph.write.load.rows.intake import Intake
 from omnigraph.write.load.rows.row_parts import TableBases
 from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import StoredRows
@@ -70,14 +72,17 @@ class LoadState:
     def check(self, snapshot: Snapshot) -> LoadCheck:
         """Return the rules across rows, to be run against a snapshot."""
         stored = StoredRows(snapshot)
-        return LoadCheck(self.intake.types, self.catalog, self.options, self.source, stored)
+        types: Mapping[str, LoadedType] = self.intake.types
+        if self.options.keeps_absent:
+            types = {key: with_stored_members(loaded, stored) for key, loaded in types.items()}
+        return LoadCheck(types, self.catalog, self.options, self.source, stored)
 
     def removed(self) -> dict[str, int]:
         """Return how many stored edges of each type are removed with their nodes."""
         return {
             TableKey(key).type_name: staged.removed
             for key, staged in self.staged.items()
-            if staged.removed
+            if staged.removed and key not in self.intake.records_read
         }
 
     @property
@@ -89,10 +94,14 @@ class LoadState:
         """Return what the load did to one type."""
         staged = self.staged.get(key, StagedTable(None))
         quarantine = self.intake.quarantine
+        loaded = self.intake.types.get(key)
         return LoadCounts(
             loaded=self.intake.records_read[key],
             inserted=staged.inserted,
             updated=staged.updated,
             unchanged=staged.unchanged,
             rejected=0 if quarantine is None else quarantine.counts[key],
+            deleted=staged.removed,
+            nulled=staged.nulled,
+            superseded=loaded.superseded if loaded is not None else 0,
         )

@@ -99,8 +99,8 @@ class LocalRows:
         """Make one transaction per table, nodes first."""
         stored = StoredRows(snapshot)
         types = sorted(self.load.intake.types.items(), key=lambda item: _nodes_first(item[0]))
-        bases, mode = self.load.bases, self.load.options.mode
-        return {key: stage_type(loaded, stored, bases, mode) for key, loaded in types}
+        bases, options = self.load.bases, self.load.options
+        return {key: stage_type(loaded, stored, bases, options) for key, loaded in types}
 
     @property
     def leaves_topologies(self) -> bool:

@@ -227,7 +227,7 @@ class KeyConflictError(ConflictError):
     """
 
     code = "OG-KEY-CONFLICT"
-    hint = "mode `merge` replaces stored rows"
+    hint = "mode `merge` updates stored rows"
     first: KeyConflict
     total: int = 1
     violations: tuple[Violation, ...] = ()

@@ -56,8 +56,18 @@ from omnigraph.cli.output.output import json_option
 )
 @choice_option(
     "--on-duplicate",
-    known=["error", "last"],
-    help="In a merge: refuse several rows of one id, or let the last one win.",
+    known=["error", "last", "first", "combine"],
+    help="In a merge: what several rows of one id do.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["keep", "null"]),
+    help="In a merge: keep properties that the input does not name (default), or empty them.",
+)
+@choice_option(
+    "--null-cells",
+    known=["null", "keep"],
+    help="In tables: a null is a value, or names nothing.",
 )
 @click.option(
     "--cascade",
@@ -87,6 +97,8 @@ def command(
     quarantine: Path | None,
     max_errors: int | None,
     on_duplicate: str,
+    missing: str | None,
+    null_cells: str,
     cascade: bool,
     external_blob_bases: tuple[str, ...],
     dry_run: bool,
@@ -128,6 +140,8 @@ def command(
         quarantine=quarantine,
         max_errors=max_errors,
         on_duplicate=on_duplicate,
+        missing=missing,
+        null_cells=null_cells,
         cascade=cascade,
         external_blob_bases=external_blob_bases,
         dry_run=dry_run,

@@ -27,6 +27,7 @@ from omnigraph.write.load.check.scope import FirstRows, LoadScope
 from omnigraph.write.load.check.tuples import rows_with_stored_ids, rows_with_stored_tuples
 from omnigraph.write.load.input.interfaces import LoadInput
 from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.partial import check_incomplete
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.rules.check import (
     NO_ROWS,
@@ -62,6 +63,8 @@ class LoadCheck(LoadScope):
 
     def run(self) -> Findings:
         """Check everything."""
+        if self.options.tracks_absent:
+            check_incomplete(self)
         run_rules(self)
         self.forget()
         return self.findings
@@ -93,7 +96,7 @@ class LoadCheck(LoadScope):
     # -- ids and tuples ---------------------------------------------------------------------------
 
     def repeated_ids(self, rows: WrittenRows) -> FoundRows:
-        """Find rows of one id, unless the last of them replaces the others."""
+        """Find rows of one id, unless they become one."""
         loaded = self._of(rows)
         if loaded.id_start is None or not loaded.has_given_ids:
             return NO_ROWS
@@ -110,7 +113,7 @@ class LoadCheck(LoadScope):
     def repeated(self, rows: WrittenRows, members: tuple[str, ...]) -> FoundRows:
         """Compare the records of the input among each other, even two of one id."""
         loaded = self._of(rows)
-        counted = loaded.live if self.options.keeps_last else loaded.records
+        counted = loaded.live if self.options.folds else loaded.records
         return self._repeats(loaded, loaded.tuple_column(members), members, counted=counted)
 
     def _repeats(

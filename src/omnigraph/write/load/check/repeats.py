@@ -38,21 +38,10 @@ class Repeats:
 
 
 def folds(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> bool:
-    """Return whether the last of several records of one id replaces the others."""
+    """Return whether several records of one id become one."""
     if options.mode is not WriteMode.MERGE:
         return False
-    return options.keeps_last or (source.last_wins_for_unkeyed_ids and not loaded.is_keyed)
-
-
-def fold(loaded: LoadedType, options: LoadOptions, source: LoadInput) -> None:
-    """Count only the last record of every id, if the load asks for that."""
-    if not folds(loaded, options, source) or not loaded.has_given_ids:
-        return
-    superseded = [
-        found.previous for found in repeats(loaded, loaded.ids, ("id",), counted=loaded.live)
-    ]
-    if superseded:
-        loaded.supersede(np.concatenate(superseded))
+    return options.folds or (source.last_wins_for_unkeyed_ids and not loaded.is_keyed)
 
 
 def repeats(

@@ -38,13 +38,14 @@ from omnigraph.schema.values.arrow import convert_arrow
 from omnigraph.schema.values.converted import ConversionMode, Converted
 from omnigraph.schema.values.decode import decode_json_lines
 from omnigraph.schema.values.ids import Ids
-from omnigraph.schema.values.row_errors import no_errors
+from omnigraph.schema.values.numeric import valid_mask
+from omnigraph.schema.values.row_errors import Mask, no_errors
 from omnigraph.values import PropType, Scalar
 from omnigraph.write.load.input.decode import strict_batches
 from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.records import RecordSorter
 from omnigraph.write.load.rows.check_rows import ColumnBatch
-from omnigraph.write.stage.columns import Integers
+from omnigraph.write.stage.columns import Integers, to_mask
 
 _HEADER: Final = re.compile(rb'\{"(type|edge)": ?"([A-Za-z0-9_]+)"')
 _HEADERS_MAX: Final = 64
@@ -149,11 +150,15 @@ class _Lines:
         first, last = int(numbers[0]), int(numbers[-1])
         if last - first + 1 == len(numbers):
             return self.text[self.starts[first] : self.ends[last] + 1]
+        return self.picked(numbers).buffers()[2]
+
+    def picked(self, numbers: Integers) -> pa.Array:
+        """Return some lines as binary values."""
         offsets = pa.py_buffer(np.append(self.starts, len(self.data)))
         every = pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), len(self.starts), [None, offsets, pa.py_buffer(self.text)]
         )
-        return every.take(pa.array(numbers)).buffers()[2]
+        return every.take(pa.array(numbers))
 
 
 def _lines(text: bytes) -> _Lines | None:
@@ -234,7 +239,29 @@ def _columns(
         record=lambda row: lines.record(numbers[row]),
         given=None if given is None or given.null_count == len(given) else _ids(given),
         ends={end: _ids(column) for end, column in ends.items()},
+        absent=lambda: _absent(entity_type, data, lines, numbers),
     )
+
+
+def _absent(
+    entity_type: EntityType, data: pa.Array, lines: _Lines, numbers: Integers
+) -> dict[str, Mask]:
+    """Return the lines that have no member for a property.
+
+    The parser says null for both. A member that is null has its name, a colon and `null` in the
+    line; inside of a text that has a quote which is not escaped, so it cannot stand there.
+    """
+    found = {}
+    every: pa.Array | None = None
+    for name in entity_type.properties:
+        empty = ~valid_mask(pc.struct_field(data, name))
+        if empty.any() and lines.has_null:
+            every = lines.picked(numbers) if every is None else every
+            pattern = rf'"{name}"[ \t\r]*:[ \t\r]*null'
+            empty &= ~to_mask(pc.match_substring_regex(every, pattern))
+        if empty.any():
+            found[name] = empty
+    return found
 
 
 def _parsed(entity_type: EntityType, text: bytes | pa.Buffer) -> pa.Table | None:

@@ -24,7 +24,7 @@ from omnigraph.schema.values.convert import convert_values, member_values
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.schema.values.decode import Decoded
 from omnigraph.schema.values.ids import Ids, given_ids
-from omnigraph.schema.values.row_errors import ErrorLog, json_text, no_errors
+from omnigraph.schema.values.row_errors import ErrorLog, Mask, json_text, no_errors
 from omnigraph.schema.values.scalars import text_column
 from omnigraph.write.load.input.decode import NOTHING, data_of
 from omnigraph.write.load.input.interfaces import LoadSink
@@ -224,6 +224,7 @@ class RecordSorter:
             record=records.__getitem__,
             given=given,
             ends=ends,
+            absent=lambda: _absent(entity_type, data),
         )
 
     def _end(self, entity_type: EntityType, records: Sequence[Record], field: str) -> Ids:
@@ -324,6 +325,16 @@ def _name_problem(entity_type: EntityType, name: str) -> tuple[str, str]:
         codes.UNKNOWN_PROPERTY,
         f"unknown input field '{name}' for '{entity_type.table_key}'{hint}",
     )
+
+
+def _absent(entity_type: EntityType, data: Sequence[Record]) -> dict[str, Mask]:
+    """Return the records that have no member for a property."""
+    count = len(data)
+    found = {
+        name: ~np.fromiter((name in one for one in data), np.bool_, count)
+        for name in entity_type.properties
+    }
+    return {name: mask for name, mask in found.items() if mask.any()}
 
 
 def _raw(record: Record, data: Record, name: str) -> object:

@@ -58,7 +58,11 @@ class RecordSource:
     form: Format | None = None
     """Lines or an array, where the caller says it."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    last_wins_for_unkeyed_ids: bool = True
+
+    @property
+    def last_wins_for_unkeyed_ids(self) -> bool:
+        """Whether the last record of an id wins: so does the compatible reader."""
+        return self.reader is ConversionMode.COMPATIBLE
 
     @property
     def place(self) -> str:

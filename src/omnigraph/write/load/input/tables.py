@@ -104,6 +104,12 @@ def column_batch(
         record=lambda row: _record(entity_type, batch, ends, texts, row),
         given=_given(entity_type, batch["id"]) if "id" in names else None,
         ends={end: _end(entity_type, batch[name], name) for end, name in ends.items()},
+        absent=lambda: {
+            name: np.ones(batch.num_rows, np.bool_)
+            for name in entity_type.properties
+            if name not in names
+        },
+        is_columnar=True,
     )
 
 

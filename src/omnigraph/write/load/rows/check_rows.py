@@ -11,7 +11,7 @@ pickled.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -21,11 +21,14 @@ import pyarrow.compute as pc
 from omnigraph.clock import Clock
 from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values import codes as value_codes
+from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.converted import ConversionMode, Converted
 from omnigraph.schema.values.ids import AcceptedIds, Ids, accept_ids, derive_ids, new_ulids
+from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import Mask, RowErrors, json_text
 from omnigraph.search.embedding.columns import has_text
 from omnigraph.texts import redacted
+from omnigraph.write.load.rows.absent import NOTHING_ABSENT, AbsentMasks, chosen, masks_of
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.endpoints import ENDPOINT_RULE
 from omnigraph.write.rules.row_errors import TYPE_RULE, add_row_errors, values_of
@@ -54,6 +57,10 @@ class ColumnBatch:
     record: Callable[[int], object]
     given: Ids | None = None
     ends: Mapping[str, Ids] = field(default_factory=dict)
+    absent: Callable[[], AbsentMasks] = field(default=lambda: NOTHING_ABSENT)
+    """Returns which rows do not name a property; called only where that matters."""
+    is_columnar: bool = False
+    """Whether the rows are of a table, where a cell that says nothing is null."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,10 @@ class RowRules:
     """So many violations of one batch are kept in full."""
     filled: frozenset[str] = frozenset()
     """Required vectors that may be missing where the row has the text that they are made from."""
+    keeps_absent: bool = False
+    """Whether a property that a row does not name stays as it is stored."""
+    null_cells_are_absent: bool = False
+    """Whether a null of a table means that the row does not name the property."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +97,23 @@ class CheckedRows:
     log: ViolationLog
     ids_are_new: bool
     spellings: tuple[pa.Array, pa.Array] | None = None
+    absent: AbsentMasks = field(default_factory=dict)
+    """The properties that good rows do not name, where stored rows keep those."""
 
 
 def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows:
     """Check every rule of single rows, give ids, and keep what is good."""
     entity_type = rules.entity_type
     row_count = len(batch.positions)
+    if rules.null_cells_are_absent and batch.is_columnar:
+        batch = _null_cells_absent(entity_type, batch)
+    absent = _kept(rules, batch)
     work = _Work(
         entity_type, batch, np.zeros(row_count, np.bool_), ViolationLog(rules.violations_max)
     )
     for name, converted in batch.columns.items():
-        work.note(_unexcused(rules, batch, name, converted.row_errors), name)
+        errors = _unexcused(rules, batch, name, converted.row_errors)
+        work.note(_cleared(errors, _is_missing(errors), absent.get(name)), name)
     for name in entity_type.blob_properties:
         _refuse_external(rules, batch.columns[name].column, name, work)
     for end, ids in batch.ends.items():
@@ -113,8 +130,74 @@ def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows
         good = pa.array(~work.bad)
         arrays = [array.filter(good) for array in arrays]
         positions = positions.filter(good)
+        absent = masks_of(absent, ~work.bad)
     rows = pa.RecordBatch.from_arrays(_blobs_copied(rules, arrays), schema=entity_type.arrow_schema)
-    return CheckedRows(rows, positions, work.bad, work.log, given.are_new, given.spellings)
+    return CheckedRows(rows, positions, work.bad, work.log, given.are_new, given.spellings, absent)
+
+
+# -- properties that rows do not name -------------------------------------------------------------
+
+
+def _kept(rules: RowRules, batch: ColumnBatch) -> AbsentMasks:
+    """Return what rows do not name and stored rows of their ids would keep."""
+    if not rules.keeps_absent:
+        return NOTHING_ABSENT
+    may_be_stored = _may_be_stored(rules.entity_type, batch)
+    if not may_be_stored.any():
+        return NOTHING_ABSENT
+    key = rules.entity_type.key if isinstance(rules.entity_type, NodeType) else ()
+    found = {name: mask & may_be_stored for name, mask in batch.absent().items() if name not in key}
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def _may_be_stored(entity_type: EntityType, batch: ColumnBatch) -> Mask:
+    """Return the rows whose id is not made by the load."""
+    row_count = len(batch.positions)
+    if isinstance(entity_type, NodeType) and entity_type.key:
+        return np.ones(row_count, np.bool_)
+    return np.zeros(row_count, np.bool_) if batch.given is None else valid_mask(batch.given.ids)
+
+
+def _null_cells_absent(entity_type: EntityType, batch: ColumnBatch) -> ColumnBatch:
+    """Take nulls for cells that name nothing; they get defaults, as columns that are not there."""
+    absent = dict(batch.absent())
+    columns = dict(batch.columns)
+    for name, converted in batch.columns.items():
+        if name in absent:
+            continue
+        errors = converted.row_errors
+        empty = ~valid_mask(converted.column)
+        if not errors.is_clean:
+            empty &= _is_missing(errors) | ~valid_mask(errors.messages)
+        if not empty.any():
+            continue
+        absent[name] = empty
+        prop = entity_type.properties[name]
+        if prop.default is not None:
+            count = len(converted.column)
+            filled = convert_values([prop.default] * count, prop.prop_type, name)
+            left = _cleared(errors, empty, empty)
+            column = chosen(empty, filled.column, converted.column)
+            columns[name] = replace(
+                converted, column=column, errors=left.messages, codes=left.codes
+            )
+    return replace(batch, columns=columns, absent=lambda: absent)
+
+
+def _is_missing(errors: RowErrors) -> Mask:
+    """Return the rows that lack a required value."""
+    if errors.is_clean:
+        return np.zeros(len(errors.messages), np.bool_)
+    return to_mask(pc.equal(errors.codes.cast(pa.utf8()), value_codes.MISSING).fill_null(False))
+
+
+def _cleared(errors: RowErrors, which: Mask, among: Mask | None) -> RowErrors:
+    """Leave out the problems of some rows."""
+    if among is None or errors.is_clean or not (which & among).any():
+        return errors
+    cleared = pa.array(which & among)
+    codes_left = pc.if_else(cleared, None, errors.codes.cast(pa.utf8()))
+    return RowErrors(pc.if_else(cleared, None, errors.messages), codes_left.dictionary_encode())
 
 
 def _unexcused(rules: RowRules, batch: ColumnBatch, name: str, errors: RowErrors) -> RowErrors:
@@ -122,11 +205,7 @@ def _unexcused(rules: RowRules, batch: ColumnBatch, name: str, errors: RowErrors
     if errors.is_clean or name not in rules.filled or not isinstance(rules.entity_type, NodeType):
         return errors
     texts = batch.columns[rules.entity_type.embed_sources[name].source].column
-    is_missing = pc.fill_null(pc.equal(errors.codes.cast(pa.utf8()), value_codes.MISSING), False)
-    is_excused = pc.and_(is_missing, pa.array(has_text(texts)))
-    codes_left = pc.if_else(is_excused, None, errors.codes.cast(pa.utf8()))
-    messages = pc.if_else(is_excused, None, errors.messages)
-    return RowErrors(messages, codes_left.dictionary_encode())
+    return _cleared(errors, _is_missing(errors), has_text(texts))
 
 
 # -- ids ------------------------------------------------------------------------------------------

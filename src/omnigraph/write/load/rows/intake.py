@@ -15,7 +15,8 @@ from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.load.check.hashing import HashScheme
-from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.options import LoadOptions, NullCells
+from omnigraph.write.load.rows.absent import with_made
 from omnigraph.write.load.rows.check_rows import (
     CheckedRows,
     ColumnBatch,
@@ -112,8 +113,10 @@ class Intake:
             # Vectors cost money, and a dry run would throw them away.
             return checked
         rows = pa.Table.from_batches([checked.rows])
-        filled = self._embedder.fill(entity_type, rows, self._stored).combine_chunks()
-        return replace(checked, rows=next(iter(filled.to_batches()), checked.rows))
+        filled = self._embedder.fill(entity_type, rows, self._stored, checked.absent)
+        made = next(iter(filled.combine_chunks().to_batches()), checked.rows)
+        absent = self._embedder.unnamed(entity_type, checked.absent)
+        return replace(checked, rows=made, absent=with_made(entity_type, made, absent))
 
     def refuse(self, violation: Violation, record: object) -> None:
         """Note a record that is no row."""
@@ -171,7 +174,7 @@ class Intake:
         if self.quarantine is None or not len(numbers):
             return
         picked = loaded.pick(numbers, loaded.destination.schema.names)
-        records = graph_records(loaded.entity_type, picked)
+        records = graph_records(loaded.entity_type, picked, loaded.absent.take(numbers))
         positions = loaded.positions(numbers)
         for row, record, position in zip(numbers.tolist(), records, positions, strict=True):
             found = [replace(violation, position=position) for violation in rows[row]]
@@ -207,6 +210,8 @@ class Intake:
                 self._options.conversion,
                 self._external_blobs,
                 copies_external=self._options.mode is not WriteMode.OVERWRITE,
+                keeps_absent=self._options.tracks_absent,
+                null_cells_are_absent=self._options.null_cells is NullCells.KEEP,
             )
             if self._embedder is not None and isinstance(entity_type, NodeType):
                 rules = replace(rules, filled=self._embedder.targets(entity_type))

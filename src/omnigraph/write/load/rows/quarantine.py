@@ -31,6 +31,7 @@ from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store.durability import fsync_path
 from omnigraph.texts import without_depths
+from omnigraph.write.load.rows.absent import NOTHING_ABSENT, AbsentMasks, any_of
 from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.columns import flat
 
@@ -129,15 +130,21 @@ def _writing(directory: Path) -> Iterator[None]:
         raise QuarantineUnwritableError(str(directory), error.strerror or str(error)) from error
 
 
-def graph_records(entity_type: EntityType, rows: pa.Table) -> list[dict[str, object]]:
-    """Return stored rows in the form of graph records."""
+def graph_records(
+    entity_type: EntityType, rows: pa.Table, absent: AbsentMasks = NOTHING_ABSENT
+) -> list[dict[str, object]]:
+    """Return stored rows in the form of graph records, without what they do not name."""
     columns = {
         name: to_json_values(flat(rows[name]), prop.prop_type, JsonForm.EXPORT)
         for name, prop in entity_type.properties.items()
     }
     ids = rows["id"].to_pylist()
+    named = {name: ~any_of(absent, (name,), rows.num_rows) for name in columns}
     data = [
-        {"id": ids[row], **{name: column[row] for name, column in columns.items()}}
+        {
+            "id": ids[row],
+            **{name: column[row] for name, column in columns.items() if named[name][row]},
+        }
         for row in range(rows.num_rows)
     ]
     if not isinstance(entity_type, EdgeType):

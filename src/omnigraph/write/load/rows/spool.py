@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import SEEK_END
@@ -175,6 +176,7 @@ class NumberSpool:
         self._kind = kind
         self._width = width
         self._parts: list[Columns] = []
+        self._starts: list[int] = []
         self._files: list[BinaryIO] = []
         self._count = 0
 
@@ -184,11 +186,13 @@ class NumberSpool:
     def append(self, *columns: npt.NDArray[Any]) -> None:
         """Add numbers."""
         own = tuple(np.ascontiguousarray(column, self._kind) for column in columns)
+        start = self._count
         self._count += len(own[0])
         if not self._files:
             # All columns stay or go together, so that they are read in the same pieces.
             if self._budget.reserve(sum(column.nbytes for column in own)):
                 self._parts.append(own)
+                self._starts.append(start)
                 return
             self._files = [self._budget.open_file() for _ in range(self._width)]
             for part in self._parts:
@@ -226,6 +230,20 @@ class NumberSpool:
             start = entity_type * _SLAB_NUMBERS
             taken[own] = self._read(self._files[0], start)[rows[own] - start]
         return taken
+
+    def between(self, low: int, high: int) -> npt.NDArray[Any]:
+        """Read the first column of consecutive rows."""
+        if self._files:
+            self._files[0].seek(low * self._kind.itemsize)
+            size = max(0, high - low) * self._kind.itemsize
+            return np.frombuffer(self._files[0].read(size), self._kind)
+        pieces = [np.zeros(0, self._kind)]
+        number = max(0, bisect_right(self._starts, low) - 1)
+        while number < len(self._starts) and self._starts[number] < high:
+            start = self._starts[number]
+            pieces.append(self._parts[number][0][max(0, low - start) : high - start])
+            number += 1
+        return pieces[1] if len(pieces) == 2 else np.concatenate(pieces)
 
     def _write(self, columns: Columns) -> None:
         for file, column in zip(self._files, columns, strict=True):

@@ -8,6 +8,7 @@
 | each tuple that `@unique` wants once | 8 |
 | whether it still counts, once some rows do not (in memory) | 2 |
 | which nodes an edge ends in, where that is asked for (in memory) | 8 |
+| which properties it does not name, in a merge in which some rows do not name all | 8 for 64 |
 
 Beyond the budget of the load these numbers are in files, and rules look at them bucket by bucket
 (`check/hashes.py`). Texts are read again only for the rows that a rule has to look at.
@@ -16,17 +17,22 @@ Beyond the budget of the load these numbers are in files, and rules look at them
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.manifest import Entry
 from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.ids import EndpointRemap
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
 from omnigraph.write.load.check.hashing import Hashes, HashScheme
+from omnigraph.write.load.check.matches import Matches
+from omnigraph.write.load.rows.absent import AbsentRows
 from omnigraph.write.load.rows.check_rows import CheckedRows
+from omnigraph.write.load.rows.overlay import Overlay
 from omnigraph.write.load.rows.row_parts import Destination, RowPart
 from omnigraph.write.load.rows.spool import SpoolBudget
 from omnigraph.write.rules.unique import unique_tuples
@@ -83,6 +89,13 @@ class LoadedType:
         self.ends = {end: HashedColumn(budget, 2) for end in ends}
         self.unique = [HashedColumn(budget, 1) for _ in self.tuples]
         """Hashes of each of `tuples`."""
+        self.absent = AbsentRows(entity_type, budget)
+        """Which properties the rows do not name, where stored rows keep those."""
+        self.superseded = 0
+        """How many records another record of the same id has replaced."""
+        self.matches: tuple[Entry, Matches] | None = None
+        """The rows whose ids are stored in a table, as it was published."""
+        self._overlays: tuple[Overlay, ...] = ()
         self._lookup: RowLookup | None = None
         self._end_rows: dict[str, npt.NDArray[np.int32]] = {}
 
@@ -98,6 +111,7 @@ class LoadedType:
             if self.id_start is None:
                 self.id_start = self.ids.start = self.row_count
         self._append(rows)
+        self.absent.append(checked.absent, rows.num_rows)
         self._positions.append(checked.positions.to_numpy())
 
     def _append(self, rows: pa.RecordBatch) -> None:
@@ -149,6 +163,8 @@ class LoadedType:
             arrays = list(columns.values())
             other._append(pa.RecordBatch.from_arrays(arrays, schema=batch.schema))
         other._positions = self._positions
+        other.absent = self.absent
+        other.superseded = self.superseded
         other.finish()
         return other
 
@@ -163,14 +179,15 @@ class LoadedType:
         """Stop counting rows that later rows of the same id replace."""
         if len(rows):
             self.live = self._without(self.live, rows)
-            self._lookup = None
+            self.superseded += len(rows)
+            self._lookup = self.matches = None
 
     def reject(self, rows: Integers) -> None:
         """Stop counting rows that break a rule."""
         if len(rows):
             self.live = self._without(self.live, rows)
             self.records = self._without(self.records, rows)
-            self._lookup = None
+            self._lookup = self.matches = None
 
     def _without(self, mask: Mask | None, rows: Integers) -> Mask:
         kept = np.ones(self.row_count, np.bool_) if mask is None else mask
@@ -179,6 +196,12 @@ class LoadedType:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Read all rows, live or not, each batch with the number of its first row."""
+        found = self._as_read(columns)
+        for overlay in self._overlays:
+            found = overlay.over(found, columns)
+        return found
+
+    def _as_read(self, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         start = 0
         for part in (self.fresh, self.given):
             if not part.row_count:
@@ -186,6 +209,38 @@ class LoadedType:
             for batch in part.batches(columns):
                 yield start, batch
                 start += batch.num_rows
+
+    @property
+    def is_overlaid(self) -> bool:
+        """Whether some rows have other values than those that were read."""
+        return bool(self._overlays)
+
+    @property
+    def overlaid_rows(self) -> Integers:
+        """The rows that have other values than those that were read."""
+        rows = [np.zeros(0, np.int64), *(overlay.rows for overlay in self._overlays)]
+        return np.unique(np.concatenate(rows))
+
+    def lay_over(self, overlay: Overlay) -> None:
+        """Give some rows other values."""
+        self._overlays = (*self._overlays, overlay)
+        self._hash_tuples(self.tuples)
+
+    def with_overlay(self, overlay: Overlay, tuples: Sequence[tuple[str, ...]]) -> LoadedType:
+        """Return the same rows with other values, which matter to some tuples only."""
+        other = copy(self)
+        other._overlays = (*self._overlays, overlay)
+        other._lookup = None
+        other._hash_tuples(tuples)
+        return other
+
+    def _hash_tuples(self, tuples: Sequence[tuple[str, ...]]) -> None:
+        self.unique = list(self.unique)
+        for members in tuples:
+            column = HashedColumn(self.budget, 1)
+            for _, batch in self.batches(members):
+                column.append(self.tuple_hashes(batch, members))
+            self.unique[self.tuples.index(members)] = column
 
     def pick(self, rows: Integers, columns: Sequence[str]) -> pa.Table:
         """Read some columns of some rows, given in ascending order; `ROW` has their numbers."""
