@@ -256,6 +256,7 @@ def is_own_branch(branch: str, actor_id: str) -> bool:
 SYSTEM_ACTOR_PREFIX: Final = "omnigraph:"
 ACTOR_LENGTH_MAX: Final = 256
 MESSAGE_LENGTH_MAX: Final = 65_536
+RETRIES_MAX: Final = 1_000
 PROPERTIES_MAX: Final = 256
 PROPERTY_KEY_LENGTH_MAX: Final = 256
 _SHOWN_MAX: Final = 60
@@ -329,6 +330,13 @@ def check_commit_texts(
         if not key.strip():
             raise InvalidTextError("the property name", key, "is empty")
         _check_text(f"the value of property {key!r}", value, MESSAGE_LENGTH_MAX, has_lines=True)
+
+
+def check_retries(retries: int) -> None:
+    """Refuse a number of retries that is none."""
+    if type(retries) is not int or not 0 <= retries <= RETRIES_MAX:
+        problem = f"is not a whole number from 0 to {RETRIES_MAX}"
+        raise InvalidTextError("the number of retries", retries, problem)
 
 
 def check_id(what: str, text: str | None) -> None:

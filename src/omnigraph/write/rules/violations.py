@@ -190,12 +190,18 @@ class ValidationError(InvalidInputError):
 
 @dataclass(frozen=True)
 class KeyConflict:
-    """An id that cannot be inserted: it is stored already, or the input gives it twice."""
+    """An id that cannot be inserted: it is stored already, or the input gives it twice.
+
+    `graph_commit_id` is the commit that wrote the stored row, where that was asked for and the
+    retained history tells.
+    """
 
     entity_kind: str
     type_name: str
     entity_id: str
     is_stored: bool
+    graph_commit_id: str | None = None
+    given_in: str = "input"
 
     @property
     def text(self) -> str:
@@ -204,8 +210,9 @@ class KeyConflict:
         >>> KeyConflict("node", "Person", "ann", is_stored=True).text
         "node 'ann' of type Person already exists"
         """
-        what = "already exists" if self.is_stored else "is given twice in one input"
-        return f"{self.entity_kind} '{self.entity_id}' of type {self.type_name} {what}"
+        what = "already exists" if self.is_stored else f"is given twice in one {self.given_in}"
+        by = f", written by commit {self.graph_commit_id}" if self.graph_commit_id else ""
+        return f"{self.entity_kind} '{self.entity_id}' of type {self.type_name} {what}{by}"
 
 
 class KeyConflictError(ConflictError):
@@ -215,12 +222,12 @@ class KeyConflictError(ConflictError):
     """
 
     code = "OG-KEY-CONFLICT"
-    hint = "mode `merge` replaces stored rows"
     first: KeyConflict
     total: int = 1
     violations: tuple[Violation, ...] = ()
     place: str = "line"
     shows_source: bool = False
+    hint: str = "mode `merge` replaces stored rows"
 
     def _message(self) -> str:
         return _first_line(self.lines, self.total)
@@ -254,12 +261,13 @@ class KeyConflictError(ConflictError):
         return self.first.is_stored
 
     @property
-    def key_conflict(self) -> dict[str, str]:
-        """The first offender: `entity_kind`, `type_name` and `entity_id`."""
+    def key_conflict(self) -> dict[str, str | None]:
+        """The first offender: `entity_kind`, `type_name`, `entity_id` and `graph_commit_id`."""
         return {
             "entity_kind": self.first.entity_kind,
             "type_name": self.first.type_name,
             "entity_id": self.first.entity_id,
+            "graph_commit_id": self.first.graph_commit_id,
         }
 
     @property

@@ -14,6 +14,7 @@ from omnigraph.cli.address import (
     resolve_address,
 )
 from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.commit_note import commit_options
 from omnigraph.cli.options.consent import require_consent
 from omnigraph.cli.options.engine import engine_options, spark_session, wants_spark
 from omnigraph.cli.options.flags import ScopedCommand, flags
@@ -63,6 +64,7 @@ from omnigraph.cli.output.output import json_option
     is_flag=True,
     help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
 )
+@commit_options
 @external_blob_option
 @click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
 @engine_options("Load in this process, or on Spark; auto takes Spark for large files.")
@@ -83,6 +85,8 @@ def command(
     max_errors: int | None,
     on_duplicate: str,
     cascade: bool,
+    message: str | None,
+    properties: dict[str, str],
     external_blob_bases: tuple[str, ...],
     dry_run: bool,
     engine: str,
@@ -108,6 +112,8 @@ def command(
         max_errors=max_errors,
         on_duplicate=on_duplicate,
         cascade=cascade,
+        message=message,
+        properties=properties,
         external_blob_bases=external_blob_bases,
         dry_run=dry_run,
         engine=engine,
