@@ -75,8 +75,8 @@ def check_columns(
             value = _column_value(context, scope, column.expression, has_limit)
             checked.append(CheckedColumn(column, header_of(column), value))
     if any(isinstance(column.expression, AggregateCall) for column in columns):
-        for column in checked:
-            _check_group_key(context, column)
+        for found in checked:
+            _check_group_key(context, found)
     return tuple(checked)
 
 

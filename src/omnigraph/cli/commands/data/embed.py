@@ -63,8 +63,8 @@ def command(
             "--store",
             {**files, "--clean": clean or None, "--select": selectors or None},
         )
-        request = {"branch": branch, "message": message, "properties": properties}
-        _embed_graph(out, types, request, reembed_all=reembed_all)
+        options = {"branch": branch, "message": message, "properties": properties}
+        _embed_graph(out, types, options, reembed_all=reembed_all)
         return
     _refuse(
         "a file",
@@ -100,12 +100,12 @@ def _refuse(what: str, others: dict[str, Any]) -> None:
 
 
 def _embed_graph(
-    out: Output, types: tuple[str, ...], request: dict[str, Any], *, reembed_all: bool
+    out: Output, types: tuple[str, ...], options: dict[str, Any], *, reembed_all: bool
 ) -> None:
     with open_graph(None, read_only=False) as graph:
         out.write_target(graph.uri)
         result = graph.embed(
-            types, mode="all" if reembed_all else "missing", actor_id=acting(), **request
+            types, mode="all" if reembed_all else "missing", actor_id=acting(), **options
         )
         counts = ", ".join(f"{count} {name}" for name, count in result.rows) or "no types"
         text = f"embedded on {result.branch}: {counts} ({result.texts_sent} texts sent)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -190,7 +190,7 @@ def conflicts(
     graph = open_graph(uri, read_only=True)
     lines = list(graph.merge_conflicts(source, target, strategy=strategy))
     if path is None:
-        found = [read_json(line) for line in lines]
+        found = cast("list[dict[str, Any]]", [read_json(line) for line in lines])
         report = {"source": source, "target": target, "conflicts": found}
         text = "\n".join(_conflict_line(each) for each in found)
         Output(as_json=as_json).result(text or "(no conflicts)", report)
