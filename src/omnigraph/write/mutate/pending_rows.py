@@ -33,7 +33,7 @@ from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ROW_UPDATED, ScanRequest
 from omnigraph.write.mutate.predicates import Condition, has_value_in
 from omnigraph.write.mutate.rows import is_large
-from omnigraph.write.rules.violations import KeyConflict, KeyConflictError
+from omnigraph.write.rules.violations import CreateConflictError, KeyConflict
 from omnigraph.write.stage.columns import Column, Mask, flat, is_in, last_rows, slabs, without
 from omnigraph.write.stage.delta import GraphDelta, TableDelta
 
@@ -121,16 +121,9 @@ class PendingTable:
         if not matches.count:
             return
         is_stored = bool(matches.stored.num_rows)
-        raise KeyConflictError(
-            KeyConflict(
-                "node",
-                self.entity.name,
-                str(ids[0]),
-                is_stored=is_stored,
-                graph_commit_id=self._writer_of(condition) if is_stored else None,
-                given_in="query",
-            ),
-            hint="`insert` replaces the row, `upsert` changes some of its properties",
+        raise CreateConflictError(
+            KeyConflict("node", self.entity.name, str(ids[0]), is_stored=is_stored),
+            graph_commit_id=self._writer_of(condition) if is_stored else None,
         )
 
     def _writer_of(self, condition: Condition) -> str | None:

@@ -190,18 +190,12 @@ class ValidationError(InvalidInputError):
 
 @dataclass(frozen=True)
 class KeyConflict:
-    """An id that cannot be inserted: it is stored already, or the input gives it twice.
-
-    `graph_commit_id` is the commit that wrote the stored row, where that was asked for and the
-    retained history tells.
-    """
+    """An id that cannot be inserted: it is stored already, or the input gives it twice."""
 
     entity_kind: str
     type_name: str
     entity_id: str
     is_stored: bool
-    graph_commit_id: str | None = None
-    given_in: str = "input"
 
     @property
     def text(self) -> str:
@@ -210,9 +204,8 @@ class KeyConflict:
         >>> KeyConflict("node", "Person", "ann", is_stored=True).text
         "node 'ann' of type Person already exists"
         """
-        what = "already exists" if self.is_stored else f"is given twice in one {self.given_in}"
-        by = f", written by commit {self.graph_commit_id}" if self.graph_commit_id else ""
-        return f"{self.entity_kind} '{self.entity_id}' of type {self.type_name} {what}{by}"
+        what = "already exists" if self.is_stored else "is given twice in one input"
+        return f"{self.entity_kind} '{self.entity_id}' of type {self.type_name} {what}"
 
 
 class KeyConflictError(ConflictError):
@@ -222,12 +215,12 @@ class KeyConflictError(ConflictError):
     """
 
     code = "OG-KEY-CONFLICT"
+    hint = "mode `merge` replaces stored rows"
     first: KeyConflict
     total: int = 1
     violations: tuple[Violation, ...] = ()
     place: str = "line"
     shows_source: bool = False
-    hint: str = "mode `merge` replaces stored rows"
 
     def _message(self) -> str:
         return _first_line(self.lines, self.total)
@@ -262,12 +255,11 @@ class KeyConflictError(ConflictError):
 
     @property
     def key_conflict(self) -> dict[str, str | None]:
-        """The first offender: `entity_kind`, `type_name`, `entity_id` and `graph_commit_id`."""
+        """The first offender: `entity_kind`, `type_name` and `entity_id`."""
         return {
             "entity_kind": self.first.entity_kind,
             "type_name": self.first.type_name,
             "entity_id": self.first.entity_id,
-            "graph_commit_id": self.first.graph_commit_id,
         }
 
     @property
@@ -284,6 +276,31 @@ class KeyConflictError(ConflictError):
             "violations": [violation.to_json() for violation in self.violations],
             "total": self.total,
         }
+
+
+class CreateConflictError(KeyConflictError):
+    """The key of a `create` is stored already, or the same query has written it.
+
+    `graph_commit_id` is the commit that wrote the stored row, where the retained history tells.
+    """
+
+    code = "OG-CREATE-CONFLICT"
+    hint = "`insert` replaces the row, `upsert` changes some of its properties"
+    graph_commit_id: str | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The conflict in words."""
+        if not self.first.is_stored:
+            named = f"{self.first.entity_kind} '{self.first.entity_id}' of type"
+            return (f"{named} {self.first.type_name} is written twice in one query",)
+        by = f", written by commit {self.graph_commit_id}" if self.graph_commit_id else ""
+        return (f"{self.first.text}{by}",)
+
+    @property
+    def key_conflict(self) -> dict[str, str | None]:
+        """The key, with the commit that wrote it, or null."""
+        return {**super().key_conflict, "graph_commit_id": self.graph_commit_id}
 
 
 def located_lines(

@@ -12,14 +12,14 @@ from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.commit_note import commit_options, retries_option
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.options.query_input import QueryInput, query_input
-from omnigraph.cli.output.output import Output, json_option, type_label
+from omnigraph.cli.output.output import Output, json_option
 from omnigraph.errors import PreconditionError
 from omnigraph.texts import on_one_line
 from omnigraph.wire import outcome_of, precondition_json
 
 if TYPE_CHECKING:
     from omnigraph.client import RemoteGraph
-    from omnigraph.graph import ChangedRows, MutationResult
+    from omnigraph.graph import MutationResult
 
 
 @click.command("mutate", cls=ScopedCommand)
@@ -76,20 +76,4 @@ def _text(result: MutationResult) -> str:
         f"changed {result.branch} via {result.query_name}:"
         f" {result.affected_nodes} nodes, {result.affected_edges} edges"
     )
-    lines = [line, *(_counted(each) for each in result.counts)]
-    if result.actor_id:
-        lines.append(f"actor_id: {on_one_line(result.actor_id)}")
-    return "\n".join(lines)
-
-
-def _counted(rows: ChangedRows) -> str:
-    """Return what happened to the rows of one type, without what did not happen."""
-    counts = {
-        "inserted": rows.inserted,
-        "updated": rows.updated,
-        "replaced": rows.replaced,
-        "deleted": rows.deleted,
-        "unchanged": rows.unchanged,
-    }
-    shown = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return f"{type_label(rows.table_key)}: {shown}"
+    return f"{line}\nactor_id: {on_one_line(result.actor_id)}" if result.actor_id else line
