@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.graph import Graph, QueryResult, ReadTarget
@@ -236,7 +237,7 @@ def test_rows_of_python_values_are_those_of_arrow(graph: Graph) -> None:
             assert fast[name] == expected[name], name
 
 
-def test_all_properties_under_an_alias_are_one_object(graph: Graph) -> None:
+def test_all_properties_under_an_alias_are_one_object(graph: Graph, tmp_path: Path) -> None:
     result = graph.query("match { $t: T } return { $t.* as t, $t.key } order { $t.key }")
     names = [name for name in ROW if name != "v"]
     assert result.query_name == ""
@@ -248,6 +249,9 @@ def test_all_properties_under_an_alias_are_one_object(graph: Graph) -> None:
     moment = datetime.datetime(2026, 3, 6, 12, 0, 0, 125_000, datetime.UTC)
     assert result.to_pylist()[0]["t"]["t"] == moment
     assert result.to_pandas()["t"][0]["key"] == "a"
+    result.write(tmp_path / "rows.parquet", "parquet")
+    stored = pq.read_table(tmp_path / "rows.parquet")["t"]
+    assert stored.to_pylist()[0]["t"] == moment
 
 
 def test_an_undeclared_parameter_is_an_error_or_a_warning(graph: Graph) -> None:

@@ -269,6 +269,10 @@ def _with_moments(array: pa.Array) -> pa.Array:
         return array.cast(pa.int64()).cast(moment)
     if pa.types.is_list(array.type) and pa.types.is_date64(array.type.value_type):
         return array.cast(pa.list_(pa.int64())).cast(pa.list_(moment))
+    if pa.types.is_struct(array.type):
+        fields = [_with_moments(array.field(index)) for index in range(array.type.num_fields)]
+        names = [field.name for field in array.type]
+        return pa.StructArray.from_arrays(fields, names=names, mask=array.is_null())
     return array
 
 
