@@ -332,11 +332,19 @@ def check_commit_texts(
         _check_text(f"the value of property {key!r}", value, MESSAGE_LENGTH_MAX, has_lines=True)
 
 
+class RetriesError(InvalidInputError):
+    """A write cannot be repeated so many times."""
+
+    code = "OG-RETRIES"
+    hint = f"give a whole number from 0 to {RETRIES_MAX}"
+    template = "retries: {found} is not a number of times"
+    found: str
+
+
 def check_retries(retries: int) -> None:
     """Refuse a number of retries that is none."""
     if type(retries) is not int or not 0 <= retries <= RETRIES_MAX:
-        problem = f"is not a whole number from 0 to {RETRIES_MAX}"
-        raise InvalidTextError("the number of retries", retries, problem)
+        raise RetriesError(repr(retries))
 
 
 def check_id(what: str, text: str | None) -> None:

@@ -10,7 +10,7 @@ from omnigraph.query.check.expr import (
     entity_id,
     parameter_of,
     property_of,
-    report_unbound_owner,
+    report_unknown_variable,
 )
 from omnigraph.query.check.scope import Context, Scope
 from omnigraph.query.check.search import check_ranking
@@ -86,7 +86,7 @@ def _every_property(
     """Return a column for each property of a variable, in the order of the schema (T6, T118)."""
     bound = scope.variables.get(written.variable)
     if bound is None:
-        report_unbound_owner(context, scope, PropertyRef(written.variable, "*", written.span))
+        report_unknown_variable(context, scope, PropertyRef(written.variable, "*", written.span))
     if bound is None or bound.entity is None:
         return []
     found: list[CheckedColumn] = []

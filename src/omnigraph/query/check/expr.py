@@ -158,7 +158,7 @@ def property_of(context: Context, scope: Scope, reference: PropertyRef) -> Prope
     """Return a property of a variable (T6)."""
     bound = scope.variables.get(reference.variable)
     if bound is None:
-        report_unbound_owner(context, scope, reference)
+        report_unknown_variable(context, scope, reference)
         return None
     if bound.entity is None:
         return None
@@ -172,7 +172,7 @@ def property_of(context: Context, scope: Scope, reference: PropertyRef) -> Prope
     return PropertyValue(bound.name, reference.property, prop_type)
 
 
-def report_unbound_owner(context: Context, scope: Scope, reference: PropertyRef) -> None:
+def report_unknown_variable(context: Context, scope: Scope, reference: PropertyRef) -> None:
     """Report a property of a variable that is not bound (T6)."""
     name = reference.variable
     if name == WILDCARD:
